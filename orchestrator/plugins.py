@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from orchestrator.app.exporting import ExportRequest
     from orchestrator.app.importing import ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
-    from orchestrator.bootstrap import Farm, Settings
+    from orchestrator.bootstrap import Settings, Workspace
     from orchestrator.cli.exchange import import_result
     from orchestrator.cli.frame import command
     from orchestrator.cli.result import CommandResult
@@ -54,7 +54,6 @@ __all__ = [
     "ExportRequest",
     "Exported",
     "Exporter",
-    "Farm",
     "Figure",
     "FlagFamily",
     "ForeignRun",
@@ -71,6 +70,7 @@ __all__ = [
     "Repetition",
     "Settings",
     "Texts",
+    "Workspace",
     "arg",
     "as_printed",
     "command",
@@ -95,7 +95,7 @@ _HOMES: Final = {
     **dict.fromkeys(("ImportRequest", "store_import"), "app.importing"),
     **dict.fromkeys(("ForeignRun", "ImportBatch"), "engine.importing"),
     **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
-    **dict.fromkeys(("Farm", "Settings"), "bootstrap"),
+    **dict.fromkeys(("Workspace", "Settings"), "bootstrap"),
     **dict.fromkeys(("Delegate", "FlagFamily"), "delegates.specification"),
     "Program": "programs.specification",
     "run_and_collect": "programs.running.collected",
@@ -189,7 +189,7 @@ class Exporter:
     path: Path
     #: Writes what was asked for of the campaigns to a new file, or new files into a new folder. Raises UsageError.
     #: The campaigns come without their invocations, as of many nights these are many: the store has them.
-    write: Callable[[Farm, Sequence[Campaign], ExportRequest, Path], Exported | None]
+    write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
 
@@ -250,7 +250,7 @@ class Page:
     #: What links to it are called.
     title: str
     #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that stands in it.
-    render: Callable[[Farm], str]
+    render: Callable[[Workspace], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

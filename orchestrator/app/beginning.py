@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.app import time_limits
 from orchestrator.app.phones import all_at_once
-from orchestrator.bootstrap import Farm, this_computer
+from orchestrator.bootstrap import Workspace, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
@@ -105,14 +105,14 @@ class MissingProgram:
     spec: BuildSpec | None
 
 
-def missing_programs(farm: Farm, plan: Plan, facts: Sequence[DeviceFacts]) -> list[MissingProgram]:
+def missing_programs(workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]) -> list[MissingProgram]:
     """Return the programs that devices lack, each once for all of its devices; raises ArtifactError for a named one.
 
     What ``auto`` would only try where it is at hand isn't missing.
     """
     found: dict[tuple[ToolName, str], MissingProgram] = {}
     by_serial = {known.serial: known for known in facts}
-    for (serial, tool), build in farm.builds.of(plan, facts).items():
+    for (serial, tool), build in workspace.builds.of(plan, facts).items():
         device = by_serial[serial]
         if not isinstance(build, Skip) or build.reason_code != NO_BUILD:
             continue
@@ -120,12 +120,12 @@ def missing_programs(farm: Farm, plan: Plan, facts: Sequence[DeviceFacts]) -> li
             continue
         known = found.get((tool, build.reason))
         serials = (*known.serials, serial) if known else (serial,)
-        spec = farm.library.declared_for(device, tool)
+        spec = workspace.library.declared_for(device, tool)
         found[tool, build.reason] = MissingProgram(tool=tool, serials=serials, reason=build.reason, spec=spec)
     return list(found.values())
 
 
-def assumed_builds(farm: Farm, missing: Sequence[MissingProgram]) -> dict[tuple[Serial, ToolName], Build]:
+def assumed_builds(workspace: Workspace, missing: Sequence[MissingProgram]) -> dict[tuple[Serial, ToolName], Build]:
     """Return what a plan would be made with if the missing programs were there; nothing can be run with it."""
     return {
         (serial, item.tool): Build(
@@ -145,7 +145,7 @@ def assumed_builds(farm: Farm, missing: Sequence[MissingProgram]) -> dict[tuple[
 
 
 def expansion_of(
-    farm: Farm,
+    workspace: Workspace,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     models: Sequence[Model],
@@ -157,20 +157,20 @@ def expansion_of(
     ``assumed`` stand for programs that aren't on this computer.
     """
     facts = [known for _, known in devices]
-    if assumed is None and (wanted := [item.spec for item in missing_programs(farm, plan, facts) if item.spec]):
-        farm.on_missing(wanted)
-    found = {**farm.builds.of(plan, facts), **(assumed or {})}
+    if assumed is None and (wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]):
+        workspace.on_missing(wanted)
+    found = {**workspace.builds.of(plan, facts), **(assumed or {})}
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
-    twins = farm.builds.with_flex(list(builds.values())) if any(model.needs_flex for model in models) else {}
-    expansion = expand(plan, facts, models, found, farm.profiles, named, twins=twins)
+    twins = workspace.builds.with_flex(list(builds.values())) if any(model.needs_flex for model in models) else {}
+    expansion = expand(plan, facts, models, found, workspace.profiles, named, twins=twins)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
-    learn_flags(farm.flag_book, farm.lease, devices, found)
+    learn_flags(workspace.flag_book, workspace.lease, devices, found)
     checked = check_flags(
         expansion,
         delegates=plan.matrix.named or tuple(DelegateName),
         builds=builds.values(),
-        book=farm.flag_book,
+        book=workspace.flag_book,
     )
     return checked, list(builds.values())
 
@@ -184,7 +184,7 @@ def reference_model() -> Model:
 
 
 def prepare(
-    farm: Farm,
+    workspace: Workspace,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     models: Sequence[Model],
@@ -201,14 +201,14 @@ def prepare(
         PlanError: flags that are wrong.
         ArtifactError: a build that the plan names can't be used.
     """
-    expansion, builds = expansion_of(farm, plan, devices, models, named)
+    expansion, builds = expansion_of(workspace, plan, devices, models, named)
     if not expansion.cases:
         reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped) or [
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    expansion = time_limits.in_time(farm, plan, expansion, reference_check=wants_reference_check(plan, expansion))
-    checks, used = _reference_checks(farm, plan, expansion, devices, reference)
+    expansion = time_limits.in_time(workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion))
+    checks, used = _reference_checks(workspace, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
         models=tuple({model.sha256: model for model in (*used, *models)}.values()),
@@ -229,7 +229,7 @@ def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
 
 
 def _reference_checks(
-    farm: Farm,
+    workspace: Workspace,
     plan: Plan,
     expansion: Expansion,
     devices: Sequence[tuple[Device, DeviceFacts]],
@@ -239,7 +239,7 @@ def _reference_checks(
     if not wants_reference_check(plan, expansion):
         return {}, []
     model = reference or reference_model()
-    builds = farm.builds.of(plan, [facts for _, facts in devices])
+    builds = workspace.builds.of(plan, [facts for _, facts in devices])
     found: dict[Serial, tuple[Invocation, ...]] = {}
     for _, facts in devices:
         case = reference_case(plan, facts, model, builds)
@@ -249,10 +249,14 @@ def _reference_checks(
 
 
 def new_campaign(
-    farm: Farm, plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str], invocations: Iterable[Invocation]
+    workspace: Workspace,
+    plan: Plan,
+    devices: Iterable[DeviceFacts],
+    files: Mapping[str, str],
+    invocations: Iterable[Invocation],
 ) -> Campaign:
     """Return a campaign of a plan that begins now, on this computer."""
-    now = farm.clock.now()
+    now = workspace.clock.now()
     return Campaign(
         campaign_id=new_campaign_id(now),
         name=plan.name,
@@ -272,19 +276,19 @@ _LEASE_WAIT_S: Final = 5.0
 _POLL_S: Final = 1.0
 
 
-def hold(farm: Farm, campaign: Campaign, devices: Iterable[Device]) -> None:
+def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) -> None:
     """Have a campaign and those devices that it measures for this process, before the campaign is stored.
 
-    Raises DeviceBusyError when other processes, computers or programs still use all devices after `Farm.wait`.
+    Raises DeviceBusyError when other processes, computers or programs still use all devices after `Workspace.wait`.
     """
 
     def busy(device: Device) -> DeviceBusyError | None:
         while True:
             try:
-                farm.lease.reserve(device.serial, wait_s=max(_LEASE_WAIT_S, farm.wait.remaining_s))
-                farm.conditioner.take(device, on_wait=lambda text: farm.note(device.serial, text))
+                workspace.lease.reserve(device.serial, wait_s=max(_LEASE_WAIT_S, workspace.wait.remaining_s))
+                workspace.conditioner.take(device, on_wait=lambda text: workspace.note(device.serial, text))
             except DeviceBusyError as error:
-                if farm.wait.expired or farm.clock.wait(_POLL_S, farm.cancelled):
+                if workspace.wait.expired or workspace.clock.wait(_POLL_S, workspace.cancelled):
                     return error
             except DeviceError:
                 # The campaign itself waits for a phone that was lost, and says what else is wrong.
@@ -292,7 +296,7 @@ def hold(farm: Farm, campaign: Campaign, devices: Iterable[Device]) -> None:
             else:
                 return None
 
-    farm.hold_campaign(campaign.campaign_id, campaign.name)
+    workspace.hold_campaign(campaign.campaign_id, campaign.name)
     serials = {item.case.serial for item in campaign.invocations}
     refused = all_at_once(busy, [device for device in devices if device.serial in serials])
     if refused and (first := refused[0]) is not None and all(refused):
@@ -300,7 +304,7 @@ def hold(farm: Farm, campaign: Campaign, devices: Iterable[Device]) -> None:
 
 
 def begin(
-    farm: Farm,
+    workspace: Workspace,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     beginning: Beginning,
@@ -314,15 +318,17 @@ def begin(
     ``campaign_id`` and ``host`` are a farm's job's.
     """
     facts = [known for _, known in devices]
-    campaign = new_campaign(farm, plan, facts, beginning.files | named_paths(named), beginning.invocations)
+    campaign = new_campaign(workspace, plan, facts, beginning.files | named_paths(named), beginning.invocations)
     campaign = replace(
         campaign,
         campaign_id=campaign_id or campaign.campaign_id,
         host=host or campaign.host,
         skipped=beginning.expansion.skipped,
     )
-    hold(farm, campaign, [device for device, _ in devices])
-    farm.store.begin_campaign(campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds))
+    hold(workspace, campaign, [device for device, _ in devices])
+    workspace.store.begin_campaign(
+        campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds)
+    )
     return campaign
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.analysis.pairing import equal_campaign
 from orchestrator.app.measuring import Prepared
 from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
-from orchestrator.bootstrap import Farm, OpenedDevices
+from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
 from orchestrator.engine.events import DeviceNote
@@ -47,7 +47,7 @@ class BisectRequest:
     ab: AbRequest
 
 
-def bisect(farm: Farm, request: BisectRequest) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
+def bisect(workspace: Workspace, request: BisectRequest) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
     """Search the archived builds between two; every comparison is stored, and used again when the command is repeated.
 
     Returns what the search came to, the releases from the good to the bad one as it counts them, and the device.
@@ -57,21 +57,21 @@ def bisect(farm: Farm, request: BisectRequest) -> tuple[BisectResult, Sequence[R
         ArtifactError: a build isn't archived.
         DeviceError kinds: the device was lost; what was measured is stored, and the same command goes on.
     """
-    good, bad = farm.library.find_release(request.good), farm.library.find_release(request.bad)
-    opened = farm.open_devices(DeviceSelection(serials=tuple(each(request.ab.options.get("devices")))))
+    good, bad = workspace.library.find_release(request.good), workspace.library.find_release(request.bad)
+    opened = workspace.open_devices(DeviceSelection(serials=tuple(each(request.ab.options.get("devices")))))
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(f"{len(opened.devices)} devices fit: {names}", hint="name one with --device")
-    releases = releases_between(farm.library.archive.releases(good.name), good, bad, opened.facts[0].abis)
+    releases = releases_between(workspace.library.archive.releases(good.name), good, bad, opened.facts[0].abis)
     last = len(releases) - 1
 
     def compare(baseline: int, candidate: int) -> Compared:
         sides = releases[baseline], releases[candidate]
-        return _compared(farm, request, opened, sides, is_last=candidate == last)
+        return _compared(workspace, request, opened, sides, is_last=candidate == last)
 
     def note(probe: Probe) -> None:
         text = f"{titled(releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
-        farm.observer.on_event(DeviceNote(serial=opened.facts[0].serial, text=text))
+        workspace.observer.on_event(DeviceNote(serial=opened.facts[0].serial, text=text))
 
     return search(len(releases), compare, on_probe=note), releases, opened.facts[0]
 
@@ -101,12 +101,17 @@ def releases_between(releases: Sequence[Release], good: Release, bad: Release, a
 
 
 def _compared(
-    farm: Farm, request: BisectRequest, opened: OpenedDevices, sides: tuple[Release, Release], *, is_last: bool
+    workspace: Workspace,
+    request: BisectRequest,
+    opened: OpenedDevices,
+    sides: tuple[Release, Release],
+    *,
+    is_last: bool,
 ) -> Compared:
     """Return the gravest verdict of the cases, from the store where it is; an unusable build is told as such."""
     try:
         named = tuple(f"build:{_address(release)}" for release in sides)
-        prepared = prepare(farm, replace(request.ab, sides=named), opened)
+        prepared = prepare(workspace, replace(request.ab, sides=named), opened)
     except PlanError:
         raise
     except (ArtifactError, UsageError) as error:
@@ -116,30 +121,30 @@ def _compared(
         return Compared(verdict=None, reason=str(error))
     if pairing_of(prepared.campaign).is_same:
         return Compared(verdict=ComparisonVerdict(outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"))
-    campaign = _stored(farm, request, prepared)
+    campaign = _stored(workspace, request, prepared)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
-        result = measure(farm, prepared) if campaign is None else go_on(farm, campaign)
+        result = measure(workspace, prepared) if campaign is None else go_on(workspace, campaign)
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")
             raise DeviceUnusableError(reason, hint="what was measured is stored; the same command resumes there")
-        campaign = farm.store.campaign(CampaignId(result.campaign.campaign_id))
+        campaign = workspace.store.campaign(CampaignId(result.campaign.campaign_id))
         assert campaign is not None, "it has just been run"
-    verdicts = [row.verdict for row in pair_comparison(farm, campaign).rows]
+    verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
     gravest = min(verdicts, key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0)), default=None)
     reason = "" if verdicts else "nothing was measured"
     return Compared(verdict=gravest, reason=reason, campaign_id=campaign.campaign_id)
 
 
-def _stored(farm: Farm, request: BisectRequest, prepared: Prepared) -> Campaign | None:
+def _stored(workspace: Workspace, request: BisectRequest, prepared: Prepared) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago."""
-    since = farm.clock.now() - timedelta(seconds=request.fresh_s)
+    since = workspace.clock.now() - timedelta(seconds=request.fresh_s)
     recent = [
         item
-        for item in farm.store.campaigns()
+        for item in workspace.store.campaigns()
         if item.created_at >= since and item.terms.fingerprints == prepared.campaign.terms.fingerprints
     ]
     found = equal_campaign(recent, pairing_of(prepared.campaign))
-    return farm.store.campaign(found.campaign_id) if found is not None else None
+    return workspace.store.campaign(found.campaign_id) if found is not None else None
 
 
 def figure_text(compared: Compared | None) -> str:

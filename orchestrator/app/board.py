@@ -19,7 +19,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.app.progress import difference_so_far
-from orchestrator.bootstrap import Farm, Settings, this_computer
+from orchestrator.bootstrap import Settings, Workspace, this_computer
 from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -288,13 +288,13 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
 
 
 @lru_cache
-def stored_rows(farm: Farm, campaign_id: CampaignId, _progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
+def stored_rows(workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
     """Return the phones of a campaign that nobody runs; read again only when more of it is stored (``_progress``)."""
-    campaign = farm.store.campaign(campaign_id)
+    campaign = workspace.store.campaign(campaign_id)
     if campaign is None:
         return ()
-    runs = [slim(run) for run in farm.store.runs(campaign_ids=[campaign_id])]
-    by_serial, works = grouped(runs, lambda run: run.case.serial), open_works(campaign, runs, farm.tools)
+    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign_id])]
+    by_serial, works = grouped(runs, lambda run: run.case.serial), open_works(campaign, runs, workspace.tools)
     return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.child_environment import child_environment
 from orchestrator.config.declared_programs import tool_named
 from orchestrator.errors import ArtifactError, UsageError
@@ -32,12 +32,12 @@ _OF_A_SHELL: Final = re.compile(r"[|&;<>`$]")
 _TARGET: Final = re.compile(r"//([\w./+-]*):([\w./+-]+)")
 
 
-def releases_of(farm: Farm) -> list[tuple[Release, list[str]]]:
+def releases_of(workspace: Workspace) -> list[tuple[Release, list[str]]]:
     """Return every release that is kept, by name, the oldest first, and the ABIs for which it is in use.
 
     Raises ArtifactError.
     """
-    archive = farm.library.archive
+    archive = workspace.library.archive
 
     def is_used(release: Release, abi: str) -> bool:
         pin = archive.pinned(release.name, abi)
@@ -47,7 +47,7 @@ def releases_of(farm: Farm) -> list[tuple[Release, list[str]]]:
 
 
 def fetch_builds(
-    farm: Farm, names: Sequence[str], abis: Sequence[str], fetch: Callable[[BuildSpec], Fetched]
+    workspace: Workspace, names: Sequence[str], abis: Sequence[str], fetch: Callable[[BuildSpec], Fetched]
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
     """Download declared builds, for all their ABIs where none is named; return what came, and what didn't and why.
 
@@ -55,7 +55,7 @@ def fetch_builds(
         UsageError: an unknown name or ABI.
         DownloadError, ArtifactError: with a single target; with several each has its problem.
     """
-    specs = _chosen(farm.library.specs, names, abis)
+    specs = _chosen(workspace.library.specs, names, abis)
     fetched: list[Fetched] = []
     problems: list[tuple[BuildSpec, ArtifactError]] = []
     for spec in specs:
@@ -68,25 +68,29 @@ def fetch_builds(
     return fetched, problems
 
 
-def add_build(farm: Farm, file: Path, name: str, libraries: Sequence[Path], *, release: str, tool: str) -> Build:
+def add_build(
+    workspace: Workspace, file: Path, name: str, libraries: Sequence[Path], *, release: str, tool: str
+) -> Build:
     """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
     wanted = tool_named(tool) if tool else None
     if wanted is None or not wanted.is_declared:
         check_shows_benchmark(file)
-    return farm.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
+    return workspace.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
 
 
 def find_build(
-    farm: Farm, tool: str, abi: str, name: str
+    workspace: Workspace, tool: str, abi: str, name: str
 ) -> tuple[Build, ProgramFacts, BuildSpec | None, Release | None]:
     """Return the program that a tool would be used from, its facts, how it is declared, and its release.
 
     Raises UsageError, ArtifactError where there is none.
     """
-    build = farm.library.resolve(tool_named(tool), abi, name_or_path=name)
+    build = workspace.library.resolve(tool_named(tool), abi, name_or_path=name)
     assert build.path is not None, "what is resolved has a file"
-    declared = (item for item in farm.library.specs if item.name == build.name and item.abi in build.abi.split(","))
-    return build, inspect_program(build.path), next(declared, None), farm.library.release_of(build)
+    declared = (
+        item for item in workspace.library.specs if item.name == build.name and item.abi in build.abi.split(",")
+    )
+    return build, inspect_program(build.path), next(declared, None), workspace.library.release_of(build)
 
 
 def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]) -> list[BuildSpec]:
@@ -107,14 +111,14 @@ def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str
     return list(dict.fromkeys(chosen))
 
 
-def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tuple[Build, list[str]]:
+def make_build(workspace: Workspace, name: str, abi: str, source: Path, target: str) -> tuple[Build, list[str]]:
     """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it and the commands.
 
     The tools' own output goes to standard error. Raises UsageError for what can't be run as it is written,
     ArtifactError where a tool is missing, fails, or leaves no program behind.
     """
     by_hand = f"benchfarm build add FILE --name {name}"
-    spec = next((item for item in farm.library.specs if (item.name, item.abi) == (name, abi)), None)
+    spec = next((item for item in workspace.library.specs if (item.name, item.abi) == (name, abi)), None)
     commands = list(spec.recipe) if spec is not None else []
     if target:
         if not _TARGET.fullmatch(target):
@@ -127,7 +131,7 @@ def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tu
         raise UsageError(f"the recipe of {name} needs a shell: {odd}", hint=f"run it by hand, then: {by_hand}")
     if not source.is_dir():
         raise UsageError(f"--source {source} is no folder", hint="name the checkout of the program's source")
-    environ = child_environment(farm.settings.environ)
+    environ = child_environment(workspace.settings.environ)
     found: list[list[str]] = []
     for command in commands:
         first, *words = shlex.split(command)
@@ -156,4 +160,4 @@ def make_build(farm: Farm, name: str, abi: str, source: Path, target: str) -> tu
     if made is None:
         raise ArtifactError(f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}")
     # What bazel leaves behind may be a link into its cache.
-    return farm.library.add(made.resolve(), name=name), commands
+    return workspace.library.add(made.resolve(), name=name), commands

@@ -12,7 +12,7 @@ from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.workload import Case
@@ -62,18 +62,18 @@ def rule_for(by: str, sides: Sequence[str], *, threshold: float, level: float, a
     )
 
 
-def compare(farm: Farm, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()) -> Comparison:
+def compare(workspace: Workspace, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()) -> Comparison:
     """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
 
     ``campaigns`` are those that sides of another axis are looked for in; the newest that has them when none is named.
     Raises UsageError for a side that isn't known.
     """
     if rule.axis is not Axis.CAMPAIGN:
-        return _within_campaigns(farm, sides, rule, campaigns)
-    pair = _paired_campaign(farm.store, sides)
+        return _within_campaigns(workspace, sides, rule, campaigns)
+    pair = _paired_campaign(workspace.store, sides)
     if pair is not None:
-        return pair_comparison(farm, pair, allowed=rule.allowed)
-    return _between_campaigns(farm, sides, rule)
+        return pair_comparison(workspace, pair, allowed=rule.allowed)
+    return _between_campaigns(workspace, sides, rule)
 
 
 def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
@@ -99,18 +99,18 @@ def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
     return campaign if campaign.terms.pairing is not None else None
 
 
-def _between_campaigns(farm: Farm, words: Sequence[str], rule: Rule) -> Comparison:
+def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:
     named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
     if named is None:
         raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
-    before, after = (find_campaigns(farm.store, word) for word in named)
+    before, after = (find_campaigns(workspace.store, word) for word in named)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(
             f"both sides are the campaign {min(both)}",
             hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
         )
     names = (_side_name(before), _side_name(after))
-    return compare_sides(load_measured(farm, before), load_measured(farm, after), rule, names=names)
+    return compare_sides(load_measured(workspace, before), load_measured(workspace, after), rule, names=names)
 
 
 def _side_name(campaigns: Sequence[Campaign]) -> str:
@@ -119,19 +119,19 @@ def _side_name(campaigns: Sequence[Campaign]) -> str:
     return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
 
 
-def _within_campaigns(farm: Farm, words: Sequence[str], rule: Rule, named: Sequence[str]) -> Comparison:
+def _within_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule, named: Sequence[str]) -> Comparison:
     if len(words) != 2:
         raise UsageError(
             f"--by {rule.axis} needs two sides", hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE"
         )
-    before, after = (_selector(farm, rule.axis, word) for word in words)
+    before, after = (_selector(workspace, rule.axis, word) for word in words)
     if named:
-        campaigns = named_campaigns(farm.store, named)
+        campaigns = named_campaigns(workspace.store, named)
         chosen = [campaigns, campaigns]
     else:
-        chosen = _campaigns_with(farm, before, after, words, rule.axis)
+        chosen = _campaigns_with(workspace, before, after, words, rule.axis)
     sides = [
-        load_measured(farm, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
+        load_measured(workspace, campaigns, lambda run, fits=fits: fits(run.case))  # type: ignore[misc]
         for campaigns, fits in zip(chosen, (before, after), strict=True)
     ]
     for word, side in zip(words, sides, strict=True):
@@ -145,18 +145,22 @@ def _within_campaigns(farm: Farm, words: Sequence[str], rule: Rule, named: Seque
 
 
 def _campaigns_with(
-    farm: Farm, before: Callable[[Case], bool], after: Callable[[Case], bool], words: Sequence[str], axis: Axis
+    workspace: Workspace,
+    before: Callable[[Case], bool],
+    after: Callable[[Case], bool],
+    words: Sequence[str],
+    axis: Axis,
 ) -> list[list[Campaign]]:
     """Return the newest campaign that measured both sides, else the newest of each that measured it."""
     newest: list[Campaign | None] = [None, None]
     # Where nothing of a side has a result, the newest that tried it says why.
     tried: list[Campaign | None] = [None, None]
-    for listed in farm.store.campaigns():
-        campaign = farm.store.campaign(listed.campaign_id)
+    for listed in workspace.store.campaigns():
+        campaign = workspace.store.campaign(listed.campaign_id)
         assert campaign is not None, "it has just been listed"
         if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
             continue
-        sides = [[item for item in load_measured(farm, [campaign]) if fits(item.case)] for fits in (before, after)]
+        sides = [[item for item in load_measured(workspace, [campaign]) if fits(item.case)] for fits in (before, after)]
         has = [any(item.result.own_summary is not None for item in side) for side in sides]
         if all(has):
             return [[campaign], [campaign]]
@@ -173,18 +177,18 @@ def _campaigns_with(
     return [[known] for known in newest if known is not None]
 
 
-def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
+def _selector(workspace: Workspace, axis: Axis, word: str) -> Callable[[Case], bool]:
     """Return whether a case is of the side that a word means."""
     if not word:
         raise UsageError("an empty word names no side")
     match axis:
         case Axis.BUILD:
-            shas = _build_shas(farm, word)
+            shas = _build_shas(workspace, word)
             return lambda case: case.build_sha256 in shas
         case Axis.MODEL:
             return lambda case: case.model_name == word or _begins(case.model_sha256, word)
         case Axis.DEVICE:
-            serials = _serials(farm, word)
+            serials = _serials(workspace, word)
             return lambda case: case.serial in serials
         case Axis.DELEGATE:
             return lambda case: case.delegate.value == word
@@ -193,27 +197,27 @@ def _selector(farm: Farm, axis: Axis, word: str) -> Callable[[Case], bool]:
             return lambda case: all(_has(case, key, value) for key, value in parts)
 
 
-def _serials(farm: Farm, word: str) -> set[str]:
+def _serials(workspace: Workspace, word: str) -> set[str]:
     """Return the devices that a serial number, a profile or a name means; raises UsageError for none."""
     from orchestrator.report.guide_table import device_matches
 
-    devices = farm.store.devices()
+    devices = workspace.store.devices()
     fitting = {str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)}
     found = {word} & fitting or fitting
     if not found:
         known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
-        raise UsageError(f"no device {word!r} is stored in {farm.store.name}", hint=f"there are {known or 'none'}")
+        raise UsageError(f"no device {word!r} is stored in {workspace.store.name}", hint=f"there are {known or 'none'}")
     return found
 
 
-def _build_shas(farm: Farm, word: str) -> set[str]:
+def _build_shas(workspace: Workspace, word: str) -> set[str]:
     name, _, digits = word.partition("@")
-    stored = farm.store.builds()
+    stored = workspace.store.builds()
     found = {sha for sha, build in stored.items() if _begins(sha, word) or (build.name == name and not digits)}
     found |= {sha for sha, build in stored.items() if digits and build.name == name and sha.startswith(digits)}
     if not found and digits:
         try:
-            found = {farm.library.find_release(word).program.sha256}
+            found = {workspace.library.find_release(word).program.sha256}
         except ArtifactError as error:
             raise UsageError(str(error), hint=error.hint) from error
     if not found:
@@ -248,22 +252,22 @@ def _has(case: Case, key: str, value: str) -> bool:
 _LONGEST_NAME = 120
 
 
-def comparison_html(farm: Farm, comparison: Comparison) -> str:
+def comparison_html(workspace: Workspace, comparison: Comparison) -> str:
     """Return the comparison as one HTML file; the runs of the cases that it shows are read from the store."""
     from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
     from orchestrator.tables.comparisons import worst_first
 
     shown = worst_first(comparison)[:MOST_SHOWN]
-    stored = _stored(farm, [side for row in shown for side in (row.baseline, row.candidate)])
+    stored = _stored(workspace, [side for row in shown for side in (row.baseline, row.candidate)])
     return render_comparison(comparison, lambda item: stored.get((item.campaign_id, item.case.case_key)))
 
 
-def _stored(farm: Farm, sides: list[Measured]) -> Mapping[tuple[str, str], ResultRow]:
+def _stored(workspace: Workspace, sides: list[Measured]) -> Mapping[tuple[str, str], ResultRow]:
     found: dict[tuple[str, str], ResultRow] = {}
     for campaign_id in dict.fromkeys(side.campaign_id for side in sides):
-        campaign = farm.store.campaign(campaign_id)
+        campaign = workspace.store.campaign(campaign_id)
         if campaign is not None:
-            data = report_data(farm, [campaign])
+            data = report_data(workspace, [campaign])
             found |= {(str(campaign_id), row.key): row for row in data.results}
     return found
 

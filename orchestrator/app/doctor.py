@@ -20,7 +20,7 @@ from orchestrator import __version__
 from orchestrator.app.board import runner_elsewhere
 from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
 from orchestrator.app.queue_beside import owners_of
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.units import format_bytes
 
@@ -64,9 +64,9 @@ def problem(check: str, text: str, next_step: str) -> Finding:
     return Finding(check=check, level="problem", text=text, next_step=next_step)
 
 
-def of_host(farm: Farm) -> list[Finding]:
+def of_host(workspace: Workspace) -> list[Finding]:
     """Return what the checks of this host found."""
-    checks: dict[str, Callable[[Farm], Iterable[Finding]]] = {
+    checks: dict[str, Callable[[Workspace], Iterable[Finding]]] = {
         "versions": _versions,
         "store": _store,
         "disk": _disk,
@@ -80,7 +80,7 @@ def of_host(farm: Farm) -> list[Finding]:
         "leases": _leases,
         "campaigns": _campaigns,
     }
-    return run_checks([(name, partial(check, farm)) for name, check in checks.items()])
+    return run_checks([(name, partial(check, workspace)) for name, check in checks.items()])
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
@@ -94,14 +94,14 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
     return found
 
 
-def _versions(farm: Farm) -> list[Finding]:
+def _versions(workspace: Workspace) -> list[Finding]:
     return [ok("versions", f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}")]
 
 
-def _store(farm: Farm) -> list[Finding]:
-    campaigns = farm.store.campaign_count()
+def _store(workspace: Workspace) -> list[Finding]:
+    campaigns = workspace.store.campaign_count()
     found = []
-    path = farm.settings.store_file
+    path = workspace.settings.store_file
     if path is None:
         found.append(ok("store", f"{campaigns} campaigns, in a database server"))
     elif not path.is_file():
@@ -109,24 +109,24 @@ def _store(farm: Farm) -> list[Finding]:
     else:
         size = path.stat().st_size
         found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)})"))
-    return found + _future(farm)
+    return found + _future(workspace)
 
 
-def _future(farm: Farm) -> list[Finding]:
+def _future(workspace: Workspace) -> list[Finding]:
     """Find a clock that was set back: what was stored before is newer than now."""
-    newest = max(farm.store.campaigns(), key=lambda item: item.created_at, default=None)
-    now = farm.clock.now()
+    newest = max(workspace.store.campaigns(), key=lambda item: item.created_at, default=None)
+    now = workspace.clock.now()
     if newest is None or newest.created_at <= now + timedelta(minutes=2):
         return [ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, later than all that is stored")]
     text = f"it is {now:%Y-%m-%d %H:%M} UTC here, and campaign {newest.campaign_id} began {newest.created_at:%H:%M} UTC"
     return [problem("clock", f"{text} on {newest.created_at:%Y-%m-%d}", "set this host's clock (NTP)")]
 
 
-def _disk(farm: Farm) -> list[Finding]:
+def _disk(workspace: Workspace) -> list[Finding]:
     folders = {
-        "data": farm.settings.data_folder,
-        "cache": farm.settings.cache_folder,
-        "state": farm.settings.state_folder,
+        "data": workspace.settings.data_folder,
+        "cache": workspace.settings.cache_folder,
+        "state": workspace.settings.state_folder,
     }
     found, seen = [], set()
     for name, folder in folders.items():
@@ -151,9 +151,9 @@ def _disk(farm: Farm) -> list[Finding]:
     return found
 
 
-def _access(farm: Farm) -> list[Finding]:
+def _access(workspace: Workspace) -> list[Finding]:
     """Find what other accounts of this computer may read or change: figures, raw output, programs that are run."""
-    settings = farm.settings
+    settings = workspace.settings
     places = (settings.data_folder, settings.cache_folder, settings.state_folder, settings.store_file)
     found = []
     for path in dict.fromkeys(place.resolve() for place in places if place is not None and place.exists()):
@@ -166,20 +166,20 @@ def _access(farm: Farm) -> list[Finding]:
     return found or [ok("access", "no other account of this computer can read what is stored")]
 
 
-def _adb(farm: Farm) -> list[Finding]:
+def _adb(workspace: Workspace) -> list[Finding]:
     servers = [
         (name, server)
-        for name, server in (("virtual lab", farm.lab_server()), ("phones", farm.running_plugged_server()))
+        for name, server in (("virtual lab", workspace.lab_server()), ("phones", workspace.running_plugged_server()))
         if server is not None
     ]
     found = [
         ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
         for name, server in servers
     ]
-    named = farm.named_server()
+    named = workspace.named_server()
     if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:
         # None is started in its place: no plugged phone is measured. Virtual ones have a server of their own.
-        found.append(_unanswered(named, warning if farm.lab_server() is not None else problem))
+        found.append(_unanswered(named, warning if workspace.lab_server() is not None else problem))
     return found or [
         warning("adb", "no adb server runs", "none is needed before the first phone; 'benchfarm devices' starts one")
     ]
@@ -193,9 +193,9 @@ def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) ->
     return ok("adb", f"server for phones at {server.address} answers again")
 
 
-def _phones(farm: Farm) -> list[Finding]:
-    attached = farm.attached(start_server=False)
-    if not attached and farm.named_server() is not None and not farm.servers():
+def _phones(workspace: Workspace) -> list[Finding]:
+    attached = workspace.attached(start_server=False)
+    if not attached and workspace.named_server() is not None and not workspace.servers():
         # Of the server that is named the other check tells; what is plugged in nobody can say.
         return []
     if not attached:
@@ -209,20 +209,20 @@ def _phones(farm: Farm) -> list[Finding]:
         if not item.seen.usable
     ]
     usable = [item.seen.serial for item in attached if item.seen.usable]
-    lab = farm.lab_server()
+    lab = workspace.lab_server()
     real = [item for item in attached if item.seen.usable and (lab is None or item.server.address != lab.address)]
-    unchecked = [item.seen.serial for item in real if not check_file(farm.settings, item.seen.serial).is_file()]
+    unchecked = [item.seen.serial for item in real if not check_file(workspace.settings, item.seen.serial).is_file()]
     if unchecked:
         step = f"benchfarm device check -s {shlex.quote(','.join(unchecked))}"
         found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
 
-def _iphones(farm: Farm) -> list[Finding]:
+def _iphones(workspace: Workspace) -> list[Finding]:
     """Find what iPhones need of this computer, where the service that reaches them is there."""
     from orchestrator.devices.usbmux import find_command, has_usbmuxd
 
-    environ = farm.settings.environ
+    environ = workspace.settings.environ
     if not has_usbmuxd(environ):
         return []
     if not find_command(environ):
@@ -231,26 +231,26 @@ def _iphones(farm: Farm) -> list[Finding]:
     return [ok("iphones", "pymobiledevice3 is there; 'benchfarm device check -s UDID' tells what a phone lacks")]
 
 
-def _inventory(farm: Farm) -> list[Finding]:
+def _inventory(workspace: Workspace) -> list[Finding]:
     """Read what phones are for; faults of the file are a problem of the check itself."""
-    return [ok("devices.yaml", f"says what {len(farm.inventory)} phones are for")] if farm.inventory else []
+    return [ok("devices.yaml", f"says what {len(workspace.inventory)} phones are for")] if workspace.inventory else []
 
 
-def _quarantine(farm: Farm) -> list[Finding]:
+def _quarantine(workspace: Workspace) -> list[Finding]:
     found = [
         problem(
             "quarantine",
-            f"{serial}: {farm.quarantine.reason(serial)}",
+            f"{serial}: {workspace.quarantine.reason(serial)}",
             f"look at it, then 'benchfarm device release {shlex.quote(serial)}'",
         )
-        for serial in farm.quarantine.serials()
+        for serial in workspace.quarantine.serials()
     ]
     return found or [ok("quarantine", "no phone is kept out")]
 
 
-def _journals(farm: Farm) -> list[Finding]:
+def _journals(workspace: Workspace) -> list[Finding]:
     """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
-    left = [serial for serial in farm.conditioner.unrestored() if not farm.lease.live_holder(serial)]
+    left = [serial for serial in workspace.conditioner.unrestored() if not workspace.lease.live_holder(serial)]
     found = [
         problem(
             "journals",
@@ -262,23 +262,23 @@ def _journals(farm: Farm) -> list[Finding]:
     return found or [ok("journals", "no phone waits to be restored")]
 
 
-def _leases(farm: Farm) -> list[Finding]:
-    found = [ok("leases", f"{serial}: {holder}") for serial, holder in farm.lease.live_holders().items()]
+def _leases(workspace: Workspace) -> list[Finding]:
+    found = [ok("leases", f"{serial}: {holder}") for serial, holder in workspace.lease.live_holders().items()]
     return found or [ok("leases", "no phone is in use")]
 
 
-def _campaigns(farm: Farm) -> list[Finding]:
-    progress = farm.store.progress(only_open=True)
+def _campaigns(workspace: Workspace) -> list[Finding]:
+    progress = workspace.store.progress(only_open=True)
     found = []
-    known_open = farm.store.campaigns(only_open=True)
-    owners = owners_of(farm.settings, [item.campaign_id for item in known_open])
+    known_open = workspace.store.campaigns(only_open=True)
+    owners = owners_of(workspace.settings, [item.campaign_id for item in known_open])
     for campaign in known_open:
         owner = owners.get(campaign.campaign_id)
         if owner is not None and owner.is_open:
             # The farm's workers resume it.
             continue
-        if farm.campaigns.live_holder(campaign.campaign_id) or (
-            owner is None and runner_elsewhere(farm.settings, campaign)
+        if workspace.campaigns.live_holder(campaign.campaign_id) or (
+            owner is None and runner_elsewhere(workspace.settings, campaign)
         ):
             continue
         stored, planned = progress.get(campaign.campaign_id, (0, 0))

@@ -13,7 +13,7 @@ from typing import Annotated
 from orchestrator.app.options import Campaigns, Texts, opt
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
@@ -64,10 +64,10 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
     # What exists stays until the new one is whole.
     made = draft_of(target)
     try:
-        with Farm(settings, makes_store=False) as farm:
-            chosen = _named(farm, request.campaigns or ("",))
+        with Workspace(settings, makes_store=False) as workspace:
+            chosen = _named(workspace, request.campaigns or ("",))
             (made if exporter.is_folder else made.parent).mkdir(parents=True, exist_ok=True)
-            done = exporter.write(farm, chosen, request, made) or Exported()
+            done = exporter.write(workspace, chosen, request, made) or Exported()
         files = _files(made, target, force=request.force) if exporter.is_folder else [(made, target)]
         for new, path in files:
             path.parent.mkdir(exist_ok=True)
@@ -90,25 +90,25 @@ def _files(made: Path, target: Path, *, force: bool) -> list[tuple[Path, Path]]:
     return files
 
 
-def _named(farm: Farm, words: Sequence[str]) -> list[Campaign]:
+def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
     """Return the campaigns that some words mean, each once and without its invocations; raises UsageError."""
     found: dict[CampaignId, Campaign] = {}
     for word in words:
-        found |= {item.campaign_id: replace(item, invocations=()) for item in find_campaigns(farm.store, word)}
+        found |= {item.campaign_id: replace(item, invocations=()) for item in find_campaigns(workspace.store, word)}
     return list(found.values())
 
 
-def _whole(farm: Farm, campaigns: Sequence[Campaign]) -> Iterator[Campaign]:
-    return (item for one in campaigns if (item := farm.store.campaign(one.campaign_id)) is not None)
+def _whole(workspace: Workspace, campaigns: Sequence[Campaign]) -> Iterator[Campaign]:
+    return (item for one in campaigns if (item := workspace.store.campaign(one.campaign_id)) is not None)
 
 
 def _exists(path: Path) -> UsageError:
     return UsageError(f"{path}: is there already", hint="name another file with --out, or replace it with --force")
 
 
-def own_folders_of(farm: Farm) -> Sequence[Path]:
+def own_folders_of(workspace: Workspace) -> Sequence[Path]:
     """Return the folders of this computer whose paths are left out of what others get."""
-    return (farm.settings.data_folder, farm.settings.cache_folder, farm.settings.state_folder)
+    return (workspace.settings.data_folder, workspace.settings.cache_folder, workspace.settings.state_folder)
 
 
 _Content = Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str | bytes]]
@@ -120,18 +120,18 @@ def _results(path: str, content: _Content) -> Exporter:
     Each campaign is on its own: a case that was measured on two nights is two results. One is held at a time.
     """
 
-    def write(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+    def write(workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
         from orchestrator.store.own_folders import own_folders
 
-        parts = (report_data(farm, [campaign]) for campaign in _whole(farm, campaigns))
-        hide = own_folders(farm.store, campaigns, own_folders_of(farm)).hide
+        parts = (report_data(workspace, [campaign]) for campaign in _whole(workspace, campaigns))
+        hide = own_folders(workspace.store, campaigns, own_folders_of(workspace)).hide
         write_file(out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide))
 
     return Exporter(path=Path(path), write=write)
 
 
-def _bencher(farm: Farm, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
-    write_file(out, exports.to_bencher(report_data(farm, list(_whole(farm, campaigns)))))
+def _bencher(workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+    write_file(out, exports.to_bencher(report_data(workspace, list(_whole(workspace, campaigns)))))
 
 
 # A piece is a whole line or value: no folder's name is torn.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.config.declared_programs import declared, declared_names, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
@@ -36,11 +36,11 @@ def flags_of(settings: Settings, name: str, *, build: str, tool: str, serial: st
     Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
     device that was named.
     """
-    with Farm(settings) as farm:
+    with Workspace(settings) as workspace:
         if name in declared_names() and name not in list(ToolName):
             name, tool = "", name
         wanted = _tool(tool)
-        found = _declared(wanted) if wanted.is_declared else _source(farm, wanted, build, serial)
+        found = _declared(wanted) if wanted.is_declared else _source(workspace, wanted, build, serial)
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in found.schema.flags:
         nearest = found.schema.nearest(bare)
@@ -75,12 +75,12 @@ def _declared(tool: ToolName) -> Flags:
     return Flags(tool=tool, schema=schema, build=None, title=section.title)
 
 
-def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> Flags:
+def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
     from orchestrator.programs.flags.checking import documented_flags
 
-    book = farm.flag_book
-    build = _on_device(farm, tool, named, serial) if serial else _named(farm, tool, named) if named else None
+    book = workspace.flag_book
+    build = _on_device(workspace, tool, named, serial) if serial else _named(workspace, tool, named) if named else None
     if build is None:
         schema = program(tool).own_schema or documented_flags(program(tool).family)
         return Flags(tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented")
@@ -89,37 +89,37 @@ def _source(farm: Farm, tool: ToolName, named: str, serial: str) -> Flags:
     return Flags(tool=tool, schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}")
 
 
-def _named(farm: Farm, tool: ToolName, named: str) -> Build:
+def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
     """Return a build for any ABI; one for this computer is asked for its flags here."""
     problem: ArtifactError | None = None
-    host = farm.host()
+    host = workspace.host()
     facts = host.facts()
     places = [(abi, facts.kind) for abi in facts.abis] + [(abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS]
     for abi, kind in places:
         try:
-            build = farm.library.resolve(tool, abi, name_or_path=named, kind=kind)
+            build = workspace.library.resolve(tool, abi, name_or_path=named, kind=kind)
         except ArtifactError as error:
             problem = problem or error
             continue
         if kind is facts.kind:
-            learn_flags(farm.flag_book, farm.lease, [(host, facts)], {(facts.serial, tool): build})
+            learn_flags(workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build})
         return build
     assert problem is not None
     raise problem
 
 
-def _on_device(farm: Farm, tool: ToolName, named: str, serial: str) -> Build:
+def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Build:
     """Return the build that would be used on a device, after it was asked for its flags there."""
     is_host = serial == "host"
     selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
     plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
-    ((device, facts),) = farm.open_devices(selection).devices
-    build = farm.builds.of(plan, [facts])[facts.serial, tool]
+    ((device, facts),) = workspace.open_devices(selection).devices
+    build = workspace.builds.of(plan, [facts])[facts.serial, tool]
     if isinstance(build, Skip):
         raise ArtifactError(build.reason)
-    if not farm.flag_book.names(build) and farm.flag_book.help_command(build, build.name):
-        with farm.lease.acquire(device.serial):
-            if not ask_for_flags(farm.flag_book, device, build):
+    if not workspace.flag_book.names(build) and workspace.flag_book.help_command(build, build.name):
+        with workspace.lease.acquire(device.serial):
+            if not ask_for_flags(workspace.flag_book, device, build):
                 raise OutputParseError(
                     f"{serial}: {build.name} lists no flags when it is asked for --help",
                     hint="does it run on this device at all? 'benchfarm bench' says more",

@@ -12,7 +12,7 @@ from orchestrator import __version__
 from orchestrator.app.beginning import new_campaign_id
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.app.reporting import report_data, report_title, write_html
-from orchestrator.bootstrap import Farm, this_computer
+from orchestrator.bootstrap import Workspace, this_computer
 from orchestrator.engine.importing import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
@@ -61,7 +61,7 @@ class Imported:
 
 
 def store_import(
-    farm: Farm,
+    workspace: Workspace,
     batch: ImportBatch,
     *,
     request: ImportRequest,
@@ -72,9 +72,9 @@ def store_import(
     from orchestrator.engine.importing import import_runs
 
     campaign = Campaign(
-        campaign_id=new_campaign_id(farm.clock.now()),
+        campaign_id=new_campaign_id(workspace.clock.now()),
         name=request.name,
-        created_at=farm.clock.now(),
+        created_at=workspace.clock.now(),
         status=CampaignStatus.RUNNING,
         plan_text="",
         seed=0,
@@ -82,12 +82,12 @@ def store_import(
         host=this_computer(),
     )
     campaign = replace(campaign, terms=replace(campaign.terms, origin=origin))
-    result = import_runs(farm.store, farm.tools, campaign, batch, clock=farm.clock)
+    result = import_runs(workspace.store, workspace.tools, campaign, batch, clock=workspace.clock)
     if result.campaign is None:
         return Imported(result=result, notes=notes, left_out=len(batch.faults))
-    shown = report_data(farm, [result.campaign])
-    path = request.out or farm.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
-    write_html(shown, path, title=report_title([result.campaign]), cache_folder=farm.settings.cache_folder)
+    shown = report_data(workspace, [result.campaign])
+    path = request.out or workspace.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
+    write_html(shown, path, title=report_title([result.campaign]), cache_folder=workspace.settings.cache_folder)
     return Imported(result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.quantities import OneOrMore, each
 from orchestrator.records.plan import Plan
 
@@ -66,7 +66,7 @@ class Lab:
         )
         self._progress = progress
         #: Keeps the store open from the first campaign on.
-        self._keeper: Farm | None = None
+        self._keeper: Workspace | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -95,8 +95,8 @@ class Lab:
         """Return the attached phones; of those that can't be used the reason. Raises AdbUnavailableError, PlanError."""
         from orchestrator.app.phones import list_devices
 
-        with self._farm(makes_store=False) as farm:
-            return list_devices(farm)
+        with self._workspace(makes_store=False) as workspace:
+            return list_devices(workspace)
 
     def bench(self, model: OneOrMore[str | Path], /, **options: Any) -> Results:  # noqa: ANN401 - each key has its own type
         """Measure models on devices, store the runs, and return the cases.
@@ -119,8 +119,8 @@ class Lab:
 
         options["models"] = model
         plan = plan_from_keywords(**measuring.with_question(options))
-        with self._farm() as farm:
-            return self._results(measuring.bench(farm, plan))
+        with self._workspace() as workspace:
+            return self._results(measuring.bench(workspace, plan))
 
     def run(self, plan: str | Path | Plan) -> Results:
         """Run a plan, or the plan file of this path; raises PlanError with all its faults, else as :meth:`bench`."""
@@ -129,8 +129,8 @@ class Lab:
 
         if not isinstance(plan, Plan):
             plan = load_plan(Path(plan), home=self.settings.data_folder)
-        with self._farm() as farm:
-            return self._results(measuring.run(farm, plan))
+        with self._workspace() as workspace:
+            return self._results(measuring.run(workspace, plan))
 
     def resume(self, campaign: str = "") -> Results | Comparison | None:
         """Measure what an interrupted campaign still lacks: the one of this id, else the newest open one.
@@ -143,11 +143,11 @@ class Lab:
         from orchestrator.app.pairing import pair_comparison
         from orchestrator.app.results import Comparison
 
-        with self._farm(makes_store=False) as farm:
-            done = resuming.resume(farm, campaign)
+        with self._workspace(makes_store=False) as workspace:
+            done = resuming.resume(workspace, campaign)
             if done is None or isinstance(done, MeasuredCampaign):
                 return None if done is None else self._results(done)
-            return Comparison(pair_comparison(farm, done.campaign))
+            return Comparison(pair_comparison(workspace, done.campaign))
 
     def compare(
         self,
@@ -179,8 +179,8 @@ class Lab:
 
         sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
         rule = comparing.rule_for(by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow))
-        with self._farm(makes_store=False) as farm:
-            return Comparison(comparing.compare(farm, sides, rule, campaigns=each(campaigns)))
+        with self._workspace(makes_store=False) as workspace:
+            return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
         """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``; several as one.
@@ -191,15 +191,15 @@ class Lab:
         from orchestrator.app.results import Results
         from orchestrator.app.stored import named_campaigns
 
-        with self._farm(makes_store=False) as farm:
-            chosen = named_campaigns(farm.store, each(campaign))
-            return Results(report_data(farm, chosen), chosen, cache_folder=self.settings.cache_folder)
+        with self._workspace(makes_store=False) as workspace:
+            chosen = named_campaigns(workspace.store, each(campaign))
+            return Results(report_data(workspace, chosen), chosen, cache_folder=self.settings.cache_folder)
 
-    def _farm(self, *, makes_store: bool = True) -> Farm:
+    def _workspace(self, *, makes_store: bool = True) -> Workspace:
         if makes_store and self._keeper is None:
-            self._keeper = Farm(self.settings)
+            self._keeper = Workspace(self.settings)
         store = self._keeper.store if self._keeper is not None else None
-        return Farm(self.settings, store=store, makes_store=makes_store, observer=self)
+        return Workspace(self.settings, store=store, makes_store=makes_store, observer=self)
 
     def _results(self, measured: MeasuredCampaign) -> Results:
         """Return what came of a campaign; raises what ended a device's part and isn't the device's."""

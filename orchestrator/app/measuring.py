@@ -14,7 +14,7 @@ from orchestrator.app.beginning import begin, host_files, identify, prepare
 from orchestrator.app.board import PublishedBoard, resumable
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
-from orchestrator.bootstrap import Farm, OpenedDevices
+from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
@@ -102,12 +102,12 @@ def with_question(options: PlanOptions) -> PlanOptions:
     return {**options, "delegates": DelegateChoice.AUTO.value}
 
 
-def bench(farm: Farm, plan: Plan) -> MeasuredCampaign:
+def bench(workspace: Workspace, plan: Plan) -> MeasuredCampaign:
     """Measure a plan for somebody who waits: the phones that it names must be there. Raises as :func:`run`."""
-    return run(farm, plan, despite_losses=False)
+    return run(workspace, plan, despite_losses=False)
 
 
-def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
+def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
     """Run a plan, however it came to be, on the phones that are there when it begins.
 
     With ``despite_losses`` phones that it names may be missing, as long as one is there.
@@ -119,29 +119,31 @@ def run(farm: Farm, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampa
     """
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
-    opened = farm.open_devices(plan.devices, despite_losses=despite_losses)
-    for hint in filter(None, (unchecked_hint(farm.settings, facts) for facts in opened.facts)):
-        farm.observer.on_event(Notice(event="hint", text=hint))
-    beginning = prepare(farm, plan, opened.devices, models, named)
+    opened = workspace.open_devices(plan.devices, despite_losses=despite_losses)
+    for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
+        workspace.observer.on_event(Notice(event="hint", text=hint))
+    beginning = prepare(workspace, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
         raise UsageError("the time budget is too small for any case", hint="increase --budget or reduce the plan")
-    campaign = begin(farm, plan, opened.devices, beginning, named)
-    return measure(farm, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened))
+    campaign = begin(workspace, plan, opened.devices, beginning, named)
+    return measure(
+        workspace, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened)
+    )
 
 
-def measure(farm: Farm, prepared: Prepared) -> MeasuredCampaign:
+def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     """Run what is open of a campaign on opened devices, and return its results."""
     campaign, opened = prepared.campaign, prepared.opened
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
-        load_ahead(len(campaign.invocations), farm.settings.cache_folder)
-    result = run_campaign(farm, prepared)
+        load_ahead(len(campaign.invocations), workspace.settings.cache_folder)
+    result = run_campaign(workspace, prepared)
     counted = _CountedRuns()
-    runs = counted.of(farm.store.runs(campaign_ids=[campaign.campaign_id]))
+    runs = counted.of(workspace.store.runs(campaign_ids=[campaign.campaign_id]))
     return MeasuredCampaign(
         result=result,
         opened=opened,
-        data=report_data(farm, [result.campaign], runs=runs),
+        data=report_data(workspace, [result.campaign], runs=runs),
         without_result=counted.doubtful,
         cut=time_limits.left_out_of(result.campaign.skipped, counted.late),
     )
@@ -165,34 +167,34 @@ class _CountedRuns:
             yield run
 
 
-def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
+def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
     """Run what is open of a campaign, and report it to the farm's observer and to other processes.
 
     All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a farm's jobs.
     """
     campaign, opened = prepared.campaign, prepared.opened
-    farm.hold_campaign(campaign.campaign_id, campaign.name)
-    observer = PublishedBoard(farm.observer, farm.board_folder)
-    farm.at_exit.callback(observer.close)
-    farm.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
+    workspace.hold_campaign(campaign.campaign_id, campaign.name)
+    observer = PublishedBoard(workspace.observer, workspace.board_folder)
+    workspace.at_exit.callback(observer.close)
+    workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
     context = Context(
         campaign=campaign,
         models={model.sha256: model for model in prepared.models},
         builds={build.sha256: build for build in prepared.builds},
-        known_flags={build.sha256: farm.flag_book.names(build) for build in prepared.builds},
-        store=farm.store,
-        tools=farm.tools,
-        runner_of=farm.runner_of,
-        lease=farm.lease,
-        conditioner=farm.conditioner,
-        rescuer=farm.rescuer,
-        quarantine=farm.quarantine,
+        known_flags={build.sha256: workspace.flag_book.names(build) for build in prepared.builds},
+        store=workspace.store,
+        tools=workspace.tools,
+        runner_of=workspace.runner_of,
+        lease=workspace.lease,
+        conditioner=workspace.conditioner,
+        rescuer=workspace.rescuer,
+        quarantine=workspace.quarantine,
         observer=observer,
-        clock=farm.clock,
-        cancelled=farm.cancelled,
-        reference=farm.reference,
+        clock=workspace.clock,
+        cancelled=workspace.cancelled,
+        reference=workspace.reference,
     )
     for serial, reason in opened.left_out.items():
         observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
@@ -203,23 +205,23 @@ def run_campaign(farm: Farm, prepared: Prepared) -> CampaignEnded:
 _Known = TypeVar("_Known", Model, Build)
 
 
-def open_cases(farm: Farm, campaign: Campaign) -> list[Case]:
+def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """Return the cases of what is open of a stored campaign, with the reference workload of their devices."""
-    works = open_works(campaign, map(slim, farm.store.runs(campaign_ids=[campaign.campaign_id])), farm.tools)
+    works = open_works(campaign, map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])), workspace.tools)
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
     marks = (item.case for item in campaign.invocations if is_around_others(item))
     return [*cases, *(case for case in marks if case.serial in busy)]
 
 
-def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> Prepared:
+def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> Prepared:
     """Return what is needed to run some cases of a stored campaign, whose status is RUNNING again.
 
     Raises:
         UsageError: a file has gone or changed.
         NoDeviceError: none of the cases' devices is there.
     """
-    known_models, known_builds = farm.store.models(), farm.store.builds()
+    known_models, known_builds = workspace.store.models(), workspace.store.builds()
     models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
     on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
     builds = [
@@ -229,8 +231,8 @@ def reopen(farm: Farm, campaign: Campaign, cases: Sequence[Case]) -> Prepared:
     for name, sha256 in {file for case in cases for file in case.files}:
         _unchanged_file(name, sha256, campaign)
     serials = {case.serial for case in cases}
-    opened = _reachable(farm, serials) if serials else OpenedDevices()
-    farm.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
+    opened = _reachable(workspace, serials) if serials else OpenedDevices()
+    workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 
 
@@ -261,11 +263,11 @@ def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
     return path
 
 
-def _reachable(farm: Farm, serials: set[Serial]) -> OpenedDevices:
+def _reachable(workspace: Workspace, serials: set[Serial]) -> OpenedDevices:
     """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
     phones = serials - {HOST_SERIAL}
-    attached = farm.attached(serials=sorted(phones)) if phones else []
-    kept_out: dict[str, str] = {serial: reason for serial in phones if (reason := _kept_out(farm, serial))}
+    attached = workspace.attached(serials=sorted(phones)) if phones else []
+    kept_out: dict[str, str] = {serial: reason for serial in phones if (reason := _kept_out(workspace, serial))}
     seen = {item.seen.serial for item in attached if item.seen.usable} - kept_out.keys()
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
@@ -273,32 +275,32 @@ def _reachable(farm: Farm, serials: set[Serial]) -> OpenedDevices:
         raise NoDeviceError(
             f"none of the campaign's devices is usable now: {', '.join(sorted(serials))}{reasons}",
             hint="'benchfarm device release SERIAL' ends a quarantine"
-            if any(map(farm.quarantine.reason, phones))
+            if any(map(workspace.quarantine.reason, phones))
             else "",
         )
-    opened = farm.open_devices(selection, despite_losses=True)
+    opened = workspace.open_devices(selection, despite_losses=True)
     return replace(opened, left_out={**opened.left_out, **kept_out})
 
 
-def _kept_out(farm: Farm, serial: Serial) -> str:
+def _kept_out(workspace: Workspace, serial: Serial) -> str:
     """Return why a phone isn't even asked anything; one that is measured by another command would be disturbed."""
-    if reason := farm.quarantine.reason(serial):
+    if reason := workspace.quarantine.reason(serial):
         return f"in quarantine: {reason}"
-    holder = farm.user_of(serial)
+    holder = workspace.user_of(serial)
     return f"in use by {holder}" if holder else ""
 
 
-def read_again(farm: Farm, campaign: Campaign) -> Callable[[], Iterable[RunRecord]]:
+def read_again(workspace: Workspace, campaign: Campaign) -> Callable[[], Iterable[RunRecord]]:
     """Return what reads a campaign's runs, also when the farm is closed."""
     from orchestrator.store.opening import IN_MEMORY
 
-    if farm.settings.store == IN_MEMORY:
+    if workspace.settings.store == IN_MEMORY:
         # They are gone with the farm.
-        held = list(farm.store.runs(campaign_ids=[campaign.campaign_id]))
+        held = list(workspace.store.runs(campaign_ids=[campaign.campaign_id]))
         return lambda: held
 
     def again() -> Iterator[RunRecord]:
-        with Farm(farm.settings) as other:
+        with Workspace(workspace.settings) as other:
             yield from other.store.runs(campaign_ids=[campaign.campaign_id])
 
     return again

@@ -14,7 +14,7 @@ from orchestrator.analysis.pairing import PairCount, first_invocations, pair_cou
 from orchestrator.app.beginning import expansion_of, files_of, hold, host_files, identify, new_campaign
 from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
-from orchestrator.bootstrap import Farm, OpenedDevices
+from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
@@ -88,33 +88,33 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
-def compare_ab(farm: Farm, request: AbRequest) -> CampaignEnded:
+def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded:
     """Measure two sides in turns; raises UsageError kinds before anything runs."""
-    prepared = prepare(farm, request)
+    prepared = prepare(workspace, request)
     pairing = pairing_of(prepared.campaign)
     if pairing.is_same:
         raise UsageError(
             f"{pairing.baseline} and {pairing.candidate} have the same content",
             hint="name two that differ",
         )
-    return measure(farm, prepared)
+    return measure(workspace, prepared)
 
 
-def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None) -> Prepared:
+def prepare(workspace: Workspace, request: AbRequest, opened: OpenedDevices | None = None) -> Prepared:
     """Return the campaign that a request means, on its devices or on these; raises UsageError kinds."""
     sides = _sides(request)
     plans = [_plan(request, side) for side in sides]
     identified = [identify(plan) for plan in plans]
     models = {model.sha256: model for own in identified for model in own}
     if opened is None:
-        opened = farm.open_devices(plans[0].devices)
+        opened = workspace.open_devices(plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     files: dict[str, str] = {}
     reasons: dict[str, None] = {}
     for plan, own in zip(plans, identified, strict=True):
         named = host_files(plan)
-        expansion, found = expansion_of(farm, plan, opened.devices, own, named)
+        expansion, found = expansion_of(workspace, plan, opened.devices, own, named)
         builds |= {build.sha256: build for build in found}
         files |= {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
         reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
@@ -138,7 +138,7 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     known = {case.case_key: case for pair in pairs for case in pair}
     files |= files_of(models.values(), builds.values())
     first = first_invocations(pairing, known, seed=plans[0].seed)
-    campaign = new_campaign(farm, plans[0], opened.facts, files, first)
+    campaign = new_campaign(workspace, plans[0], opened.facts, files, first)
     campaign = replace(
         campaign,
         plan_text="---\n".join(plan.text for plan in plans),
@@ -153,22 +153,22 @@ def prepare(farm: Farm, request: AbRequest, opened: OpenedDevices | None = None)
     )
 
 
-def measure(farm: Farm, prepared: Prepared) -> CampaignEnded:
+def measure(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
     """Store the campaign and run it to its end; raises as `hold` before it is stored."""
-    hold(farm, prepared.campaign, [device for device, _ in prepared.opened.devices])
-    farm.store.begin_campaign(
+    hold(workspace, prepared.campaign, [device for device, _ in prepared.opened.devices])
+    workspace.store.begin_campaign(
         prepared.campaign, devices=prepared.opened.facts, models=prepared.models, builds=prepared.builds
     )
-    return _run(farm, prepared)
+    return _run(workspace, prepared)
 
 
-def go_on(farm: Farm, campaign: Campaign) -> CampaignEnded:
+def go_on(workspace: Workspace, campaign: Campaign) -> CampaignEnded:
     """Run what a stored A/B campaign still lacks; raises as ``measuring.reopen``."""
-    return _run(farm, reopen(farm, campaign, open_cases(farm, campaign)))
+    return _run(workspace, reopen(workspace, campaign, open_cases(workspace, campaign)))
 
 
-def _run(farm: Farm, prepared: Prepared) -> CampaignEnded:
-    result = run_campaign(farm, prepared)
+def _run(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
+    result = run_campaign(workspace, prepared)
     if result.fault is not None:
         raise result.fault
     return result
@@ -180,7 +180,7 @@ def pairing_of(campaign: Campaign) -> Pairing:
     return campaign.terms.pairing
 
 
-def pair_comparison(farm: Farm, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()) -> Comparison:
+def pair_comparison(workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()) -> Comparison:
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     pairing = pairing_of(campaign)
     rule = Rule(
@@ -190,8 +190,8 @@ def pair_comparison(farm: Farm, campaign: Campaign, *, allowed: frozenset[Fact] 
         varied=frozenset({KINDS[pairing.kind][0]}),
         allowed=allowed,
     )
-    known = {item.case.case_key: item for item in load_measured(farm, [campaign])}
-    counts = pair_counts(campaign, [slim(run) for run in farm.store.runs(campaign_ids=[campaign.campaign_id])])
+    known = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
+    counts = pair_counts(campaign, [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])])
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
     unmeasured: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from orchestrator.bootstrap import Attached, Farm, Settings
+from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.iphone import IPhoneDevice
@@ -54,47 +54,47 @@ class Restored:
     notes: Sequence[str] = ()
 
 
-def restore_phones(farm: Farm, serials: Sequence[str] | None, *, take: bool = False) -> list[Restored]:
+def restore_phones(workspace: Workspace, serials: Sequence[str] | None, *, take: bool = False) -> list[Restored]:
     """Undo what is open on some devices, on all at once, and return what came of it in their order.
 
     None: what this computer's journal tells, and on attached phones what their own files tell. A server is
     started for phones that are named only.
     """
-    own = list(farm.conditioner.unrestored()) if serials is None else list(dict.fromkeys(serials))
+    own = list(workspace.conditioner.unrestored()) if serials is None else list(dict.fromkeys(serials))
     phones = [serial for serial in own if serial != HOST_SERIAL]
     listed: Sequence[Attached] | AdbUnavailableError = []
     if phones or serials is None:
         try:
-            listed = farm.attached(serials=() if serials is None else phones, start_server=bool(phones))
+            listed = workspace.attached(serials=() if serials is None else phones, start_server=bool(phones))
         except AdbUnavailableError as error:
             listed = error
-    results = all_at_once(lambda serial: _restore_phone(farm, serial, listed, take=take), own)
+    results = all_at_once(lambda serial: _restore_phone(workspace, serial, listed, take=take), own)
     if serials is None and not isinstance(listed, AdbUnavailableError):
         others = [item for item in listed if item.seen.usable and item.seen.serial not in own]
-        results += filter(None, all_at_once(lambda item: _restore_found(farm, item), others))
+        results += filter(None, all_at_once(lambda item: _restore_found(workspace, item), others))
     return results
 
 
-def _restore_found(farm: Farm, item: Attached) -> Restored | None:
+def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
     """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is left alone."""
     serial = Serial(item.seen.serial)
-    if holder := farm.lease.live_holder(serial):
+    if holder := workspace.lease.live_holder(serial):
         return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
     try:
-        if not farm.conditioner.pending(farm.open_phone(item)[0]):
+        if not workspace.conditioner.pending(workspace.open_phone(item)[0]):
             return None
     except DeviceStorageError as error:
         return Restored(name=serial, error=error)
     except BenchfarmError:
         return None
-    result = _restore_phone(farm, serial, [item])
+    result = _restore_phone(workspace, serial, [item])
     if isinstance(result.error, DeviceBusyError):
         return Restored(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
     return result
 
 
 def _restore_phone(
-    farm: Farm, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
+    workspace: Workspace, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
 ) -> Restored:
     notes: list[str] = []
     try:
@@ -102,21 +102,21 @@ def _restore_phone(
         if name != HOST_SERIAL:
             if isinstance(listed, AdbUnavailableError):
                 raise listed
-            attached = farm.pick(name, listed)
+            attached = workspace.pick(name, listed)
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
-        with farm.lease.acquire(serial):
-            device = farm.host() if attached is None else farm.open_phone(attached)[0]
-            undone = list(farm.conditioner.restore(device, on_note=notes.append, take=take))
+        with workspace.lease.acquire(serial):
+            device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
+            undone = list(workspace.conditioner.restore(device, on_note=notes.append, take=take))
     except DeviceError as error:
-        undone = farm.powered_on.get(Serial(name), [])
-        if undone and Serial(name) not in farm.conditioner.unrestored():
+        undone = workspace.powered_on.get(Serial(name), [])
+        if undone and Serial(name) not in workspace.conditioner.unrestored():
             return Restored(
                 name=name,
                 restored={Serial(name): undone},
                 notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
             )
         return Restored(name=name, error=error, notes=notes)
-    return Restored(name=name, restored={serial: farm.powered_on.get(serial, []) + undone}, notes=notes)
+    return Restored(name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes)
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -145,18 +145,18 @@ class ListedDevice:
     adb_server: str
 
 
-def list_devices(farm: Farm) -> list[ListedDevice]:
+def list_devices(workspace: Workspace) -> list[ListedDevice]:
     """Return what is attached, by serial number.
 
     Raises PlanError for faults of devices.yaml, without which no phone can be opened; AdbUnavailableError.
     """
-    _ = farm.inventory
-    attached = farm.attached()
+    _ = workspace.inventory
+    attached = workspace.attached()
     usable = [item for item in attached if item.seen.usable]
-    opened = all_at_once(lambda item: _facts(farm, item), usable)
+    opened = all_at_once(lambda item: _facts(workspace, item), usable)
     known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
     # What is known of those that are kept out is shown all the same.
-    return [_seen(farm.kept_out(item), known.get(item.seen.address)) for item in attached]
+    return [_seen(workspace.kept_out(item), known.get(item.seen.address)) for item in attached]
 
 
 def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
@@ -176,10 +176,10 @@ def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
     )
 
 
-def _facts(farm: Farm, attached: Attached) -> DeviceFacts | str:
+def _facts(workspace: Workspace, attached: Attached) -> DeviceFacts | str:
     """Return a phone's facts, or why they can't be had."""
     try:
-        return farm.open_phone(attached)[1]
+        return workspace.open_phone(attached)[1]
     except BenchfarmError as error:
         return str(error)
 
@@ -207,7 +207,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 
 def check_phones(
-    farm: Farm, serials: Sequence[str], *, apk: Path | None, out: Path | None
+    workspace: Workspace, serials: Sequence[str], *, apk: Path | None, out: Path | None
 ) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
@@ -223,14 +223,14 @@ def check_phones(
         app = (inspect_apk(apk).package, apk)
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
-    for device, facts in farm.open_devices(DeviceSelection(serials=tuple(serials))).devices:
+    for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
         if not isinstance(device, AdbDevice | IPhoneDevice):
             raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
-        path = out or check_file(farm.settings, facts.serial)
+        path = out or check_file(workspace.settings, facts.serial)
         check_writable(path)
-        with farm.lease.acquire(facts.serial):
+        with workspace.lease.acquire(facts.serial):
             checks = list(
-                check_phone(device, farm.conditioner, app=app)
+                check_phone(device, workspace.conditioner, app=app)
                 if isinstance(device, AdbDevice)
                 else check_iphone(device)
             )
@@ -241,13 +241,13 @@ def release_phone(settings: Settings, serial: str) -> DoneAnswer:
     """End a phone's quarantine."""
     from orchestrator.records.answers import DoneAnswer
 
-    with Farm(settings) as farm:
-        reason = farm.quarantine.release(Serial(serial))
+    with Workspace(settings) as workspace:
+        reason = workspace.quarantine.release(Serial(serial))
     text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
     return DoneAnswer(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
 
 
-def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
+def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     """Return the adb servers that run, as JSON has them, and the binary that would be started, or why there is none.
 
     A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it doesn't.
@@ -255,7 +255,7 @@ def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
     from orchestrator.devices.server_process import find_adb
 
     servers: list[dict[str, object]] = []
-    for what, find in (("real phones", farm.running_plugged_server), ("virtual lab", farm.lab_server)):
+    for what, find in (("real phones", workspace.running_plugged_server), ("virtual lab", workspace.lab_server)):
         if (server := find()) is None:
             continue
         try:
@@ -264,7 +264,7 @@ def adb_servers(farm: Farm) -> tuple[list[dict[str, object]], str]:
             version = f"doesn't answer: {error}"
         servers.append({"for": what, "address": str(server.address), "version": version, "ours": server.is_ours})
     try:
-        binary = str(find_adb(farm.settings.adb, search_path=farm.settings.environ.get("PATH")))
+        binary = str(find_adb(workspace.settings.adb, search_path=workspace.settings.environ.get("PATH")))
     except AdbUnavailableError as error:
         binary = str(error)
     return servers, binary
@@ -282,12 +282,12 @@ def stop_adb(settings: Settings) -> DoneAnswer:
     return DoneAnswer(text=text, data={"stopped": server is not None})
 
 
-def audit_phone(farm: Farm, serial: str) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
+def audit_phone(workspace: Workspace, serial: str) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
     """Compare a phone with what it was before the first change that isn't undone.
 
     Returns what it is, what is still to be undone, and what differs.
     """
-    ((device, facts),) = farm.open_devices(DeviceSelection(serials=(serial,))).devices
-    with farm.lease.acquire(facts.serial):
-        pending = farm.conditioner.pending(device)
-        return facts, pending, farm.conditioner.audit(device)
+    ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
+    with workspace.lease.acquire(facts.serial):
+        pending = workspace.conditioner.pending(device)
+        return facts, pending, workspace.conditioner.audit(device)

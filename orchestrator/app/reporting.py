@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.app.stored import find_campaign
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
 from orchestrator.passes import goes_on
@@ -32,7 +32,7 @@ _LOADED_AHEAD = (
 
 
 def report_data(
-    farm: Farm,
+    workspace: Workspace,
     campaigns: Sequence[Campaign],
     *,
     accuracy: Mapping[str, float] | None = None,
@@ -46,18 +46,18 @@ def report_data(
     from orchestrator.report.lean import lean_runs, newest_runs
 
     named = [item.campaign_id for item in campaigns]
-    shown: Iterable[RunRecord] = lean_runs(farm.store.runs(campaign_ids=named) if runs is None else runs)
+    shown: Iterable[RunRecord] = lean_runs(workspace.store.runs(campaign_ids=named) if runs is None else runs)
     note = ""
     if len(set(named)) > 1:
         campaigns, shown, note = newest_runs(campaigns, list(shown))
     data = build_report_data(
         campaigns=campaigns,
         runs=shown,
-        outputs=farm.store.attachments_of,
-        devices=farm.store.devices(),
-        models=farm.store.models(),
-        builds=farm.store.builds(),
-        accuracy={**_manifest_accuracies(farm.settings), **(accuracy or {})},
+        outputs=workspace.store.attachments_of,
+        devices=workspace.store.devices(),
+        models=workspace.store.models(),
+        builds=workspace.store.builds(),
+        accuracy={**_manifest_accuracies(workspace.settings), **(accuracy or {})},
     )
     if note:
         return replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
@@ -109,11 +109,11 @@ def report_title(campaigns: Sequence[Campaign]) -> str:
     return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))
 
 
-def sustained_campaign(farm: Farm, prefix: str) -> Campaign:
+def sustained_campaign(workspace: Workspace, prefix: str) -> Campaign:
     """Return the named campaign, else the newest one with a sustained measurement; raises UsageError for none."""
-    named = [find_campaign(farm.store, prefix)] if prefix else farm.store.campaigns()
+    named = [find_campaign(workspace.store, prefix)] if prefix else workspace.store.campaigns()
     for listed in named:
-        campaign = farm.store.campaign(listed.campaign_id)
+        campaign = workspace.store.campaign(listed.campaign_id)
         if campaign is not None and any(goes_on(item) for item in campaign.invocations):
             return campaign
     what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
 from orchestrator.records.history import Pruned
@@ -23,10 +23,10 @@ def prune(settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool) -
     path = settings.store_file
     if compact and path is None:
         raise UsageError("--compact is for a store in a file", hint="PostgreSQL uses the space again by itself")
-    with Farm(settings, makes_store=False) as farm:
-        now = farm.clock.now()
+    with Workspace(settings, makes_store=False) as workspace:
+        now = workspace.clock.now()
         policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --keep-raw {keep_raw.strip()}'"
-        pruned = farm.store.prune_raw(now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial)
+        pruned = workspace.store.prune_raw(now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial)
     before = after = _size(path)
     if compact and path is not None and path.is_file() and not is_trial:
         from orchestrator.store.sqlite_file import compact as shrink
@@ -55,8 +55,8 @@ def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
         raise UsageError(f"{out}: the copy's folder isn't there", hint="make it, or mount what lies there")
     from orchestrator.store.sqlite_file import copy_to
 
-    with Farm(settings, makes_store=False) as farm:
-        campaigns = len(farm.store.campaigns(with_hidden=True))
+    with Workspace(settings, makes_store=False) as workspace:
+        campaigns = len(workspace.store.campaigns(with_hidden=True))
     if not path.is_file():
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from orchestrator import __version__
-from orchestrator.bootstrap import Farm, this_computer
+from orchestrator.bootstrap import Workspace, this_computer
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.ports import Tool
 from orchestrator.records.history import is_pruned
@@ -138,7 +138,7 @@ def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
-    from orchestrator.bootstrap import Farm, Settings
+    from orchestrator.bootstrap import Settings, Workspace
     from orchestrator.programs.grammar.output import iterate_file
 
     settings = Settings.from_environment()
@@ -152,7 +152,7 @@ def _reports(file: str) -> Iterator[ToolReport]:
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
             with path.open("rb") as begun:
                 is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            own = read_logs(path.read_text("utf-8", "replace"), Farm(settings).tools) if is_log else []
+            own = read_logs(path.read_text("utf-8", "replace"), Workspace(settings).tools) if is_log else []
             yield from own or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
@@ -171,13 +171,13 @@ def _kept(stream: io.BufferedReader) -> Iterator[Path]:
         yield Path(kept.name)
 
 
-def issue_of(farm: Farm, run: RunRecord) -> str:
+def issue_of(workspace: Workspace, run: RunRecord) -> str:
     """Return a run as a text for an issue tracker; nothing that names a person, a computer or a phone is in it."""
     from orchestrator.report.issue import Reported, issue_text
 
-    store, case = farm.store, run.case
+    store, case = workspace.store, run.case
     campaign = store.campaign(run.campaign_id)
-    environ = farm.settings.environ
+    environ = workspace.settings.environ
     hosts = [this_computer(), campaign.host if campaign is not None else ""]
     words = [environ.get(name, "") for name in ("USER", "LOGNAME", "HOSTNAME", "HOME")]
     words += [host.partition(" ")[0] for host in hosts]

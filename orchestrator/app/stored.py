@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.matching import Measured, measured_cases
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CampaignId, RunId, campaign_id_of
@@ -126,7 +126,7 @@ def _listed(identities: Sequence[str]) -> str:
 
 
 def load_measured(
-    farm: Farm, campaigns: Sequence[Campaign], wanted: Callable[[RunRecord], bool] | None = None
+    workspace: Workspace, campaigns: Sequence[Campaign], wanted: Callable[[RunRecord], bool] | None = None
 ) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
     known = {campaign.campaign_id: campaign for campaign in campaigns}
@@ -136,9 +136,9 @@ def load_measured(
         return not is_warm_up and (wanted is None or wanted(run))
 
     return measured_cases(
-        farm.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns]) if campaigns else (),
-        devices={str(serial): facts for serial, facts in farm.store.devices().items()},
-        builds=farm.store.builds(),
+        workspace.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns]) if campaigns else (),
+        devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
+        builds=workspace.store.builds(),
         systems={
             (campaign.campaign_id, serial): fingerprint
             for campaign in campaigns
@@ -149,9 +149,9 @@ def load_measured(
     )
 
 
-def reparse_campaigns(farm: Farm, words: Iterable[str]) -> Review:
+def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
     """Read the stored output of some campaigns again, of all where none is named; raises UsageError, StoreError."""
     from orchestrator.engine.review import reparse
 
-    chosen = tuple(campaign.campaign_id for campaign in named_campaigns(farm.store, words))
-    return reparse(farm.store, farm.tools, campaign_ids=chosen)
+    chosen = tuple(campaign.campaign_id for campaign in named_campaigns(workspace.store, words))
+    return reparse(workspace.store, workspace.tools, campaign_ids=chosen)

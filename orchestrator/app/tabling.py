@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Listed, Texts, opt
 from orchestrator.app.stored import named_campaigns
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TableRequest:
     campaigns: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = ()
 
 
-def build(farm: Farm, request: TableRequest) -> GuideTable:
+def build(workspace: Workspace, request: TableRequest) -> GuideTable:
     """Gather what the table shows. Raises UsageError for a source, device or configuration that isn't known."""
     from orchestrator.report import guide_table
     from orchestrator.report.published import load_language_models, load_published
@@ -41,12 +41,12 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
         if source not in SOURCES:
             raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
     figures = load_published() if "published" in request.sources else ()
-    measured = _measured(farm, request) if "store" in request.sources else []
+    measured = _measured(workspace, request) if "store" in request.sources else []
     if "language-models" in request.sources:
         figures += load_language_models()
 
-    _check_devices(farm, request, [figure.device for figure in figures])
-    if request.sources == ("store",) and not farm.store.campaigns():
+    _check_devices(workspace, request, [figure.device for figure in figures])
+    if request.sources == ("store",) and not workspace.store.campaigns():
         hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
         raise UsageError("the store has no results yet", hint=hint)
 
@@ -66,14 +66,14 @@ def build(farm: Farm, request: TableRequest) -> GuideTable:
     )
 
 
-def _check_devices(farm: Farm, request: TableRequest, published: Iterable[str]) -> None:
+def _check_devices(workspace: Workspace, request: TableRequest, published: Iterable[str]) -> None:
     """Raise UsageError for a device that nothing is known of: a typo would show as an empty table, or not at all."""
     from orchestrator.report.guide_table import device_matches
 
     if not request.devices:
         return
-    known = dict.fromkeys(name for profile in farm.profiles.values() for name in (profile.name, profile.title))
-    known |= dict.fromkeys(name for facts in farm.store.devices().values() for name in facts.names if name)
+    known = dict.fromkeys(name for profile in workspace.profiles.values() for name in (profile.name, profile.title))
+    known |= dict.fromkeys(name for facts in workspace.store.devices().values() for name in facts.names if name)
     known |= dict.fromkeys(published)
     for wanted in request.devices:
         if not device_matches(wanted, tuple(known)):
@@ -81,7 +81,7 @@ def _check_devices(farm: Farm, request: TableRequest, published: Iterable[str]) 
             raise UsageError(f"there is no device {wanted!r}", hint=hint)
 
 
-def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
+def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]:
     """Return the wanted cases of the campaigns that are named, else of the newest down to one that is known well.
 
     That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
@@ -90,16 +90,16 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     from orchestrator.analysis.case_result import judge_case, remembered
     from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
 
-    chosen = named_campaigns(farm.store, request.campaigns) or [
-        campaign for campaign in farm.store.campaigns() if campaign.terms.pairing is None
+    chosen = named_campaigns(workspace.store, request.campaigns) or [
+        campaign for campaign in workspace.store.campaigns() if campaign.terms.pairing is None
     ]
-    facts = farm.store.devices()
+    facts = workspace.store.devices()
     wanted = [
         serial
         for serial, of_device in facts.items()
         if not request.devices or any(device_matches(name, of_device.names) for name in request.devices)
     ]
-    left = _open_places(farm, wanted, request.models)
+    left = _open_places(workspace, wanted, request.models)
     found: list[MeasuredCase] = []
     for campaign in chosen:
         if not left:
@@ -110,7 +110,7 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
 
         runs = [
             run
-            for run in farm.store.runs(
+            for run in workspace.store.runs(
                 campaign_ids=(campaign.campaign_id,), series_keys=sorted({key for key, _ in left})
             )
             if (run.case.series_key, run.case.model_sha256) in left
@@ -138,16 +138,16 @@ def _measured(farm: Farm, request: TableRequest) -> list[MeasuredCase]:
     return found
 
 
-def _open_places(farm: Farm, wanted: Sequence[str], models: Sequence[str]) -> set[tuple[SeriesKey, ModelSha]]:
+def _open_places(workspace: Workspace, wanted: Sequence[str], models: Sequence[str]) -> set[tuple[SeriesKey, ModelSha]]:
     """Return what has been measured on the wanted devices: series, and of each the contents of its model."""
     series = {
         key: case
-        for key, case in farm.store.series().items()
+        for key, case in workspace.store.series().items()
         if case.serial in wanted and _is_one_of(case.model_name, models)
     }
     if not series:
         return set()
-    points = farm.store.points(series_keys=sorted(series))
+    points = workspace.store.points(series_keys=sorted(series))
     measured = {
         (points.series[at].series_key, points.contents[contents].model_sha256)
         for at, contents in set(zip(points.series_at, points.contents_at, strict=True))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
@@ -83,23 +83,25 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def in_time(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
+def in_time(workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
     return cut_to_time(
         plan,
         expansion,
-        farm.clock.now(),
-        recent_of=farm.store.recent_runs,
-        unit_of=lambda case: session_of(farm.tools, case),
+        workspace.clock.now(),
+        recent_of=workspace.store.recent_runs,
+        unit_of=lambda case: session_of(workspace.tools, case),
         reference_check=reference_check,
     )
 
 
-def as_it_would_be(farm: Farm, plan: Plan, expansion: Expansion, *, reference_check: bool) -> tuple[Expansion, str]:
+def as_it_would_be(
+    workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool
+) -> tuple[Expansion, str]:
     """Return what there would be time for if the plan were run now, and that in words."""
     if plan.budget is None:
         return expansion, ""
-    kept = in_time(farm, plan, expansion, reference_check=reference_check)
+    kept = in_time(workspace, plan, expansion, reference_check=reference_check)
     left_out = len(expansion.cases) - len(kept.cases)
     cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""
     return kept, f"each device has {format_duration(plan.budget)}{cut}"

@@ -18,7 +18,7 @@ from orchestrator.app.builds import (
 )
 from orchestrator.app.flags import flags_of, public_flag
 from orchestrator.app.options import Listed, Paths, Texts, arg, opt
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import downloads_on_stderr, tell
 from orchestrator.cli.result import CommandResult, of_table, table
@@ -52,8 +52,8 @@ def list_builds(
 
     Example: benchfarm build list
     """
-    with Farm(settings) as farm:
-        releases, builds, specs = releases_of(farm), farm.library.list(), farm.library.specs
+    with Workspace(settings) as workspace:
+        releases, builds, specs = releases_of(workspace), workspace.library.list(), workspace.library.specs
     rows = []
     for release, used_for in reversed(releases):
         if used_for or everything:
@@ -95,10 +95,10 @@ def fetch(
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
     on_progress = downloads_on_stderr(settings.log_format)
-    with Farm(settings) as farm:
-        fetcher = farm.build_fetcher(mirror=mirror)
+    with Workspace(settings) as workspace:
+        fetcher = workspace.build_fetcher(mirror=mirror)
         get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
-        fetched, problems = fetch_builds(farm, names, abi, get)
+        fetched, problems = fetch_builds(workspace, names, abi, get)
     lines = [line for result in fetched for line in _fetched_lines(result)]
     for spec, problem in problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
@@ -127,8 +127,8 @@ def add(
 
     Example: benchfarm build add ./benchmark_model --name mine
     """
-    with Farm(settings) as farm:
-        build = add_build(farm, file, name, libraries, release=release, tool=tool)
+    with Workspace(settings) as workspace:
+        build = add_build(workspace, file, name, libraries, release=release, tool=tool)
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
 
 
@@ -147,8 +147,8 @@ def make(
 
     Needs bazel or bazelisk, and for Android its NDK.
     """
-    with Farm(settings) as farm:
-        build, commands = make_build(farm, name, abi, source.absolute(), target)
+    with Workspace(settings) as workspace:
+        build, commands = make_build(workspace, name, abi, source.absolute(), target)
     return CommandResult(text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands})
 
 
@@ -161,9 +161,9 @@ def pin(
 
     Example: benchfarm build use benchmark_model@4f1c
     """
-    with Farm(settings) as farm:
-        release = farm.library.find_release(wanted)
-        farm.library.archive.pin(release)
+    with Workspace(settings) as workspace:
+        release = workspace.library.find_release(wanted)
+        workspace.library.archive.pin(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
     return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
 
@@ -179,8 +179,8 @@ def which(
 
     Example: benchfarm build which native --abi arm64-v8a
     """
-    with Farm(settings) as farm:
-        kept, facts, spec, release = find_build(farm, tool, abi, build)
+    with Workspace(settings) as workspace:
+        kept, facts, spec, release = find_build(workspace, tool, abi, build)
     lines = [*_build_lines(kept), *_of_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")
@@ -244,8 +244,8 @@ def verify(settings: Settings) -> CommandResult:
 
     Example: benchfarm build verify
     """
-    with Farm(settings) as farm:
-        checked = farm.library.verify()
+    with Workspace(settings) as workspace:
+        checked = workspace.library.verify()
     rows = [(name, sha256[:12], "as it was" if intact else "DAMAGED") for name, sha256, intact in checked]
     damaged = [name for name, _, intact in checked if not intact]
     text = table(("file", "sha256", "content"), rows) if rows else "no program is in the cache"

@@ -13,9 +13,9 @@ from orchestrator.app.bisecting import BisectRequest, figure_text, titled
 from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
-from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.engine.bisect import BisectResult
 from orchestrator.engine.events import CampaignEnded
@@ -97,14 +97,14 @@ def compare(
     )
     if rule.axis is Axis.CAMPAIGN and campaign:
         raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
-    with Farm(settings, makes_store=False) as farm:
-        comparison = comparing.compare(farm, sides, rule, campaigns=campaign)
+    with Workspace(settings, makes_store=False) as workspace:
+        comparison = comparing.compare(workspace, sides, rule, campaigns=campaign)
         notes = (*comparison.notes, *ways_out(comparison, allow))
-        return rendered(farm, replace(comparison, notes=notes), output)
+        return rendered(workspace, replace(comparison, notes=notes), output)
 
 
 def rendered(
-    farm: Farm,
+    workspace: Workspace,
     comparison: Comparison,
     output: Output,
     *,
@@ -125,11 +125,11 @@ def rendered(
         "json": lambda: to_json(data),
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
         "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
-        "html": lambda: comparison_html(farm, comparison),
+        "html": lambda: comparison_html(workspace, comparison),
     }[output.wanted]()
     out = output.out
     if output.wanted == "html" and out is None:
-        out = default_path(farm.settings, comparison)
+        out = default_path(workspace.settings, comparison)
     if out is not None:
         write_file(out, text if text.endswith("\n") else text + "\n")
         text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
@@ -178,12 +178,12 @@ def ab(
     """
     request = pairs.request(options, sides=sides, name="ab")
     output.check()
-    with farm_telling(settings) as farm:
-        farm.wait = time_limits.waiting(wait)
-        return told_pairs(farm, pairing.compare_ab(farm, request), output)
+    with workspace_telling(settings) as workspace:
+        workspace.wait = time_limits.waiting(wait)
+        return told_pairs(workspace, pairing.compare_ab(workspace, request), output)
 
 
-def told_pairs(farm: Farm, result: CampaignEnded, output: Output) -> CommandResult:
+def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> CommandResult:
     """Return what came of pairs."""
     campaign = result.campaign
     lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
@@ -197,8 +197,8 @@ def told_pairs(farm: Farm, result: CampaignEnded, output: Output) -> CommandResu
         "left": result.left,
         "lost": result.lost,
     }
-    comparison = pair_comparison(farm, campaign)
-    shown = rendered(farm, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
+    comparison = pair_comparison(workspace, campaign)
+    shown = rendered(workspace, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
     return replace(shown, is_kept=True)
 
 
@@ -224,9 +224,9 @@ def bisect(
     except ValueError as error:
         raise UsageError(f"--fresh: {error}") from error
     asked = pairs.request(options, sides=(), name="bisect")
-    with farm_telling(settings) as farm:
+    with workspace_telling(settings) as workspace:
         request = BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)
-        result, releases, facts = bisecting.bisect(farm, request)
+        result, releases, facts = bisecting.bisect(workspace, request)
     rows = []
     for index, release in enumerate(releases):
         probe = next((item for item in result.probes if item.index == index), None)

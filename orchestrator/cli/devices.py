@@ -25,7 +25,7 @@ from orchestrator.app.phones import (
     stop_adb,
     unchecked_hint,
 )
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, of_table, to_json
 from orchestrator.devices.adb import AdbDevice
@@ -60,8 +60,8 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
-    with Farm(settings) as farm:
-        listed = list_devices(farm)
+    with Workspace(settings) as workspace:
+        listed = list_devices(workspace)
     notes = []
     for item in listed:
         if item.reason:
@@ -92,8 +92,8 @@ def restore(
     """
     if take and not serials:
         raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
-    with Farm(settings) as farm:
-        results = restore_phones(farm, serials or None, take=take)
+    with Workspace(settings) as workspace:
+        results = restore_phones(workspace, serials or None, take=take)
     restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
     notes = {item.name: list(item.notes) for item in results}
     errors = [(item.name, item.error) for item in results if item.error is not None]
@@ -134,8 +134,8 @@ def adb_status(settings: Settings) -> CommandResult:
 
     Example: benchfarm adb status
     """
-    with Farm(settings) as farm:
-        servers, binary = adb_servers(farm)
+    with Workspace(settings) as workspace:
+        servers, binary = adb_servers(workspace)
     running = {item["for"]: item for item in servers}
     rows = [running.get(what, {"for": what}) for what in ("real phones", "virtual lab")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
@@ -171,8 +171,8 @@ def check(
     One file, without the phone's serial number, is written to attach to a bug report. Exit code 3 when a check fails.
     """
     results, texts, failed = [], [], False
-    with Farm(settings, makes_store=False) as farm:
-        for device, facts, checks, path in check_phones(farm, serials, apk=apk, out=out):
+    with Workspace(settings, makes_store=False) as workspace:
+        for device, facts, checks, path in check_phones(workspace, serials, apk=apk, out=out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
@@ -234,18 +234,18 @@ def doctor(settings: Settings) -> CommandResult:
 
     Example: benchfarm doctor
     """
-    with Farm(settings, makes_store=False) as farm:
-        return shown(of_host(farm))
+    with Workspace(settings, makes_store=False) as workspace:
+        return shown(of_host(workspace))
 
 
-def findings(settings: Settings, of_farm: Callable[[Farm], list[Finding]], *, host: bool) -> CommandResult:
+def findings(settings: Settings, of_farm: Callable[[Workspace], list[Finding]], *, host: bool) -> CommandResult:
     """Return what the checks of a farm found; with ``host`` of this host as well, also without a queue."""
-    with Farm(settings) as farm:
+    with Workspace(settings) as workspace:
         try:
-            found = of_farm(farm)
+            found = of_farm(workspace)
         except StoreError as error:
             found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
-        return shown([*found, *(of_host(farm) if host else [])])
+        return shown([*found, *(of_host(workspace) if host else [])])
 
 
 def shown(findings: Sequence[Finding]) -> CommandResult:
@@ -287,8 +287,8 @@ def audit(settings: Settings, serial: _Serial) -> CommandResult:
 
     Exit code 1 when something differs.
     """
-    with Farm(settings) as farm:
-        facts, pending, differences = audit_phone(farm, serial)
+    with Workspace(settings) as workspace:
+        facts, pending, differences = audit_phone(workspace, serial)
     is_clean = not pending and not differences
     state = "as it was" if is_clean else "not as it was"
     lines = [f"{serial}{_virtual(facts.is_virtual)}: {state}"]

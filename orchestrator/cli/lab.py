@@ -7,7 +7,7 @@ from typing import Annotated
 
 from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.bootstrap import Farm, Settings, virtual_lab
+from orchestrator.bootstrap import Settings, Workspace, virtual_lab
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.errors import UsageError
@@ -74,9 +74,9 @@ def list_phones(settings: Settings) -> CommandResult:
 
     Example: benchfarm lab list
     """
-    with Farm(settings) as farm:
+    with Workspace(settings) as workspace:
         try:
-            told = virtual_lab.lab_request(farm.settings.lab_folder, {"request": "list"})
+            told = virtual_lab.lab_request(workspace.settings.lab_folder, {"request": "list"})
         except UsageError:
             told = {"phones": []}
     phones = told["phones"]

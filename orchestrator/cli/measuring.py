@@ -11,9 +11,9 @@ from orchestrator.app import measuring, time_limits
 from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import HtmlOut, PlanKeys, Wait, command
-from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns
 from orchestrator.clock import SystemClock
@@ -40,9 +40,9 @@ def bench(
     plan = measuring.bench_plan({"reference_check": False, **options})
     if out is not None:
         check_writable(out)
-    with farm_telling(settings) as farm:
-        farm.wait = time_limits.waiting(wait)
-        return told(farm, measuring.bench(farm, plan), out)
+    with workspace_telling(settings) as workspace:
+        workspace.wait = time_limits.waiting(wait)
+        return told(workspace, measuring.bench(workspace, plan), out)
 
 
 @command("run")
@@ -76,9 +76,9 @@ def run(
     limited = time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
     if out is not None:
         check_writable(out)
-    with farm_telling(settings) as farm:
-        farm.wait = time_limits.waiting(wait)
-        return told(farm, measuring.run(farm, limited), out)
+    with workspace_telling(settings) as workspace:
+        workspace.wait = time_limits.waiting(wait)
+        return told(workspace, measuring.run(workspace, limited), out)
 
 
 def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> CommandResult:
@@ -88,22 +88,24 @@ def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> 
 
     if out is not None:
         check_writable(out)
-    with farm_telling(settings, makes_store=False) as farm:
-        farm.wait = time_limits.waiting(wait)
-        done = resuming.resume(farm, campaign)
+    with workspace_telling(settings, makes_store=False) as workspace:
+        workspace.wait = time_limits.waiting(wait)
+        done = resuming.resume(workspace, campaign)
         if done is None:
-            text = f"nothing is left to resume in {farm.store.name}"
+            text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
-        return told(farm, done, out) if isinstance(done, MeasuredCampaign) else told_pairs(farm, done, Output())
+        return (
+            told(workspace, done, out) if isinstance(done, MeasuredCampaign) else told_pairs(workspace, done, Output())
+        )
 
 
-def told(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
+def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
     """Write a campaign's report, and return what came of it; raises what ended a device's part."""
-    summary = _summary(farm, measured, out)
+    summary = _summary(workspace, measured, out)
     if (fault := measured.result.fault) is not None:
         # What the others measured has its report; the fault is told as any other, by its own exit code.
         text, keys = summary.text.rpartition("\n")[2], {"campaign_id": measured.campaign.campaign_id}
-        farm.observer.on_event(Notice(event="report", text=text, keys=keys))
+        workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
         raise fault
     return summary
 
@@ -119,20 +121,20 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
     ]
 
 
-def _summary(farm: Farm, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
+def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
     from orchestrator.report.tables import render_text_table
     from orchestrator.report.winners import WINNERS, next_steps, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
-    path = out or farm.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
+    path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
-        write_html(data, path, title=report_title([campaign]), cache_folder=farm.settings.cache_folder)
+        write_html(data, path, title=report_title([campaign]), cache_folder=workspace.settings.cache_folder)
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
     cut, missing = measured.cut, measured.missing
-    again = read_again(farm, campaign)
+    again = read_again(workspace, campaign)
     found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
     lines = [render_text_table(data, columns()).rstrip("\n"), ""]

@@ -19,7 +19,7 @@ from orchestrator.app.beginning import (
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.phones import list_devices
 from orchestrator.app.plan_files import initial_plan
-from orchestrator.bootstrap import Farm, OpenedDevices, Settings
+from orchestrator.bootstrap import OpenedDevices, Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, table, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
@@ -43,12 +43,12 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
 
     plan = load_plan(path, home=settings.data_folder)
     models, named = identify(plan), host_files(plan)
-    with Farm(settings, makes_store=False, needs_store=False) as farm:
-        opened = farm.open_devices(plan.devices, despite_use=True)
-        missing = missing_programs(farm, plan, opened.facts)
-        expansion, _ = expansion_of(farm, plan, opened.devices, models, named, assumed_builds(farm, missing))
+    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
+        opened = workspace.open_devices(plan.devices, despite_use=True)
+        missing = missing_programs(workspace, plan, opened.facts)
+        expansion, _ = expansion_of(workspace, plan, opened.devices, models, named, assumed_builds(workspace, missing))
         expansion, time = time_limits.as_it_would_be(
-            farm, plan, expansion, reference_check=wants_reference_check(plan, expansion)
+            workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
         )
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
@@ -124,9 +124,9 @@ def init(
     """
     if out.exists():
         raise UsageError(f"{out} is there already", hint="name another file with --out")
-    with Farm(settings, makes_store=False, needs_store=False) as farm:
+    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         try:
-            devices = [item.facts for item in list_devices(farm) if item.facts is not None and item.usable]
+            devices = [item.facts for item in list_devices(workspace) if item.facts is not None and item.usable]
         except AdbUnavailableError:
             # A plan may be written where no phone is, and there is no adb.
             devices = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator import __version__
 from orchestrator.app.progress import describe, record_of
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.terminal import lines_that_fit, say, say_json
 from orchestrator.engine.events import Notice
 from orchestrator.ports import Observer
@@ -139,26 +139,26 @@ def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) ->
         tell(log_format, "download", text, file=progress.name, received_bytes=received, total_bytes=total)
 
 
-def farm_telling(settings: Settings, *, makes_store: bool = True) -> Farm:
+def workspace_telling(settings: Settings, *, makes_store: bool = True) -> Workspace:
     """Return a farm whose progress goes to standard error, and that offers to download a missing program."""
-    farm = Farm(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
-    farm.on_missing = _download_offer(farm)
-    return farm
+    workspace = Workspace(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
+    workspace.on_missing = _download_offer(workspace)
+    return workspace
 
 
-def _download_offer(farm: Farm) -> Callable[[Sequence[BuildSpec]], None]:
+def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
     """Return what asks for each missing program whether to download it, and downloads it."""
     #: Whoever said no isn't asked again.
     asked: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
-        if not (farm.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
         for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
             asked.add(spec)
             # What has to be built, or lies somewhere, nobody can download; the error that follows says what to do.
             if spec.url and _is_wanted(spec):
-                farm.build_fetcher().fetch(spec, on_progress=downloads_on_stderr(farm.settings.log_format))
+                workspace.build_fetcher().fetch(spec, on_progress=downloads_on_stderr(workspace.settings.log_format))
 
     return offer
 

@@ -11,7 +11,7 @@ from orchestrator.app import tabling
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.reporting import load_accuracy, report_data, report_title, sustained_campaign, write_html
 from orchestrator.app.stored import named_campaigns
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, command
 from orchestrator.cli.result import CommandResult, format_of, table, to_json
 from orchestrator.cli.terminal import columns
@@ -59,9 +59,9 @@ def report(
 def _data(settings: Settings, campaigns: Texts, accuracy: Path | None) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
     known = load_accuracy(accuracy) if accuracy is not None else {}
-    with Farm(settings, makes_store=False) as farm:
-        chosen = named_campaigns(farm.store, campaigns or ("",))
-        return chosen, report_data(farm, chosen, accuracy=known)
+    with Workspace(settings, makes_store=False) as workspace:
+        chosen = named_campaigns(workspace.store, campaigns or ("",))
+        return chosen, report_data(workspace, chosen, accuracy=known)
 
 
 def _report_text(data: ReportData, form: str) -> str:
@@ -94,8 +94,8 @@ def guide_table(settings: Settings, request: tabling.TableRequest, output: Table
     Example: benchfarm table --devices pixel-3,pixel-4
     """
     form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
-    with Farm(settings, makes_store=False) as farm:
-        built = tabling.build(farm, request)
+    with Workspace(settings, makes_store=False) as workspace:
+        built = tabling.build(workspace, request)
     from orchestrator.report import guide_table as tables
     from orchestrator.report.render import render_template
 
@@ -140,9 +140,9 @@ def sustained_curves(
 
     Example: benchfarm results sustained
     """
-    with Farm(settings, makes_store=False) as farm:
-        measured = sustained_campaign(farm, campaign)
-        data = report_data(farm, [measured])
+    with Workspace(settings, makes_store=False) as workspace:
+        measured = sustained_campaign(workspace, campaign)
+        data = report_data(workspace, [measured])
     groups: dict[tuple[str, str], list[_Curve]] = {}
     for row in data.results:
         if row.sustained:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, stored_rows
 from orchestrator.app.options import opt
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Json, command
 from orchestrator.cli.live import campaign_eta_s, picture
 from orchestrator.cli.result import CommandResult
@@ -37,27 +37,30 @@ def status(
     """
     # All is read from the store and this computer's state: no phone is asked, so nothing is disturbed.
     is_terminal = sys.stdout.isatty()
-    with Farm(settings, makes_store=False) as farm:
+    with Workspace(settings, makes_store=False) as workspace:
         while watch and not as_json:
             # As high as the terminal: what scrolls away can't be watched.
             size = shutil.get_terminal_size() if is_terminal else None
-            result = look(farm, size and size.columns - 1, size and size.lines - 1)
+            result = look(workspace, size and size.columns - 1, size and size.lines - 1)
             assert isinstance(result.data, dict)
             if not any(item["is_held"] for item in result.data["campaigns"]):
                 break
             say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
             time.sleep(every_s)
-        return look(farm)
+        return look(workspace)
 
 
-def look(farm: Farm, width: int | None = None, height: int | None = None) -> CommandResult:
+def look(workspace: Workspace, width: int | None = None, height: int | None = None) -> CommandResult:
     """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
-    boards, progress = read_boards(farm.board_folder, farm.campaigns), farm.store.progress(only_open=True)
+    boards, progress = (
+        read_boards(workspace.board_folder, workspace.campaigns),
+        workspace.store.progress(only_open=True),
+    )
     found = [
-        _campaign(farm, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)))
-        for item in farm.store.campaigns(only_open=True)
+        _campaign(workspace, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)))
+        for item in workspace.store.campaigns(only_open=True)
     ]
-    kept_out = {serial: farm.quarantine.reason(serial) for serial in farm.quarantine.serials()}
+    kept_out = {serial: workspace.quarantine.reason(serial) for serial in workspace.quarantine.serials()}
     parts = [_text(item, rows, width, height) for item, rows in found]
     parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
     text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
@@ -74,16 +77,16 @@ def _text(campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None,
 
 
 def _campaign(
-    farm: Farm, campaign: Campaign, shown: Shown | None, progress: tuple[int, int]
+    workspace: Workspace, campaign: Campaign, shown: Shown | None, progress: tuple[int, int]
 ) -> tuple[dict[str, Any], Sequence[PhoneRow]]:
     """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored and planned."""
     rows: tuple[PhoneRow, ...] = ()
-    holder, where = "", runner_elsewhere(farm.settings, campaign)
+    holder, where = "", runner_elsewhere(workspace.settings, campaign)
     if shown is not None:
         # The process that runs it knows better than what is stored, and nothing needs to be read.
         rows, holder = shown.rows, shown.holder
     elif not where:
-        rows = stored_rows(farm, campaign.campaign_id, progress)
+        rows = stored_rows(workspace, campaign.campaign_id, progress)
     phones = [
         {
             **asdict(row),

@@ -13,7 +13,7 @@ from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
 from orchestrator.app.run_logs import log_text
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, Streamed, of_table
 from orchestrator.cli.terminal import say
@@ -53,16 +53,16 @@ def campaigns(
     """
     if status and status not in list(CampaignStatus):
         raise UsageError(f"--status: {not_one_of(status, CampaignStatus)}")
-    with Farm(settings, makes_store=False) as farm:
-        listed = farm.store.campaigns(with_hidden=hidden)
+    with Workspace(settings, makes_store=False) as workspace:
+        listed = workspace.store.campaigns(with_hidden=hidden)
         # After the campaigns: one that begins meanwhile isn't listed, one that is removed is left out.
-        progress, out_of_lists = farm.store.progress(), farm.store.hidden_campaigns()
+        progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
         found = [
             item
             for item in listed
             if item.campaign_id in progress and name.lower() in item.name.lower() and status in {"", item.status.value}
         ]
-        nothing = f"nothing is stored yet in {farm.store.name}"
+        nothing = f"nothing is stored yet in {workspace.store.name}"
     if out_of_lists and not hidden:
         nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --hidden' lists them"
     elif name or status:
@@ -91,13 +91,13 @@ def runs(
     """
     if outcome and outcome not in list(Outcome):
         raise UsageError(f"--outcome: {not_one_of(outcome, Outcome)}")
-    with Farm(settings, makes_store=False) as farm:
-        chosen = [item.campaign_id for item in find_campaigns(farm.store, campaign)]
+    with Workspace(settings, makes_store=False) as workspace:
+        chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are written: a large campaign's runs are never held.
-        with Farm(settings, makes_store=False) as farm:
-            for run in farm.store.runs(campaign_ids=chosen):
+        with Workspace(settings, makes_store=False) as workspace:
+            for run in workspace.store.runs(campaign_ids=chosen):
                 is_one = device.lower() in {"", run.case.serial.lower()} and delegate.lower() in {"", run.case.delegate}
                 if is_one and outcome in {"", run.outcome}:
                     yield run
@@ -134,9 +134,9 @@ def issue(settings: Settings, run_id: _Run, out: Out = None) -> CommandResult:
     """
     from orchestrator.app.run_logs import issue_of
 
-    with Farm(settings, makes_store=False) as farm:
-        run = find_run(farm.store, run_id)
-        text = issue_of(farm, run)
+    with Workspace(settings, makes_store=False) as workspace:
+        run = find_run(workspace.store, run_id)
+        text = issue_of(workspace, run)
     if out is not None:
         write_file(out, text.encode())
         return CommandResult(text=str(out), data={"path": out, "run_id": run.run_id})
@@ -154,9 +154,9 @@ def log(
 
     Example: benchfarm results log RUN
     """
-    with Farm(settings, makes_store=False) as farm:
-        run = find_run(farm.store, run_id)
-        found = farm.store.attachments(run.run_id)
+    with Workspace(settings, makes_store=False) as workspace:
+        run = find_run(workspace.store, run_id)
+        found = workspace.store.attachments(run.run_id)
     if attachment:
         found = tuple(item for item in found if item.name == attachment)
         if not found:
@@ -189,8 +189,8 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
 
     Default: all campaigns.
     """
-    with Farm(settings, makes_store=False) as farm:
-        review = reparse_campaigns(farm, campaigns)
+    with Workspace(settings, makes_store=False) as workspace:
+        review = reparse_campaigns(workspace, campaigns)
     text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
     if review.pruned:
         text += f"; {review.pruned} stay as they are, their raw output was deleted"
@@ -257,10 +257,10 @@ def timezone(
 
     Example: benchfarm store timezone Europe/Berlin
     """
-    with Farm(settings, makes_store=bool(zone)) as farm:
+    with Workspace(settings, makes_store=bool(zone)) as workspace:
         if zone:
-            farm.store.set_zone(zone)
-        name = str(farm.store.zone or "")
+            workspace.store.set_zone(zone)
+        name = str(workspace.store.zone or "")
     text = f"nights begin at noon of {name}" if name else "nights begin at noon of the computer that shows them"
     return CommandResult(text=text, data={"timezone": name})
 
@@ -294,17 +294,17 @@ def remove(
 
     This can't be undone. A campaign that is being measured is refused.
     """
-    with Farm(settings, makes_store=False) as farm:
+    with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.
-        found = _named(farm.store, campaigns)
-        resuming.check_left_alone(farm, [campaign for campaign in found.values() if campaign is not None])
-        progress = farm.store.progress()
+        found = _named(workspace.store, campaigns)
+        resuming.check_left_alone(workspace, [campaign for campaign in found.values() if campaign is not None])
+        progress = workspace.store.progress()
         stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()]
         if not yes:
             _confirm(lines)
         for campaign_id in found:
-            farm.store.remove_campaign(campaign_id)
+            workspace.store.remove_campaign(campaign_id)
     return CommandResult(
         text="\n".join(f"removed {line}" for line in lines),
         data=[{"campaign_id": campaign_id, "runs": count} for campaign_id, count in stored.items()],
@@ -332,10 +332,10 @@ def unhide(settings: Settings, campaigns: _Named) -> CommandResult:
 
 
 def _hidden(settings: Settings, words: Sequence[str], *, is_hidden: bool) -> CommandResult:
-    with Farm(settings, makes_store=False) as farm:
-        found = _named(farm.store, words)
+    with Workspace(settings, makes_store=False) as workspace:
+        found = _named(workspace.store, words)
         for campaign_id in found:
-            farm.store.hide_campaign(campaign_id, is_hidden=is_hidden)
+            workspace.store.hide_campaign(campaign_id, is_hidden=is_hidden)
     said = "hidden" if is_hidden else "shown again"
     return CommandResult(
         text="\n".join(one_line(f"{said}: {_title(*item)}") for item in found.items()),

@@ -65,7 +65,7 @@ def address(queue, left, database, tmp_path):
 
 
 @pytest.fixture
-def open_farm(open_address, address):
+def open_workspace(open_address, address):
     def open_one():
         page = open_address(f"{address}farm", within=address)
         expect(page.locator("#live-state")).to_have_text("live")
@@ -102,8 +102,8 @@ def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
     assert asked("jobs?offset=2") == (200, [])
 
 
-def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_farm, queue, store, left):
-    page = open_farm()
+def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_workspace, queue, store, left):
+    page = open_workspace()
     expect(page.locator("#devices tbody tr")).to_have_count(len(live_farm.TITLES))
     working = row(page, live_farm.WORKING)
     for text in ("Google Pixel 4", "measuring", "mobilenet", "4 of 6", "31 °C", "83 %", "lab-1"):
@@ -132,12 +132,12 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_far
     assert serious_faults(page) == []
 
 
-def test_of_many_phones_those_that_are_free_are_folded(open_farm, queue):
+def test_of_many_phones_those_that_are_free_are_folded(open_workspace, queue):
     known = {f"free-{number}": Announced(facts=dump(live_farm.facts_of(live_farm.FREE))) for number in range(20)}
     host_lives(queue, "lab-3", version="0.1.0")
     queue.announce("lab-3", known)
     queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
-    page = open_farm()
+    page = open_workspace()
     fold = page.locator("#devices details")
     expect(fold.locator("summary")).to_have_text(re.compile(r"\d\d free"))
     expect(row(page, "free-7")).to_be_hidden()
@@ -182,8 +182,8 @@ def test_while_the_database_is_away_pages_say_so_and_go_on_by_themselves(open_ad
         assert "Traceback" not in process.stderr.read()
 
 
-def test_who_has_the_token_steers_the_farm(open_farm, queue, address):
-    page = open_farm()
+def test_who_has_the_token_steers_the_farm(open_workspace, queue, address):
+    page = open_workspace()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_label("Token").fill(TOKEN)
     page.get_by_role("button", name="Show the buttons").click()

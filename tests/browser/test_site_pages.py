@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.extensions.history.pages import build
 from orchestrator.extensions.history.site import SiteRequest
 from orchestrator.store.opening import open_store
@@ -24,8 +24,8 @@ def site(tmp_path_factory):
     store.close()
     # A folder with a space in it, as a sub-path.
     out = tmp_path_factory.mktemp("web") / "sub path" / "site"
-    with Farm(settings) as farm:
-        build(farm, SiteRequest(out=out, reports=1))
+    with Workspace(settings) as workspace:
+        build(workspace, SiteRequest(out=out, reports=1))
     return out
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import stored
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -22,12 +22,12 @@ def settings(tmp_path: Path, unused_database: str) -> Settings:
 
 
 def two_campaigns(settings: Settings, samples: Samples, **changes: object) -> None:
-    with Farm(settings) as farm:
+    with Workspace(settings) as workspace:
         for name in ("one", "two"):
             campaign = samples.begin(
-                farm.store, samples.campaign(name, **({"status": CampaignStatus.FINISHED} | changes))
+                workspace.store, samples.campaign(name, **({"status": CampaignStatus.FINISHED} | changes))
             )
-            farm.store.append_run(samples.run(campaign_id=campaign.campaign_id, run_id=RunId(name)))
+            workspace.store.append_run(samples.run(campaign_id=campaign.campaign_id, run_id=RunId(name)))
 
 
 def listed(settings: Settings, **options: bool) -> list[str]:
@@ -46,14 +46,14 @@ def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings,
     result = stored.remove(settings, ["one"], yes=True)
     assert result.data == [{"campaign_id": "one", "runs": 1}]
     assert listed(settings) == ["two"]
-    with Farm(settings) as farm:
-        assert {run.run_id for run in farm.store.runs()} == {"two"}
+    with Workspace(settings) as workspace:
+        assert {run.run_id for run in workspace.store.runs()} == {"two"}
 
 
 def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, samples: Samples) -> None:
     two_campaigns(settings, samples, status=CampaignStatus.RUNNING)
-    with Farm(settings) as farm:
-        farm.hold_campaign(samples.campaign("one").campaign_id, "nightly")
+    with Workspace(settings) as workspace:
+        workspace.hold_campaign(samples.campaign("one").campaign_id, "nightly")
         with pytest.raises(UsageError, match=r"one .* is run by process"):
             stored.remove(settings, ["one"], yes=True)
     assert listed(settings) == ["one", "two"]
@@ -66,8 +66,8 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(tmp_path: Pa
         rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'one'")
         rows.commit()
     assert stored.remove(settings, ["one"], yes=True).text == "removed one (can't be read): 1 runs"
-    with Farm(settings) as farm:
-        assert list(farm.store.progress()) == ["two"]
+    with Workspace(settings) as workspace:
+        assert list(workspace.store.progress()) == ["two"]
 
 
 def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(

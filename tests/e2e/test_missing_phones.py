@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.records.identity import Serial
 from tests.e2e.conftest import Lab
 from tests.e2e.test_pools import A, B, settings_of, write
@@ -18,11 +18,11 @@ AILS = "in quarantine: battery swollen"
 @pytest.fixture
 def kept_out(lab: Lab) -> Iterator[str]:
     """A phone in quarantine."""
-    with Farm(settings_of(lab)) as farm:
-        farm.quarantine.put(Serial(B), "battery swollen")
+    with Workspace(settings_of(lab)) as workspace:
+        workspace.quarantine.put(Serial(B), "battery swollen")
     yield B
-    with Farm(settings_of(lab)) as farm:
-        farm.quarantine.release(Serial(B))
+    with Workspace(settings_of(lab)) as workspace:
+        workspace.quarantine.release(Serial(B))
 
 
 def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(lab: Lab, kept_out: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from benchfarm_lab.faults import parse_fault
 from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -185,7 +185,7 @@ def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Call
     def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
         pass
 
-    phones = HostPhones(lambda: Farm(here, known=asked), connect(), "here", asked=asked, idle_look_s=0, say=unsaid)
+    phones = HostPhones(lambda: Workspace(here, known=asked), connect(), "here", asked=asked, idle_look_s=0, say=unsaid)
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
         found = phones.look(known, busy).phones
@@ -254,15 +254,15 @@ def test_a_worker_names_who_keeps_a_phone_from_it_and_asks_it_nothing_meanwhile(
     phone: "Phone", look: Callable[..., Mapping[str, Announced]], tmp_path: Path
 ) -> None:
     serial = Serial(phone.serial)
-    with Farm(Settings.from_environment({"BENCHFARM_HOME": str(tmp_path)})) as farm:
-        with farm.lease.acquire(serial):
+    with Workspace(Settings.from_environment({"BENCHFARM_HOME": str(tmp_path)})) as workspace:
+        with workspace.lease.acquire(serial):
             held = look({})
             assert (held[serial].facts, held[serial].unusable[:17]) == ("", "in use by process")
             assert look(held) == held
-        farm.quarantine.put(serial, "battery swollen")
+        workspace.quarantine.put(serial, "battery swollen")
         kept_out = look(held)
         assert kept_out[serial].unusable.startswith("in quarantine: battery swollen")
-        farm.quarantine.release(serial)
+        workspace.quarantine.release(serial)
     free = look(kept_out)[serial]
     assert (bool(free.facts), free.unusable) == (True, "")
 

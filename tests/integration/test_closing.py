@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.rounds import standings
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import devices, measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.rounds import open_works
@@ -53,15 +53,15 @@ def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: ob
 
 
 def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Settings, samples: Samples) -> None:
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         interrupted(opened.store, samples)
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = stored.close(settings, ["cut", "newest"])
     assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         campaign, runs = opened.store.campaign(samples.campaign("cut").campaign_id), list(opened.store.runs())
         assert campaign is not None
         assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.FINISHED, False)
@@ -93,7 +93,7 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(st
     cut = samples.run(campaign_id=campaign.campaign_id, case=curve, run_pass=Pass.SUSTAINED, run_id=RunId("curve"))
     store.append_run(rough)
     store.append_run(cut)
-    with Farm(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
+    with Workspace(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
         works = open_works(campaign, store.runs(), opened.tools)
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
@@ -106,19 +106,19 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(st
 def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(
     settings: Settings, samples: Samples
 ) -> None:
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         interrupted(opened.store, samples)
         running = interrupted(opened.store, samples, "now", status=CampaignStatus.RUNNING)
         opened.hold_campaign(running.campaign_id, running.name)
         with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
             stored.close(settings, ["cut", "now"])
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         assert len(opened.store.campaigns(only_open=True)) == 2
     assert stored.close(settings, ["cut", "now"]).exit_code == 0
 
 
 def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: Samples) -> None:
-    with Farm(shared) as opened:
+    with Workspace(shared) as opened:
         interrupted(opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)")
     with pytest.raises(UsageError, match="run by elsewhere") as caught:
         stored.close(shared, ["there"])
@@ -131,7 +131,7 @@ def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], None]
 
     def begun(queue: FarmQueue) -> None:
         submit(queue, "A", "B", name=NIGHT)
-        with Farm(shared) as opened:
+        with Workspace(shared) as opened:
             for serial in ("A", "B"):
                 interrupted(opened.store, samples, f"{NIGHT}_{serial}", status=CampaignStatus.RUNNING, host="rack-1")
 
@@ -139,7 +139,7 @@ def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], None]
 
 
 def open_ones(settings: Settings) -> set[str]:
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         return {str(item.campaign_id) for item in opened.store.campaigns(only_open=True)}
 
 
@@ -148,7 +148,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
 ) -> None:
     with FarmQueue(shared.store) as queue:
         submitted(queue)
-        with Farm(shared) as opened:
+        with Workspace(shared) as opened:
             for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
             assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
@@ -160,7 +160,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         # One that failed is anybody's again, whatever computer began it.
         host_lives(queue, "two", version="1")
         queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")
-        with Farm(shared) as opened:
+        with Workspace(shared) as opened:
             opened.store.set_status(CampaignId("night_B"), CampaignStatus.RUNNING, None)
             (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "close night_B'" in advice.next_step

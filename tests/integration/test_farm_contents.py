@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import HostStorageError, StoreError, UsageError
 from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import Content, Payload
@@ -128,8 +128,8 @@ def test_a_jobs_inputs_lie_in_one_folder_by_their_names(queue: FarmQueue, source
     contents.keep(source, SHA256)
     folder.mkdir()
     payload = Payload(parity_inputs=tuple(Content(name=name, sha256=SHA256) for name in ("m.0.bin", "m.1.bin")))
-    with Farm(Settings.from_environment({}, home=tmp_path / "home")) as farm:
-        assert unpack(farm, contents, Plan(name="p", models=()), payload, folder).plan.parity_inputs == folder
+    with Workspace(Settings.from_environment({}, home=tmp_path / "home")) as workspace:
+        assert unpack(workspace, contents, Plan(name="p", models=()), payload, folder).plan.parity_inputs == folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"m.0.bin": CONTENT, "m.1.bin": CONTENT}
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from orchestrator.app import queue_beside
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import devices
 from orchestrator.devices.journal import Change
 from orchestrator.errors import NoDeviceError, PlanError, UsageError
@@ -81,8 +81,8 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
     busy_farm(queue)
     queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
     heard(queue)
-    with Farm(settings) as farm:
-        lines = Numbers(farm, queue).page().content.decode().splitlines()
+    with Workspace(settings) as workspace:
+        lines = Numbers(workspace, queue).page().content.decode().splitlines()
     numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert numbers['benchfarm_queue_jobs{priority="5",state="waits"}'] == "3.0"
     assert numbers['benchfarm_queue_jobs{priority="5",state="runs"}'] == "1.0"
@@ -96,7 +96,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
 
 def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         text = Numbers(opened, None, is_of_host=True).page().content.decode()
     assert 'benchfarm_up{source="host"} 1.0' in text
     assert "benchfarm_host_quarantined_phones 0.0" in text
@@ -109,7 +109,7 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
 ) -> None:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with (
-        Farm(settings) as opened,
+        Workspace(settings) as opened,
         # Without a limit it would end by this one.
         psycopg.connect(settings.store, options="-c idle_in_transaction_session_timeout=60s") as holder,
         psycopg.connect(settings.store, autocommit=True) as looker,
@@ -198,7 +198,7 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
     names = [campaign_id_of("night", Serial(serial)) for serial in "ABCD"]
     (other,) = samples.campaign().skipped
     late = replace(other, reason_code="out-of-time")
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         # Of D nothing is stored.
         for name, skipped in zip(names, ((late, other), (other,), ()), strict=False):
             samples.begin(opened.store, samples.campaign(name, skipped=skipped))
@@ -290,7 +290,7 @@ def reader(settings: Settings) -> Iterator[Settings]:
 def served(settings: Settings) -> tuple[bytes, str]:
     """Return the first page and the numbers as ``benchfarm serve`` gives them."""
     with ExitStack() as stack:
-        opened = stack.enter_context(Farm(settings))
+        opened = stack.enter_context(Workspace(settings))
         page = serving.LivePages(opened, since=None, title="nights").page("")
         numbers = Numbers(opened, queue_beside.queue_beside(settings, stack))
         assert page is not None
@@ -356,7 +356,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
     assert none == "no phone can be used"
     # Every list says so, and the page.
     assert same in farm.status(settings, "").text
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         pages = serving.LivePages(opened, since=None, title="")
         (shown,) = serving.LiveAnswers(opened, queue, pages, can_be_steered=False).farm().devices
         numbers = Numbers(opened, queue).page().content.decode()
@@ -425,15 +425,15 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
 
 
 def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tmp_path: Path) -> None:
-    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as farm:
-        farm.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
-        farm.conditioner.journal.add(Serial("CHANGED"), Change(what="airplane mode", undo="settings put x"))
-        samples.begin(farm.store, samples.campaign("open"))
-        farm.store.set_status(CampaignId("open"), CampaignStatus.INTERRUPTED, None)
-        future = farm.clock.now() + timedelta(days=400)
-        samples.begin(farm.store, samples.campaign("future", created_at=future, invocations=(), skipped=()))
-        farm.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
-        result = devices.shown(devices.of_host(farm))
+    with Workspace(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as workspace:
+        workspace.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
+        workspace.conditioner.journal.add(Serial("CHANGED"), Change(what="airplane mode", undo="settings put x"))
+        samples.begin(workspace.store, samples.campaign("open"))
+        workspace.store.set_status(CampaignId("open"), CampaignStatus.INTERRUPTED, None)
+        future = workspace.clock.now() + timedelta(days=400)
+        samples.begin(workspace.store, samples.campaign("future", created_at=future, invocations=(), skipped=()))
+        workspace.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
+        result = devices.shown(devices.of_host(workspace))
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
     assert problems["journals"] == ["CHANGED was left changed by a process that is gone"]
@@ -445,7 +445,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
 
 
 def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    with Farm(Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)) as opened:
+    with Workspace(Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)) as opened:
         result = devices.shown(devices.of_host(opened))
     (text,) = found(result, "problem")["adb"]
     assert text.startswith("no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: ")
@@ -459,7 +459,7 @@ def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: 
 def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: Path) -> None:
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         (text,) = found(devices.shown(devices.of_host(opened)), "problem")["devices.yaml"]
     assert "devices.yaml:2:" in text
     assert "tag: unknown key" in text
@@ -469,8 +469,8 @@ def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: 
 
 def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
-    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as farm:
-        result = devices.shown(devices.of_host(farm))
+    with Workspace(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as workspace:
+        result = devices.shown(devices.of_host(workspace))
     assert "isn't an SQLite database" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
 
@@ -482,7 +482,7 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: battery swollen")})
     assert "in quarantine: battery swollen" in farm.status(settings, "").text
     wanted = DeviceSelection(serials=(Serial("A"), Serial("B"), Serial("C")))
-    with Farm(settings) as here, pytest.raises(NoDeviceError) as caught:
+    with Workspace(settings) as here, pytest.raises(NoDeviceError) as caught:
         choose_phones(here, queue, wanted)
     ails = {"A": "in quarantine: battery swollen", "B": "no host has announced it"}
     assert all(f"{serial}: {why}" in str(caught.value) for serial, why in ails.items())
@@ -491,7 +491,7 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
         for serial in ("C", "D")
     }
     queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
-    with Farm(settings) as here:
+    with Workspace(settings) as here:
         chosen, left_out = choose_phones(here, queue, wanted)
     assert ([facts.serial for facts in chosen], left_out) == (["C"], ails)
 
@@ -540,7 +540,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
 
 
 def metrics(settings: Settings, queue: FarmQueue) -> str:
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         return Numbers(opened, queue).page().content.decode()
 
 
@@ -558,7 +558,7 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     queue: FarmQueue, settings: Settings, wanted: DeviceSelection, missed: set[str]
 ) -> None:
     away_farm(queue)
-    with Farm(settings) as here:
+    with Workspace(settings) as here:
         chosen, left_out = choose_phones(here, queue, wanted)
         away = away_meant(queue, wanted, here.inventory)
     assert [facts.serial for facts in chosen] == ["A"]
@@ -571,7 +571,7 @@ def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(queue: Fa
     away_farm(queue)
     phone = Announced(facts=dump(virtual_facts("D", profile="prototype")), labels='{"tags": ["rooted"]}')
     queue.announce("one", {"A": Announced(facts="", labels='{"pools": ["release"]}'), "D": phone})
-    with Farm(settings) as here:
+    with Workspace(settings) as here:
         known = DeviceSelection(profiles=("prototype", "pixel-3"), pools=("nightly", "release"), tags=("rooted",))
         check_names(here, queue, known)
         for wrong, meant in (
@@ -608,7 +608,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")})
     heard(queue)
     elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)
-    with Farm(elsewhere) as watched, Farm(settings) as own:
+    with Workspace(elsewhere) as watched, Workspace(settings) as own:
         own.quarantine.put(Serial("A"), "it moved")
         pages = serving.LivePages(watched, since=None, title="")
         answers = serving.LiveAnswers(watched, queue, pages, can_be_steered=True)
@@ -619,7 +619,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
             answers.release("B")
         said: list[str] = []
         HostPhones(
-            lambda: Farm(settings), queue, "one", asked=KnownPhones(), idle_look_s=0,
+            lambda: Workspace(settings), queue, "one", asked=KnownPhones(), idle_look_s=0,
             say=lambda text, /, **_: said.append(text),
         ).look({}, ())  # fmt: skip
         assert own.quarantine.serials() == []
@@ -633,7 +633,7 @@ def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
     from tests.samples.history_lab import fill
 
     live_farm.fill_queue(queue)
-    with Farm(settings) as opened:
+    with Workspace(settings) as opened:
         fill(opened.store, nights=3)
         live_farm.begin_tonight(opened.store)
         text = Numbers(opened, queue).page().content.decode()

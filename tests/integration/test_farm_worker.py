@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.callbacks import Callbacks, Ended, Look
@@ -415,8 +415,8 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
 def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue, job: int, tmp_path: Path) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     changed, other = Serial("A"), Serial("B")
-    with Farm(settings) as farm:
-        farm.conditioner.journal.add(changed, Change(what="brightness", undo="settings put system brightness 90"))
+    with Workspace(settings) as workspace:
+        workspace.conditioner.journal.add(changed, Change(what="brightness", undo="settings put system brightness 90"))
         contents = Contents(queue, tmp_path)
 
         def note(serial: Serial) -> str:
@@ -424,17 +424,17 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
                 job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night_A"), document="{}",
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
-            ended = run_job(lambda: Farm(settings), contents, delivery, "one", threading.Event())
+            ended = run_job(lambda: Workspace(settings), contents, delivery, "one", threading.Event())
             assert ended.status == "failed"
             return ended.note
 
         said = "its phone isn't restored: benchfarm device restore A"
         assert said in note(changed)
         assert "isn't restored" not in note(other)
-        with farm.lease.acquire(changed):
+        with workspace.lease.acquire(changed):
             # Whoever uses it restores it.
             assert "isn't restored" not in note(changed)
-        folder = farm.conditioner.journal.folder
+        folder = workspace.conditioner.journal.folder
         folder.rename(tmp_path / "journals")
         folder.write_text("a file where a folder should be")
         assert "what is to be undone on phones can't be read from" in note(other)
@@ -450,7 +450,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
         submit(queue, serial, name=serial, document=f'{{"plan": {plan}, "payloads": {{"": {{}}}}}}')
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
-        return run_job(lambda: Farm(settings), Contents(queue, tmp_path), begun, "one", cancelled)
+        return run_job(lambda: Workspace(settings), Contents(queue, tmp_path), begun, "one", cancelled)
 
     queue.rows("UPDATE farm_jobs SET facts = %s", '{"serial": "A", "kind": "android", "is_virtual": true}')
     both = {serial: Announced(facts="{}") for serial in plans}
@@ -494,16 +494,20 @@ def test_a_hosts_jobs_hold_few_connections_to_the_store(
     together, asking = threading.Barrier(phones), list[int]()
 
     def job(store: Store, number: int) -> None:
-        with Farm(settings, store=store) as farm:
+        with Workspace(settings, store=store) as workspace:
             together.wait()
             asking.append(number)
             if number % 3:
-                assert list(farm.store.campaigns()) == []
+                assert list(workspace.store.campaigns()) == []
             else:
                 with pytest.raises(StoreError, match="no such campaign"):
-                    farm.store.set_status(CampaignId("none"), CampaignStatus.RUNNING, None)
+                    workspace.store.set_status(CampaignId("none"), CampaignStatus.RUNNING, None)
 
-    with Farm(settings) as host, psycopg.connect(url, autocommit=True) as watcher, ThreadPoolExecutor(phones) as pool:
+    with (
+        Workspace(settings) as host,
+        psycopg.connect(url, autocommit=True) as watcher,
+        ThreadPoolExecutor(phones) as pool,
+    ):
         host.store.campaigns()
 
         def held_up() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchfarm_lab.farm import VirtualLab
-from orchestrator.bootstrap import Farm, Settings, farm
+from orchestrator.bootstrap import Settings, Workspace, workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -204,17 +204,17 @@ def away(hub: Hub, adb_server: Any) -> Iterator[Settings]:
 
 
 def test_a_port_has_power_before_phones_are_picked(hub: Hub, away: Settings) -> None:
-    with Farm(away) as farm:
-        assert [facts.serial for facts in farm.open_devices(DeviceSelection()).facts] == ["ON-A-HUB"]
+    with Workspace(away) as workspace:
+        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == ["ON-A-HUB"]
     assert hub.said() == [ON]
 
 
 def test_a_port_is_left_off_while_its_phone_is_measured(hub: Hub, away: Settings) -> None:
-    with Farm(away) as other, Farm(away) as farm:
+    with Workspace(away) as other, Workspace(away) as workspace:
         with other.lease.acquire(hub.device.serial):
-            assert farm.attached() == []
+            assert workspace.attached() == []
             assert hub.said() == []
-        assert [item.seen.serial for item in farm.attached()] == ["ON-A-HUB"]
+        assert [item.seen.serial for item in workspace.attached()] == ["ON-A-HUB"]
 
 
 @pytest.mark.parametrize("names", [(), ("ON-A-HUB",)])
@@ -226,7 +226,7 @@ def test_a_phone_that_isnt_listed_is_restored(hub: Hub, away: Settings, names: t
 def test_a_phone_that_stays_away_has_its_port_restored_all_the_same(
     hub: Hub, away: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(farm, "_BACK_S", 0.0)
+    monkeypatch.setattr(workspace, "_BACK_S", 0.0)
     hub.device.usb_path = ""
     other = UndoJournal(away.state_folder / "journals")
     other.add(Serial("ELSEWHERE"), Change(what="another port", port="2 1"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.faults import Fault, FaultKind
-from orchestrator.bootstrap import Attached, Farm, Settings
+from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
 from orchestrator.devices.server import AdbServer
@@ -37,12 +37,17 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     settings = Settings.from_environment({"PATH": f"{uhubctl.parent}"}, home=tmp_path)
     said: list[str] = []
     phones = HostPhones(
-        lambda: Farm(settings), connect(), "here", asked=known, idle_look_s=1, say=lambda text, **_: said.append(text)
+        lambda: Workspace(settings),
+        connect(),
+        "here",
+        asked=known,
+        idle_look_s=1,
+        say=lambda text, **_: said.append(text),
     )
-    with Farm(settings) as farm:
+    with Workspace(settings) as workspace:
 
         def connect_again(*used: str) -> None:
-            phones.connect_again(farm, Attached(server=server, seen=replace(seen, usb="1-4.2")), lambda: used)
+            phones.connect_again(workspace, Attached(server=server, seen=replace(seen, usb="1-4.2")), lambda: used)
 
         connect_again("another phone")
         assert said == ["S1 has no job and doesn't answer; it is reconnected"]

@@ -11,7 +11,7 @@ import pytest
 
 from benchfarm_lab.farm import VirtualLab
 from benchfarm_lab.phone import Phone
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -52,8 +52,8 @@ def phones(adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[lis
 def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
-    with Farm(here) as farm:
-        opened = farm.open_devices(DeviceSelection())
+    with Workspace(here) as workspace:
+        opened = workspace.open_devices(DeviceSelection())
     assert [facts.serial for facts in opened.facts] == ["S0", "S1", "S2"]
     for phone in phones:
         shells = [asked for asked in overheard.of(phone.address) if asked.startswith("shell")]
@@ -64,22 +64,22 @@ def test_a_phone_is_asked_who_it_is_and_its_facts_once_each(
 def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
-    with Farm(here) as other, other.lease.acquire(Serial("S1")), Farm(here) as farm:
-        opened = farm.open_devices(DeviceSelection())
+    with Workspace(here) as other, other.lease.acquire(Serial("S1")), Workspace(here) as workspace:
+        opened = workspace.open_devices(DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S0", "S2"]
         assert opened.left_out.keys() == {"S1"}
         assert opened.left_out["S1"].startswith("in use by process ")
         with pytest.raises(DeviceBusyError, match="S1: in use by process"):
-            farm.open_devices(DeviceSelection(serials=("S1",)))
+            workspace.open_devices(DeviceSelection(serials=("S1",)))
         # "Any one of these" takes one that is free.
-        some = farm.open_devices(DeviceSelection(serials=("S1", "S2"), any=1))
+        some = workspace.open_devices(DeviceSelection(serials=("S1", "S2"), any=1))
         assert [facts.serial for facts in some.facts] == ["S2"]
         with (
             other.lease.acquire(Serial("S0")),
             other.lease.acquire(Serial("S2")),
             pytest.raises(NoDeviceError, match="in use by process"),
         ):
-            farm.open_devices(DeviceSelection())
+            workspace.open_devices(DeviceSelection())
     asked = [item for item in overheard.of(phones[1].address) if item.startswith("shell")]
     # Four listings.
     assert len(asked) == 4
@@ -88,14 +88,14 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
 def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
     phones: list[Phone], overheard: Overheard, here: Settings, samples
 ) -> None:
-    with Farm(here) as farm:
-        opened = farm.open_devices(DeviceSelection())
-        farm.store.begin_campaign(
+    with Workspace(here) as workspace:
+        opened = workspace.open_devices(DeviceSelection())
+        workspace.store.begin_campaign(
             samples.campaign(invocations=(), skipped=()), devices=opened.facts, models=(), builds=()
         )
         overheard.forget()
-        with farm.lease.acquire(Serial("S1")):
-            again = farm.open_devices(DeviceSelection(), despite_use=True)
+        with workspace.lease.acquire(Serial("S1")):
+            again = workspace.open_devices(DeviceSelection(), despite_use=True)
     assert again.facts == opened.facts
     # That of the listing.
     assert len([item for item in overheard.of(phones[1].address) if item.startswith("shell")]) == 1
@@ -104,10 +104,10 @@ def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
 def test_phones_are_restored_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:
-    with Farm(here) as farm:
-        for device, facts in farm.open_devices(DeviceSelection()).devices:
-            with farm.lease.acquire(facts.serial):
-                farm.conditioner.hold(device, Change(what="a note", undo=":"), ":")
+    with Workspace(here) as workspace:
+        for device, facts in workspace.open_devices(DeviceSelection()).devices:
+            with workspace.lease.acquire(facts.serial):
+                workspace.conditioner.hold(device, Change(what="a note", undo=":"), ":")
     for words in ((), ("S0", "S1", "S2")):
         overheard.forget()
         told = restore(here, words)
@@ -121,14 +121,14 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
 ) -> None:
     """Their results would be taken for one phone's: nothing is measured under that name until somebody ends it."""
     phones[1].userland.props.set("ro.serialno", "S0")
-    with Farm(here) as farm:
-        both = [item.seen for item in farm.attached() if item.seen.serial == "S0"]
+    with Workspace(here) as workspace:
+        both = [item.seen for item in workspace.attached() if item.seen.serial == "S0"]
         assert [(seen.usable, "several phones call themselves S0" in seen.reason) for seen in both] == [
             (False, True), (False, True),
         ]  # fmt: skip
     AdbServer(ServerAddress(port=adb_server.port)).disconnect(phones[1].address)
-    with Farm(here) as farm:
-        opened = farm.open_devices(DeviceSelection())
+    with Workspace(here) as workspace:
+        opened = workspace.open_devices(DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S2"]
         # What tells them apart is kept, and shown wherever phones are.
         reason = opened.left_out["S0"]
@@ -136,47 +136,47 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
         assert phones[0].address in reason
         assert phones[1].address in reason
         assert "(booted as " in reason
-        farm.quarantine.release(Serial("S0"))
-        assert [facts.serial for facts in farm.open_devices(DeviceSelection()).facts] == ["S0", "S2"]
+        workspace.quarantine.release(Serial("S0"))
+        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == ["S0", "S2"]
 
 
 def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_until_it_is_let_in(
     phones: list[Phone], here: Settings, samples
 ) -> None:
     """They were never attached at the same time: what the store knows of the one tells them apart."""
-    with Farm(here) as farm:
-        known = farm.open_devices(DeviceSelection()).facts
-        farm.store.begin_campaign(
+    with Workspace(here) as workspace:
+        known = workspace.open_devices(DeviceSelection()).facts
+        workspace.store.begin_campaign(
             samples.campaign(invocations=(), skipped=()),
             devices=[replace(known[0], model="Pixel 9"), *known[1:]],
             models=(),
             builds=(),
         )
     told = "S0: several phones have this serial number: the results in the store are of a Google Pixel 9"
-    with Farm(here) as farm:
+    with Workspace(here) as workspace:
         with pytest.raises(DeviceUnusableError, match=told) as refused:
-            farm.open_devices(DeviceSelection(serials=("S0",)))
+            workspace.open_devices(DeviceSelection(serials=("S0",)))
         assert refused.value.hint.endswith("benchfarm device release S0")
-    with Farm(here) as farm:
-        opened = farm.open_devices(DeviceSelection())
+    with Workspace(here) as workspace:
+        opened = workspace.open_devices(DeviceSelection())
         assert [facts.serial for facts in opened.facts] == ["S1", "S2"]
         assert "in quarantine: several phones have this serial number" in opened.left_out["S0"]
-        farm.quarantine.release(Serial("S0"))
+        workspace.quarantine.release(Serial("S0"))
         for _ in range(2):
-            assert "S0" in {facts.serial for facts in farm.open_devices(DeviceSelection()).facts}
+            assert "S0" in {facts.serial for facts in workspace.open_devices(DeviceSelection()).facts}
         # It is the one that is known from now on: another one is another reason.
-        farm.store.begin_campaign(
+        workspace.store.begin_campaign(
             samples.campaign("later", invocations=(), skipped=()), devices=known, models=(), builds=()
         )
-        farm.open_devices(DeviceSelection())
-        farm.store.begin_campaign(
+        workspace.open_devices(DeviceSelection())
+        workspace.store.begin_campaign(
             samples.campaign("last", invocations=(), skipped=()),
             devices=[replace(known[0], codename="other")],
             models=(),
             builds=(),
         )
         with pytest.raises(DeviceUnusableError, match="not the same codename"):
-            farm.open_devices(DeviceSelection(serials=("S0",)))
+            workspace.open_devices(DeviceSelection(serials=("S0",)))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import (
     HostStorageError,
     StoreCorruptError,
@@ -356,15 +356,15 @@ def test_a_database_without_our_tables_is_no_store_yet(postgresql, postgresql_te
 def test_the_default_store_is_empty_until_something_is_stored(tmp_path: Path, samples) -> None:
     settings = Settings.from_environment({}, home=tmp_path / "home")
 
-    with Farm(settings, makes_store=False) as farm:
-        assert farm.store.campaigns() == []
-        assert farm.store.name == str(tmp_path / "home" / "store.sqlite")
+    with Workspace(settings, makes_store=False) as workspace:
+        assert workspace.store.campaigns() == []
+        assert workspace.store.name == str(tmp_path / "home" / "store.sqlite")
     assert not (tmp_path / "home").exists()
-    with Farm(settings) as farm:
-        samples.begin(farm.store)
-    with Farm(settings, makes_store=False) as farm:
-        assert len(farm.store.campaigns()) == 1
-        assert farm.store.name == str(tmp_path / "home" / "store.sqlite")
+    with Workspace(settings) as workspace:
+        samples.begin(workspace.store)
+    with Workspace(settings, makes_store=False) as workspace:
+        assert len(workspace.store.campaigns()) == 1
+        assert workspace.store.name == str(tmp_path / "home" / "store.sqlite")
 
 
 def test_a_store_that_is_opened_is_not_changed(filled: Path) -> None:

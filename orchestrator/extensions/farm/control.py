@@ -14,7 +14,7 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.plugins import Farm, Settings
+from orchestrator.plugins import Settings, Workspace
 from orchestrator.quantities import parse_age
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.history import Yield
@@ -50,12 +50,14 @@ class FarmState:
 
 def read_state(settings: Settings, submission: str) -> FarmState:
     """Return how a farm is, with all jobs or those of a submission; raises UsageError for one that isn't there."""
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
         away, clashes = queue.away(), queue.clashes()
         serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
-        cut = {serials[name]: items for name, items in time_limits.stored_left_out(farm.store, list(serials)).items()}
-        lacking = shortcomings(farm.store, jobs) if submission else {}
+        cut = {
+            serials[name]: items for name, items in time_limits.stored_left_out(workspace.store, list(serials)).items()
+        }
+        lacking = shortcomings(workspace.store, jobs) if submission else {}
     if submission and not jobs:
         raise unknown_submission(submission)
     return FarmState(
@@ -106,7 +108,7 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
 
     What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
     """
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         jobs = queue.jobs(submission)
         if not jobs:
             raise unknown_submission(submission)
@@ -115,7 +117,7 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
             raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
         stopped = queue.cancel(submission, list(serials) or None)
         over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
-        closed = close_cancelled(farm, map(CampaignId, over))
+        closed = close_cancelled(workspace, map(CampaignId, over))
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
     if closed:
@@ -136,7 +138,7 @@ def clean(settings: Settings, *, older_than: str, is_trial: bool) -> DoneAnswer:
         copies = contents.clean_copies(is_trial=is_trial)
     what = "would be taken away" if is_trial else "were taken away"
     return DoneAnswer(
-        text=f"{found.jobs} jobs and {found.files} files ({format_bytes(found.size_bytes)}) of the farm, "
+        text=f"{found.jobs} jobs and {found.files} files ({format_bytes(found.size_bytes)}) of the workspace, "
         f"{copies.files} copies ({format_bytes(copies.size_bytes)}) of this host {what}",
         data={"trial": is_trial, "farm": found, "host": copies},
     )

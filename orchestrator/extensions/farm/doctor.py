@@ -12,7 +12,7 @@ from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
 from orchestrator.extensions.farm.control import shortcomings, worst_text
 from orchestrator.extensions.farm.phones import away_text
 from orchestrator.extensions.farm.queue import HOST_SILENT_S, FarmQueue
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ _CLOCK_WARN_S: Final = 2.0
 _CLOCK_MOST_S: Final = 30.0
 
 
-def of_farm(farm: Farm) -> list[Finding]:
+def of_farm(workspace: Workspace) -> list[Finding]:
     """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
-    with FarmQueue(farm.settings.store) as queue:
+    with FarmQueue(workspace.settings.store) as queue:
         phones, jobs = queue.phones(), queue.jobs()
         checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]] = (
             ("queue", lambda: _queue(queue, jobs, {phone["serial"] for phone in phones})),
-            ("results", lambda: _results(farm.store, jobs)),
+            ("results", lambda: _results(workspace.store, jobs)),
             ("clock", lambda: _clock(queue)),
             ("hosts", lambda: _hosts(queue.hosts(), {phone["host"] for phone in phones})),
             ("phones", lambda: _phones(phones, queue.clashes())),

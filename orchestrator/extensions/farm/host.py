@@ -25,7 +25,7 @@ from orchestrator.extensions.farm.phones import Newcomers
 from orchestrator.extensions.farm.queue import Announced, Delivery, FarmQueue
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extras import require_packages
-from orchestrator.plugins import Farm, Settings
+from orchestrator.plugins import Settings, Workspace
 from orchestrator.ports import Observer
 from orchestrator.tables.escapes import one_line
 
@@ -104,18 +104,18 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
             tell(f"farm: {text}", level=level, host=host, **keys)
 
         # One store for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
-        opened = stack.enter_context(Farm(settings))
+        opened = stack.enter_context(Workspace(settings))
         store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
         if request.metrics_port is not None:
             where = Listening(host=request.metrics_host, port=request.metrics_port, token_file=request.token_file)
             stack.enter_context(_numbers_served(settings, store, where, say))
         contents = contents_of(settings, queue)
 
-        def open_farm(hears: Observer | None = None) -> Farm:
-            return Farm(settings, known=asked, store=store, inventory=inventory, observer=hears)
+        def open_workspace(hears: Observer | None = None) -> Workspace:
+            return Workspace(settings, known=asked, store=store, inventory=inventory, observer=hears)
 
         def run(job: Delivery, cancelled: threading.Event) -> Ended:
-            ended = run_job(lambda: open_farm(observer()), contents, job, host, cancelled)
+            ended = run_job(lambda: open_workspace(observer()), contents, job, host, cancelled)
             if ended.status != "done":
                 # It may have stopped answering, which its server doesn't notice.
                 asked.forget(job.serial)
@@ -124,14 +124,14 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
         def abandon(job: Delivery) -> None:
             """Close the campaign of a job that was cancelled; it can be closed later too."""
             try:
-                with open_farm() as farm:
-                    close_cancelled(farm, [job.campaign_id])
+                with open_workspace() as workspace:
+                    close_cancelled(workspace, [job.campaign_id])
             except BenchfarmError as error:
                 text = f"job {job.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
                 say(one_line(text), level="error", job=job.job_id, serial=job.serial)
 
         phones = HostPhones(
-            open_farm, queue, host, asked=asked, idle_look_s=request.idle_look_s, inventory=inventory, say=say
+            open_workspace, queue, host, asked=asked, idle_look_s=request.idle_look_s, inventory=inventory, say=say
         )
         cleaned_s = 0.0
 
@@ -166,8 +166,8 @@ def _numbers_served(settings: Settings, store: Store, listening: Listening, say:
     from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
-    with Farm(settings, store=store) as farm, web.listen(listening.host, listening.port) as opened:
-        numbers = Numbers(farm, None, is_of_host=True)
+    with Workspace(settings, store=store) as workspace, web.listen(listening.host, listening.port) as opened:
+        numbers = Numbers(workspace, None, is_of_host=True)
         app = web.make_app(lambda path: numbers.page() if path == "metrics" else None, access=access)
         with web.answering(app, opened):
             say(f"numbers for Prometheus: {address_of(opened)}/metrics")

@@ -30,7 +30,7 @@ from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import read_facts, read_manifest
 from orchestrator.extensions.farm.payload import Unpacked, unpack
 from orchestrator.extensions.farm.queue import Delivery
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, told_apart
@@ -50,16 +50,16 @@ _BUSY_S: Final = 5.0
 
 
 def run_job(
-    open_farm: Callable[[], Farm], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+    open_workspace: Callable[[], Workspace], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
 ) -> Ended:
     """Do what is open of a job; raises nothing. A phone that this host couldn't restore is named in the note."""
-    ended = _run_job(open_farm, contents, job, host, cancelled)
+    ended = _run_job(open_workspace, contents, job, host, cancelled)
     if ended.status == "done":
         return ended
     try:
-        with open_farm() as farm, farm.lease.acquire(job.serial):
+        with open_workspace() as workspace, workspace.lease.acquire(job.serial):
             # By this host's journal: the phone may be out of reach.
-            is_changed = job.serial in farm.conditioner.unrestored()
+            is_changed = job.serial in workspace.conditioner.unrestored()
     except HostStorageError as error:
         return replace(ended, note=one_line(f"{ended.note}; {error}"))
     except (BenchfarmError, OSError):
@@ -70,17 +70,17 @@ def run_job(
 
 
 def _run_job(
-    open_farm: Callable[[], Farm], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+    open_workspace: Callable[[], Workspace], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
 ) -> Ended:
     try:
         manifest, facts = read_manifest(job.document), read_facts(job.facts)
         payload = manifest.payload_for(facts)
-        with open_farm() as farm, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
-            farm.cancelled = cancelled
+        with open_workspace() as workspace, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
+            workspace.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
             with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
-                unpacked = unpack(farm, contents, manifest.plan, payload, Path(folder))
-                return _measure(farm, job, facts, unpacked, host)
+                unpacked = unpack(workspace, contents, manifest.plan, payload, Path(folder))
+                return _measure(workspace, job, facts, unpacked, host)
     except InterruptedByUserError:
         return Ended(status="aborted", note="stopped")
     except _PASSING as error:
@@ -109,56 +109,56 @@ def _noted(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
-def _measure(farm: Farm, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str) -> Ended:
+def _measure(workspace: Workspace, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str) -> Ended:
     """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
-    stored = farm.store.campaign(job.campaign_id)
+    stored = workspace.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
     models = identify(plan)
-    devices = farm.open_devices(plan.devices).devices
+    devices = workspace.open_devices(plan.devices).devices
     if differences := told_apart(devices[0][1], meant):
         raise DeviceChangedError(
             f"the phone {job.serial} here is a {devices[0][1].title}, the job is for a {meant.title} of that serial"
             f" number: not the same {differences}"
         )
-    beginning = prepare(farm, plan, devices, models, unpacked.named, reference=unpacked.reference)
+    beginning = prepare(workspace, plan, devices, models, unpacked.named, reference=unpacked.reference)
     if stored is None:
-        stored = begin(farm, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
+        stored = begin(workspace, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
     # The campaign may have begun on another host, where the same contents lie elsewhere.
     files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
     inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
-    ended = _run(farm, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
-    return _restored(farm, devices[0][0], ended) if ended.status == "done" else ended
+    ended = _run(workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    return _restored(workspace, devices[0][0], ended) if ended.status == "done" else ended
 
 
-def _restored(farm: Farm, device: Device, ended: Ended) -> Ended:
+def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
     """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
 
     An earlier delivery may have died, or had no disk for its journal, between the last result and that.
     """
     try:
-        if farm.conditioner.pending(device):
-            with farm.lease.acquire(device.serial):
-                farm.conditioner.restore(device)
+        if workspace.conditioner.pending(device):
+            with workspace.lease.acquire(device.serial):
+                workspace.conditioner.restore(device)
     except _PASSING as error:
         return Ended(status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}")
     return ended
 
 
-def _run(farm: Farm, campaign: Campaign) -> Ended:
-    cases = open_cases(farm, campaign)
+def _run(workspace: Workspace, campaign: Campaign) -> Ended:
+    cases = open_cases(workspace, campaign)
     if not cases:
-        farm.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, farm.clock.now())
+        workspace.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, workspace.clock.now())
         if not campaign.invocations:
             return Ended(status="done", note="there was no time for any of its cases")
-        return _done(farm.store, campaign, "everything was stored already")
-    result = run_campaign(farm, reopen(farm, campaign, cases))
+        return _done(workspace.store, campaign, "everything was stored already")
+    result = run_campaign(workspace, reopen(workspace, campaign, cases))
     if result.fault is not None:
         raise result.fault
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
         note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
         return _again(note)
-    return _done(farm.store, campaign, f"{result.stored} stored")
+    return _done(workspace.store, campaign, f"{result.stored} stored")
 
 
 def _done(store: Store, campaign: Campaign, note: str) -> Ended:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.app.queue_beside import IN_QUARANTINE
-from orchestrator.bootstrap import Attached, Farm
+from orchestrator.bootstrap import Attached, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones, look_at
@@ -59,7 +59,7 @@ class HostPhones:
 
     def __init__(
         self,
-        open_farm: Callable[[], Farm],
+        open_workspace: Callable[[], Workspace],
         queue: FarmQueue,
         host: str,
         *,
@@ -68,12 +68,12 @@ class HostPhones:
         inventory: KeptInventory | None = None,
         say: Say,
     ) -> None:
-        """``open_farm`` opens this host's phones, with the ``inventory``.
+        """``open_workspace`` opens this host's phones, with the ``inventory``.
 
         ``asked`` has a phone asked at the next look once it forgets it; every ``idle_look_s`` (0: never) each phone
         without a job is asked whether it still answers.
         """
-        self._open_farm = open_farm
+        self._open_workspace = open_workspace
         self._queue = queue
         self._host = host
         self._asked = asked
@@ -92,10 +92,10 @@ class HostPhones:
         A fault of devices.yaml is reported too; meanwhile what it said before counts.
         """
         try:
-            with self._open_farm() as farm:
-                found = self._look(farm, known, busy)
+            with self._open_workspace() as workspace:
+                found = self._look(workspace, known, busy)
                 # Read also for a host without phones.
-                fault = self._inventory.fault if farm.inventory is not None and self._inventory is not None else ""
+                fault = self._inventory.fault if workspace.inventory is not None and self._inventory is not None else ""
             ails = f"what devices.yaml said before stays in force: {fault}" if fault else ""
             return Look(phones=found, ails=one_line(ails))
         except BenchfarmError as error:
@@ -104,7 +104,9 @@ class HostPhones:
             reason = f"{type(error).__name__}: {error}"
         return Look(phones=None, ails=one_line(f"its phones can't be looked at: {reason}"))
 
-    def _look(self, farm: Farm, known: Mapping[str, Announced], busy: Collection[str]) -> dict[str, Announced]:
+    def _look(
+        self, workspace: Workspace, known: Mapping[str, Announced], busy: Collection[str]
+    ) -> dict[str, Announced]:
         elsewhere, releases = self._elsewhere()
 
         def user_of(serial: str) -> str:
@@ -112,28 +114,28 @@ class HostPhones:
             if serial in busy:
                 return "a job"
             is_elsewhere = elsewhere is None or serial in elsewhere
-            return farm.lease.live_holder(Serial(serial)) or ("another host" if is_elsewhere else "")
+            return workspace.lease.live_holder(Serial(serial)) or ("another host" if is_elsewhere else "")
 
         def used() -> Collection[str]:
             measured = known if elsewhere is None else known.keys() & set(elsewhere)
-            return {*busy, *farm.lease.live_holders(), *measured}
+            return {*busy, *workspace.lease.live_holders(), *measured}
 
         for serial in self._due(known, self._asked_at):
             # One in use shows by its work that it answers.
             if not user_of(serial):
                 self._asked.forget(serial)
         for serial in releases:
-            if reason := farm.quarantine.release(Serial(serial)):
+            if reason := workspace.quarantine.release(Serial(serial)):
                 self._say(one_line(f"{serial} is released from quarantine, as somebody asked for: {reason}"))
         found: dict[str, Announced] = {}
-        attached = farm.attached()
+        attached = workspace.attached()
         for item in attached:
             # One that never said who it is goes by its server's name for it, which over USB is its serial number.
             serial = item.seen.serial or item.seen.address
-            phone = self._announced(farm, item, known.get(serial), user_of)
+            phone = self._announced(workspace, item, known.get(serial), user_of)
             if not (serial in found and phone.unusable):
                 found[serial] = phone
-        self._wake(farm, attached, used)
+        self._wake(workspace, attached, used)
         # Also while its server lists it no more: it mustn't look as if somebody had unplugged it.
         return found | {serial: replace(known[serial], unusable=_REASON) for serial in self._hung if serial in known}
 
@@ -146,7 +148,7 @@ class HostPhones:
         last |= dict.fromkeys(due, now_s)
         return due
 
-    def _wake(self, farm: Farm, attached: Sequence[Attached], used: Callable[[], Collection[str]]) -> None:
+    def _wake(self, workspace: Workspace, attached: Sequence[Attached], used: Callable[[], Collection[str]]) -> None:
         """Reconnect the phones that hang, all at once and again and again; those that are used are left alone."""
         if not self._idle_look_s:
             return
@@ -158,9 +160,9 @@ class HostPhones:
             self._woken_at.setdefault(serial, -self._idle_look_s)
         if due := self._due(self._hung.keys() - in_use, self._woken_at):
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
-                list(pool.map(lambda serial: self.connect_again(farm, self._hung[serial], used), due))
+                list(pool.map(lambda serial: self.connect_again(workspace, self._hung[serial], used), due))
 
-    def connect_again(self, farm: Farm, item: Attached, used: Callable[[], Collection[str]]) -> None:
+    def connect_again(self, workspace: Workspace, item: Attached, used: Callable[[], Collection[str]]) -> None:
         """Reconnect a phone; its USB port, and with it maybe others of its hub, is powered while no phone is used."""
         name = item.seen.serial
         if name in used() or not isinstance(item.server, AdbServer):
@@ -173,7 +175,7 @@ class HostPhones:
             self._say(f"{name} is still away: {error}")
             return
         # Whoever began to use a phone meanwhile is seen, too.
-        if seen is not None and seen.hangs and not used() and farm.rescuer.cycle_port(item.seen.usb):
+        if seen is not None and seen.hangs and not used() and workspace.rescuer.cycle_port(item.seen.usb):
             self._say(f"{name}: its USB port was powered off and on")
 
     def _elsewhere(self) -> tuple[Collection[str] | None, Collection[str]]:
@@ -191,19 +193,19 @@ class HostPhones:
         return {row["serial"] for row in self._queue.phones() if row["host"] != self._host and row["state"] in usable}
 
     def _announced(
-        self, farm: Farm, attached: Attached, known: Announced | None, user_of: Callable[[str], str]
+        self, workspace: Workspace, attached: Attached, known: Announced | None, user_of: Callable[[str], str]
     ) -> Announced:
         """Return what is announced of a phone; one of which nothing is known can't be used, for a reason."""
         serial = Serial(attached.seen.serial or attached.seen.address)
         unusable = "" if attached.seen.usable else attached.seen.reason
-        if not unusable and (kept_out := farm.quarantine.reason(serial)):
+        if not unusable and (kept_out := workspace.quarantine.reason(serial)):
             unusable = f"{IN_QUARANTINE}{kept_out}"
         facts = known.facts if known is not None else ""
         if not unusable and (known is None or known.unusable):
             user = user_of(serial)
             if not user:
                 try:
-                    facts = dump(farm.open_phone(attached)[1])
+                    facts = dump(workspace.open_phone(attached)[1])
                 except BenchfarmError as error:
                     # One phone that doesn't answer mustn't hide the others.
                     unusable = one_line(str(error))
@@ -211,5 +213,5 @@ class HostPhones:
                         self._say(one_line(f"{serial} can't be looked at: {error}"), level="error", serial=serial)
             elif not facts:
                 unusable = f"in use by {user}"
-        labels = farm.inventory.get(serial)
+        labels = workspace.inventory.get(serial)
         return Announced(facts=facts, unusable=unusable, labels=dump(labels_of(labels)) if labels is not None else "")

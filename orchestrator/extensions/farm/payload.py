@@ -15,7 +15,7 @@ from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import tools_for
-from orchestrator.plugins import Farm, Settings
+from orchestrator.plugins import Settings, Workspace
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan, PlanModel
@@ -51,7 +51,7 @@ def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     return Contents(queue, settings.cache_folder / "farm-files")
 
 
-def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]) -> Packed:
+def pack(workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]) -> Packed:
     """Return everything that a plan names; nothing is sent yet.
 
     Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or doesn't fit a phone.
@@ -92,14 +92,14 @@ def pack(farm: Farm, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence
     )
     payloads = {"": bare}
     missing: dict[Serial, list[str]] = {}
-    found = farm.builds.of(plan, phones)
+    found = workspace.builds.of(plan, phones)
     for facts in phones:
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
         # An app that is on the phone already needn't travel.
         builds = [build for build in own if isinstance(build, Build) and build.path is not None]
         if reasons := [build.reason for build in own if isinstance(build, Skip)]:
             missing[facts.serial] = reasons
-        twins = farm.builds.with_flex(builds)
+        twins = workspace.builds.with_flex(builds)
         payload = replace(
             bare,
             builds=tuple(map(without_paths, builds)),
@@ -131,11 +131,11 @@ def _inputs(plan: Plan) -> list[Path]:
     return found
 
 
-def unpack(farm: Farm, contents: Contents, plan: Plan, payload: Payload, folder: Path) -> Unpacked:
+def unpack(workspace: Workspace, contents: Contents, plan: Plan, payload: Payload, folder: Path) -> Unpacked:
     """Get what a plan names to this host, and let its programs be used before this host's own.
 
     Args:
-        farm: That is to measure the plan.
+        workspace: That is to measure the plan.
         contents: Where everything lies.
         plan: As it was sent.
         payload: What it names; an empty one for a plan that names models only.
@@ -160,7 +160,7 @@ def unpack(farm: Farm, contents: Contents, plan: Plan, payload: Payload, folder:
         )
         for item in payload.flag_files
     }
-    farm.builds.bring(
+    workspace.builds.bring(
         [_with_files(build, fetch) for build in payload.builds],
         {twin.sha256: _with_files(twin.build, fetch) for twin in payload.twins},
     )

@@ -11,7 +11,7 @@ from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.manifest import read_facts, read_labels, read_manifest
 from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission, can_have_jobs
 from orchestrator.planning.selection import choose, misfit
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts, told_apart
 from orchestrator.records.identity import Serial, campaign_id_of
@@ -23,7 +23,9 @@ from orchestrator.units import format_duration
 GONE_S: Final = 900.0
 
 
-def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tuple[list[DeviceFacts], dict[str, str]]:
+def choose_phones(
+    workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection
+) -> tuple[list[DeviceFacts], dict[str, str]]:
     """Return the announced phones that a plan means, each once, and why not the others.
 
     A phone's pools and tags are those of this computer's inventory, or else its host's. One that is named and of which
@@ -33,10 +35,10 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     announced, left_out = usable(rows, wanted.serials)
     known = {row["serial"] for row in rows}
     left_out |= {str(serial): "no host has announced it" for serial in wanted.serials if serial not in known}
-    facts, labels = facts_and_labels(announced, farm.inventory)
+    facts, labels = facts_and_labels(announced, workspace.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
     left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
-    left_out |= away_meant(queue, wanted, farm.inventory)
+    left_out |= away_meant(queue, wanted, workspace.inventory)
     choice = choose(wanted, named, labels)
     left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.unneeded}.items()}
     if not choice.chosen:
@@ -50,12 +52,12 @@ def choose_phones(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> tupl
     return [item for item in named if item.serial in choice.chosen], left_out
 
 
-def check_names(farm: Farm, queue: FarmQueue, wanted: DeviceSelection) -> None:
+def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection) -> None:
     """Raise UsageError for a profile, pool or tag that neither this computer nor any host knows."""
     if wanted.profiles or wanted.pools or wanted.tags:
         rows = [*queue.away(), *queue.phones()]
         facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
-        farm.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
+        workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
 
 
 def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]) -> dict[str, str]:

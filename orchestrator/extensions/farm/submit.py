@@ -15,7 +15,7 @@ from orchestrator.extensions.farm.manifest import Manifest, dump, labels_of
 from orchestrator.extensions.farm.payload import contents_of, pack
 from orchestrator.extensions.farm.phones import away_meant, check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
-from orchestrator.plugins import Farm, Settings
+from orchestrator.plugins import Settings, Workspace
 from orchestrator.predicates import Labels
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
@@ -67,21 +67,21 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
     check_travels(plan)
     models = identify(plan)
     submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
-    with FarmQueue(settings.store) as queue, Farm(settings) as farm:
+    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
         if once and (known := _known(queue, submission)) is not None:
             return known
-        check_names(farm, queue, plan.devices)
-        chosen, left_out = choose_phones(farm, queue, plan.devices)
-        away = away_meant(queue, plan.devices, farm.inventory)
-        packed = pack(farm, plan, chosen, models)
+        check_names(workspace, queue, plan.devices)
+        chosen, left_out = choose_phones(workspace, queue, plan.devices)
+        away = away_meant(queue, plan.devices, workspace.inventory)
+        packed = pack(workspace, plan, chosen, models)
         if queue.jobs(submission):
             raise UsageError(f"{submission}: this submission is in the queue already")
-        if any(farm.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in chosen):
+        if any(workspace.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in chosen):
             raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
         contents = contents_of(settings, queue)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
-        made = submission_of(submission, packed.manifest, farm.inventory, priority=priority)
+        made = submission_of(submission, packed.manifest, workspace.inventory, priority=priority)
         overlaps = _overlaps(queue, {facts.serial for facts in chosen})
         try:
             jobs = queue_jobs(queue, made, chosen)

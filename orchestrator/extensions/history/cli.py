@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
 from orchestrator.app.queue_beside import queue_beside
-from orchestrator.cli.progress import farm_telling, tell
+from orchestrator.cli.progress import tell, workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import changes as history
@@ -21,7 +21,7 @@ from orchestrator.extensions.history.regressions import FoundChange, OutputsChan
 from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.extras import require_packages
 from orchestrator.files import write_file
-from orchestrator.plugins import Farm, Message, Settings, command
+from orchestrator.plugins import Message, Settings, Workspace, command
 from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.units import format_change
 
@@ -63,9 +63,9 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     if options.notify_form not in FORMS:
         raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
     receivers = [receiver_of(text, "--notify", settings) for text in options.notify]
-    with farm_telling(settings, makes_store=False) as farm:
-        question = Question(since=first_night(options.since, farm), selections=options.series, threshold=threshold)
-        done = history.find_changes(farm, question, confirm=options.confirm, fail_on=options.fail_on)
+    with workspace_telling(settings, makes_store=False) as workspace:
+        question = Question(since=first_night(options.since, workspace), selections=options.series, threshold=threshold)
+        done = history.find_changes(workspace, question, confirm=options.confirm, fail_on=options.fail_on)
     text = _RENDERERS[form](done.found)
     if out is not None:
         write_file(out, text.encode())
@@ -98,8 +98,8 @@ def annotate(
     'benchfarm history changes' lists expected changes after the others, and they don't fail it.
     """
     # In a store of another name nobody would find it.
-    with Farm(settings, makes_store=settings.is_default_store) as farm:
-        kept, fitting = history.expect(farm, selection, night, text)
+    with Workspace(settings, makes_store=settings.is_default_store) as workspace:
+        kept, fitting = history.expect(workspace, selection, night, text)
     return CommandResult(
         text=f"annotation {kept.annotation_id}: {fitting} series fit it now", data={**asdict(kept), "series": fitting}
     )
@@ -111,8 +111,8 @@ def list_annotations(settings: Settings) -> CommandResult:
 
     Example: benchfarm history expected
     """
-    with Farm(settings, makes_store=False) as farm:
-        found = list(farm.store.annotations())
+    with Workspace(settings, makes_store=False) as workspace:
+        found = list(workspace.store.annotations())
     rows = [(item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text)) for item in found]
     text = table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
     return CommandResult(text=text, data=[asdict(item) for item in found])
@@ -127,8 +127,8 @@ def delete_annotation(
 
     Example: benchfarm history forget 3
     """
-    with Farm(settings, makes_store=False) as farm:
-        if not farm.store.delete_annotation(annotation_id):
+    with Workspace(settings, makes_store=False) as workspace:
+        if not workspace.store.delete_annotation(annotation_id):
             raise UsageError(
                 f"there is no annotation {annotation_id!r}", hint="'benchfarm history expected' lists them"
             )
@@ -143,8 +143,8 @@ def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
     """
     from orchestrator.extensions.history import pages as site_pages
 
-    with Farm(settings, makes_store=False) as farm:
-        done = site_pages.build(farm, request)
+    with Workspace(settings, makes_store=False) as workspace:
+        done = site_pages.build(workspace, request)
     text = (
         f"{done.path}: {done.series} series, {done.reports} reports; "
         f"{done.written} pages written, {done.unchanged} unchanged, {done.removed} removed"
@@ -168,13 +168,13 @@ def serve(settings: Settings, listening: Listening, since: Since = "", title: Ti
 
     access = access_of(settings, listening)
     with ExitStack() as stack:
-        farm = stack.enter_context(Farm(settings))
-        pages = LivePages(farm, since=first_night(since, farm), title=title)
+        workspace = stack.enter_context(Workspace(settings))
+        pages = LivePages(workspace, since=first_night(since, workspace), title=title)
         # A store that can't be opened is told now, not at the first request.
-        farm.store.campaigns()
+        workspace.store.campaigns()
         queue = queue_beside(settings, stack)
-        numbers = Numbers(farm, queue)
-        answers = LiveAnswers(farm, queue, pages, can_be_steered=bool(access.token))
+        numbers = Numbers(workspace, queue)
+        answers = LiveAnswers(workspace, queue, pages, can_be_steered=bool(access.token))
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret

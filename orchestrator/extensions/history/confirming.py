@@ -11,7 +11,7 @@ from orchestrator.artifacts.archive import sha256_of
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.regressions import FoundChange
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.history import Confirmation, ConfirmationStatus
 from orchestrator.records.identity import BuildSha
@@ -23,41 +23,41 @@ from orchestrator.units import format_change
 _MOST_PAIRS: Final = 40
 
 
-def confirm_changes(farm: Farm, changes: Sequence[FoundChange]) -> None:
+def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
     """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of it."""
     for change in changes:
         if change.expected or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
             continue
-        status, detail, ratio = _outcome(farm, change)
-        farm.store.confirm(
+        status, detail, ratio = _outcome(workspace, change)
+        workspace.store.confirm(
             Confirmation(
                 series_key=change.series_key,
                 night=change.night,
                 status=status,
                 detail=detail,
                 ratio=ratio,
-                at=farm.clock.now(),
+                at=workspace.clock.now(),
             )
         )
         text = f"{change.case.model_name}, {change.case.configuration}: {status.value} {detail}".rstrip()
-        farm.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
+        workspace.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
 
 
-def _outcome(farm: Farm, change: FoundChange) -> tuple[ConfirmationStatus, str, float | None]:
+def _outcome(workspace: Workspace, change: FoundChange) -> tuple[ConfirmationStatus, str, float | None]:
     """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
-        sides, models = _sides(farm, change)
-        prepared = prepare(farm, _request(change, sides, models))
+        sides, models = _sides(workspace, change)
+        prepared = prepare(workspace, _request(change, sides, models))
         if pairing_of(prepared.campaign).is_same:
             return ConfirmationStatus.CANNOT, "old and new are of the same content here", None
-        result = measure(farm, prepared)
+        result = measure(workspace, prepared)
     except InterruptedByUserError:
         raise
     except BenchfarmError as error:
         return ConfirmationStatus.CANNOT, str(error), None
     if result.status is not CampaignStatus.FINISHED:
         return ConfirmationStatus.CANNOT, next(iter(result.lost.values()), "it was abandoned"), None
-    rows = pair_comparison(farm, result.campaign).rows
+    rows = pair_comparison(workspace, result.campaign).rows
     where = f"campaign {result.campaign.campaign_id}"
     if not rows:
         return ConfirmationStatus.CANNOT, f"nothing was measured ({where})", None
@@ -74,7 +74,7 @@ def _size(ratio: float | None) -> str:
     return "no figure" if ratio is None else format_change(ratio)
 
 
-def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
+def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
     """Return the sides of the rerun and the models that both have in common.
 
     Raises:
@@ -86,28 +86,28 @@ def _sides(farm: Farm, change: FoundChange) -> tuple[tuple[str, str], tuple[Path
     if other_build == other_model:
         what = "both build and model changed" if other_build else "neither build nor model changed"
         raise UsageError(f"{what}: there is no old against new to run")
-    files = _files(farm)
+    files = _files(workspace)
     if other_model:
         old, new = (_model(files, sha256) for sha256 in (before.model_sha256, after.model_sha256))
         return (f"model:{old}", f"model:{new}"), ()
-    sides = [f"build:{_build(farm, files, sha256)}" for sha256 in (before.build_sha256, after.build_sha256)]
+    sides = [f"build:{_build(workspace, files, sha256)}" for sha256 in (before.build_sha256, after.build_sha256)]
     return (sides[0], sides[1]), (_model(files, after.model_sha256),)
 
 
-def _files(farm: Farm) -> dict[str, list[Path]]:
+def _files(workspace: Workspace) -> dict[str, list[Path]]:
     """Return where contents lay on this computer, as its campaigns knew it; the newest first."""
     found: dict[str, list[Path]] = {}
-    for campaign in farm.store.campaigns():
+    for campaign in workspace.store.campaigns():
         for sha256, path in campaign.terms.files.items():
             found.setdefault(sha256, []).append(Path(path))
     return found
 
 
-def _build(farm: Farm, files: Mapping[str, Sequence[Path]], sha256: BuildSha) -> str:
+def _build(workspace: Workspace, files: Mapping[str, Sequence[Path]], sha256: BuildSha) -> str:
     """Return a build as ``--build`` takes it: from the archive, or where its campaign had it."""
-    name = farm.store.builds()[sha256].name
+    name = workspace.store.builds()[sha256].name
     try:
-        release = farm.library.find_release(f"{name}@{sha256}")
+        release = workspace.library.find_release(f"{name}@{sha256}")
     except ArtifactError:
         path = _unchanged(files, sha256)
         if path is None:

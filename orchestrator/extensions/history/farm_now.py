@@ -15,7 +15,7 @@ from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.series import first_moment, night_of
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.records.answers import (
     DeviceAnswer,
     FarmAnswer,
@@ -58,9 +58,9 @@ _Rows = Sequence[Mapping[str, Any]]
 class FarmNow:
     """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
 
-    def __init__(self, farm: Farm, queue: QueueView | None, *, can_be_steered: bool) -> None:
+    def __init__(self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool) -> None:
         """``queue`` None: the phones are those of this computer."""
-        self._farm = farm
+        self._workspace = workspace
         self._queue = queue
         self._can_be_steered = can_be_steered
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class FarmNow:
             self._lock.release()
 
     def _read(self) -> FarmAnswer:
-        now = self._farm.clock.now()
+        now = self._workspace.clock.now()
         empty = FarmAnswer(
             has_queue=self._queue is not None,
             can_be_steered=self._can_be_steered,
@@ -100,7 +100,7 @@ class FarmNow:
             return replace(self._known or empty, fault=str(error))
 
     def _gathered(self, empty: FarmAnswer, now: datetime) -> FarmAnswer:
-        store, queue = self._farm.store, self._queue
+        store, queue = self._workspace.store, self._queue
         jobs = queue.jobs() if queue is not None else []
         newest = {run.case.serial: run for run in store.activity(now - timedelta(hours=_HOURS)).newest}
         opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
@@ -137,7 +137,7 @@ class FarmNow:
     def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
         """Return what the phones of campaigns that this computer runs do, as fields of a DeviceAnswer, by serial."""
         found: dict[str, dict[str, Any]] = {}
-        for campaign_id, shown in read_boards(self._farm.board_folder, self._farm.campaigns).items():
+        for campaign_id, shown in read_boards(self._workspace.board_folder, self._workspace.campaigns).items():
             for row in shown.rows:
                 if row.standing is not Standing.DONE:
                     is_away = row.standing in {Standing.AWAY, Standing.ABANDONED}
@@ -171,7 +171,7 @@ class FarmNow:
             reason = f"since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
             found[row["serial"]] = {"state": "away", "reason": reason}
         if self._queue is None:
-            quarantine = self._farm.quarantine
+            quarantine = self._workspace.quarantine
             kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
             for serial in {*map(str, newest), *working, *kept_out}:
                 reason = kept_out.get(serial, "")
@@ -182,7 +182,7 @@ class FarmNow:
             if (item := found.get(serial)) is not None:
                 now = item.get("doing")
                 item |= {**_of_run(run), **({"doing": now} if now else {})}
-        for serial, known in {**_announced_facts([*away, *phones]), **self._farm.store.devices()}.items():
+        for serial, known in {**_announced_facts([*away, *phones]), **self._workspace.store.devices()}.items():
             if serial in found:
                 name = known.title.removesuffix(" (virtual)")
                 found[serial] |= {"name": name, "is_virtual": known.is_virtual}

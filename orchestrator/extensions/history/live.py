@@ -22,7 +22,7 @@ from orchestrator.extensions.history.changepoint import RECENT_NIGHTS
 from orchestrator.extensions.history.farm_now import FarmNow, job_answer
 from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.extensions.history.site import Site, SiteSeries, gather, report_marks
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,
@@ -52,8 +52,8 @@ _KEPT_REPORTS: Final = 8
 class LivePages:
     """The pages of a store as it is now; gathered again when something was stored, or read again, since."""
 
-    def __init__(self, farm: Farm, *, since: date | None, title: str) -> None:
-        self._farm = farm
+    def __init__(self, workspace: Workspace, *, since: date | None, title: str) -> None:
+        self._workspace = workspace
         self._since = since
         self._title = title
         self._lock = threading.Lock()
@@ -86,7 +86,7 @@ class LivePages:
             shared = (site_pages.style_file(), site_pages.script_file(), site_pages.farm_script_file())
             known = {item.path: item.content for item in shared}
             if path not in known:
-                library = site_pages.library_file(self._farm.settings.cache_folder)
+                library = site_pages.library_file(self._workspace.settings.cache_folder)
                 known[library.path] = library.content
             return known.get(path)
         site, marks = self._current()
@@ -96,7 +96,7 @@ class LivePages:
         if folder == "series" and name in site.by_name:
             return site_pages.series_page(site, site.by_name[name]).encode()
         if folder == "pages":
-            page = site_pages.plugin_pages(self._farm).get(path)
+            page = site_pages.plugin_pages(self._workspace).get(path)
             return page().encode() if page is not None else None
         if folder != "campaigns":
             return None
@@ -108,13 +108,13 @@ class LivePages:
         return self._report(campaign.campaign.campaign_id, marks[campaign.campaign.campaign_id])
 
     def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
-        return site_pages.campaign_html(self._farm, campaign_id).encode()
+        return site_pages.campaign_html(self._workspace, campaign_id).encode()
 
     def _current(self) -> tuple[Site, Mapping[CampaignId, str]]:
         begin_s = time.monotonic()
         if self._known is not None and begin_s < self._fresh_until_s:
             return self._known
-        store = self._farm.store
+        store = self._workspace.store
         campaigns = store.campaigns()
         seen = (
             [(item.campaign_id, item.status, item.finished_at) for item in campaigns],
@@ -135,18 +135,20 @@ class LivePages:
         assert self._known is not None, "only asked of what is known"
         _, marks = self._known
         shown = [item for item in campaigns if item.campaign_id in marks]
-        return report_marks(self._farm.store, shown) != marks
+        return report_marks(self._workspace.store, shown) != marks
 
 
 class LiveAnswers:
     """What the API answers with: the farm and the store as they are now."""
 
-    def __init__(self, farm: Farm, queue: QueueView | None, pages: LivePages, *, can_be_steered: bool) -> None:
-        self._settings = farm.settings
-        self._farm = farm
+    def __init__(
+        self, workspace: Workspace, queue: QueueView | None, pages: LivePages, *, can_be_steered: bool
+    ) -> None:
+        self._settings = workspace.settings
+        self._workspace = workspace
         self._queue = queue
         self._pages = pages
-        self._now = FarmNow(farm, queue, can_be_steered=can_be_steered)
+        self._now = FarmNow(workspace, queue, can_be_steered=can_be_steered)
 
     @property
     def routes(self) -> list[Route]:
@@ -195,7 +197,7 @@ class LiveAnswers:
 
     def runs(self, campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
         """Return some runs of a campaign or submission, in their order; raises UsageError for one that isn't there."""
-        store = self._farm.store
+        store = self._workspace.store
         chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
         return [
             answer_of(
@@ -261,7 +263,7 @@ class LiveAnswers:
 
     def release(self, serial: str) -> DoneAnswer:
         """End a phone's quarantine."""
-        if self._farm.quarantine.reason(Serial(serial)):
+        if self._workspace.quarantine.reason(Serial(serial)):
             done = release_phone(self._settings, serial)
         elif self._queue is not None and (host := self._queue.ask_release(serial)):
             done = DoneAnswer(text=f"{serial}: its host {host} releases it at its next look", data={"host": host})

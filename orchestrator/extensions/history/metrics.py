@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.farm_now import tonight
 from orchestrator.extensions.history.web import ServedPage
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
@@ -75,13 +75,13 @@ class Numbers(Collector):
     """
 
     def __init__(
-        self, farm: Farm, queue: QueueView | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
+        self, workspace: Workspace, queue: QueueView | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
     ) -> None:
         """``is_of_host``: of this host alone; what hosts share is counted in one place, not by each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
-        self._farm = farm
+        self._workspace = workspace
         self._answer_s = answer_s
         #: What the last reading of the history was of, and what it came to.
         self._changed: tuple[object, Counter[tuple[str, ...]]] = (None, Counter())
@@ -130,9 +130,9 @@ class Numbers(Collector):
             return known
 
     def _of_store(self) -> Iterator[_Known]:
-        farm = self._farm
-        now = farm.clock.now()
-        activity = farm.store.activity(now - timedelta(hours=HOURS))
+        workspace = self._workspace
+        now = workspace.clock.now()
+        activity = workspace.store.activity(now - timedelta(hours=HOURS))
         runs: Counter[tuple[str, ...]] = Counter()
         failures: Counter[tuple[str, ...]] = Counter()
         for item in activity.runs:
@@ -145,7 +145,7 @@ class Numbers(Collector):
         yield "benchfarm_campaign_finished_timestamp_seconds", finished
         yield "benchfarm_recent_invocations", dict(sorted(runs.items()))
         yield "benchfarm_recent_failures", dict(sorted(failures.items()))
-        night = tonight(farm.store, now, farm.store.progress(only_open=True))
+        night = tonight(workspace.store, now, workspace.store.progress(only_open=True))
         with_result = night.stored - night.without_result
         of_night = {"with_result": with_result, "without_result": night.without_result, "left": night.left}
         yield "benchfarm_night_invocations", of_night
@@ -156,7 +156,7 @@ class Numbers(Collector):
 
     def _of_history(self) -> Iterator[_Known]:
         """Give how many series changed, read again only after a campaign, a rerun or an annotation."""
-        store = self._farm.store
+        store = self._workspace.store
         newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
         read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()
         if self._changed[0] != read_of:
@@ -175,8 +175,8 @@ class Numbers(Collector):
         )
 
     def _of_host(self) -> Iterator[_Known]:
-        yield "benchfarm_host_quarantined_phones", {(): len(list(self._farm.quarantine.serials()))}
-        yield "benchfarm_host_unrestored_phones", {(): len(self._farm.conditioner.unrestored())}
+        yield "benchfarm_host_quarantined_phones", {(): len(list(self._workspace.quarantine.serials()))}
+        yield "benchfarm_host_unrestored_phones", {(): len(self._workspace.conditioner.unrestored())}
 
 
 def _of_queue(queue: QueueView) -> Iterator[_Known]:

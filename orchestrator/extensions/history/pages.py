@@ -28,7 +28,7 @@ from orchestrator.extensions.history.site import (
 )
 from orchestrator.extensions.history.site_folder import SiteFolder
 from orchestrator.extensions.history.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
-from orchestrator.plugins import Farm, Page, every
+from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -216,9 +216,9 @@ def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
     }
 
 
-def plugin_pages(farm: Farm) -> Mapping[str, Callable[[], str]]:
+def plugin_pages(workspace: Workspace) -> Mapping[str, Callable[[], str]]:
     """Return what makes each page that a plugin adds, by its path; raises PluginError."""
-    return {f"pages/{name}.html": partial(page.render, farm) for name, page in every("pages", Page).items()}
+    return {f"pages/{name}.html": partial(page.render, workspace) for name, page in every("pages", Page).items()}
 
 
 def _page(template: str, site: Site, **values: object) -> str:
@@ -334,22 +334,22 @@ def _series_table(site: Site, paths: Sequence[str]) -> Table[SiteSeries]:
     )
 
 
-def build(farm: Farm, request: SiteRequest) -> WrittenSite:
+def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
     """Write or renew the pages; raises UsageError, HostStorageError."""
-    since = first_night(request.since, farm)
-    site, marks = gather(farm.store, since=since, title=request.title, reports=request.reports)
+    since = first_night(request.since, workspace)
+    site, marks = gather(workspace.store, since=since, title=request.title, reports=request.reports)
     shown = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns if item.has_page}
     shared = [style_file(), script_file()]
     if shown:
-        shared.append(library_file(farm.settings.cache_folder))
-    pages = {**plugin_pages(farm), **all_pages(site)}
+        shared.append(library_file(workspace.settings.cache_folder))
+    pages = {**plugin_pages(workspace), **all_pages(site)}
     folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
     for item in shared:
         folder.write(item.path, item.content)
     for path, campaign_id in shown.items():
         mark = marks[campaign_id]
         if request.fresh or not folder.keeps(path, mark):
-            folder.write(path, campaign_html(farm, campaign_id).encode(), note=mark)
+            folder.write(path, campaign_html(workspace, campaign_id).encode(), note=mark)
     for path, page in pages.items():
         folder.write(path, page().encode())
     return WrittenSite(
@@ -361,10 +361,10 @@ def build(farm: Farm, request: SiteRequest) -> WrittenSite:
     )
 
 
-def campaign_html(farm: Farm, campaign_id: CampaignId) -> str:
+def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:
     """Return a campaign's report as a page of the site."""
-    campaign = farm.store.campaign(campaign_id)
+    campaign = workspace.store.campaign(campaign_id)
     assert campaign is not None
-    cache_folder, title = farm.settings.cache_folder, campaign.name or campaign.campaign_id
+    cache_folder, title = workspace.settings.cache_folder, campaign.name or campaign.campaign_id
     library = f"../{library_file(cache_folder).path}"
-    return render_html(report_data(farm, [campaign]), title=title, cache_folder=cache_folder, library=library)
+    return render_html(report_data(workspace, [campaign]), title=title, cache_folder=cache_folder, library=library)

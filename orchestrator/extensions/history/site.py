@@ -41,7 +41,7 @@ from orchestrator.extensions.history.series import (
     night_of,
     night_table,
 )
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark
@@ -506,9 +506,9 @@ def _virtual_campaigns(store: Store, campaigns: Sequence[Campaign], points: Poin
     return virtual
 
 
-def first_night(since: str, farm: Farm) -> date | None:
+def first_night(since: str, workspace: Workspace) -> date | None:
     """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
-    return night_meant(since, farm, "--since") if since else None
+    return night_meant(since, workspace, "--since") if since else None
 
 
 @cache

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.plugins import CommandResult, Farm, Importer, ImportRequest, Settings, import_result
+from orchestrator.plugins import CommandResult, Importer, ImportRequest, Settings, Workspace, import_result
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
@@ -22,13 +22,13 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     path, *others = request.files
     if others or request.device or request.models:
         raise UsageError("a bundle is imported alone and says itself what is in it")
-    with Farm(settings) as farm, Bundle(path) as bundle:
-        tools = farm.tools
+    with Workspace(settings) as workspace, Bundle(path) as bundle:
+        tools = workspace.tools
 
         def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
             return read_imported(run, facts, tools, campaign.terms.quiet.screen)
 
-        done = take_in(bundle, farm.store, read=read)
+        done = take_in(bundle, workspace.store, read=read)
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
     lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
     lines.append(f"read again from their raw output; imported from {path.name}, sha256 {done.origin.sha256}")
@@ -41,15 +41,15 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
 def _import_sessions(settings: Settings, request: ImportRequest) -> CommandResult:
     from orchestrator.extensions.interop.sessions import import_sessions
 
-    with Farm(settings) as farm:
-        return import_result(import_sessions(farm, request))
+    with Workspace(settings) as workspace:
+        return import_result(import_sessions(workspace, request))
 
 
 def _import_console(settings: Settings, request: ImportRequest) -> CommandResult:
     from orchestrator.extensions.interop.ios_console import import_files
 
-    with Farm(settings) as farm:
-        return import_result([import_files(farm, request)])
+    with Workspace(settings) as workspace:
+        return import_result([import_files(workspace, request)])
 
 
 def _is_session(path: Path) -> bool:

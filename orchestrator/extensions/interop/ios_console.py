@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.programs import program, programs
 from orchestrator.programs.foreign_app import foreign_build, source_of
 from orchestrator.programs.specification import Results
@@ -21,7 +21,7 @@ from orchestrator.records.workload import Case, Model, ToolName
 _SIZE_TOLERANCE = 1e-5
 
 
-def import_files(farm: Farm, request: ImportRequest) -> Imported:
+def import_files(workspace: Workspace, request: ImportRequest) -> Imported:
     """Import results of TensorFlow's iOS app; raises UsageError kinds.
 
     Every file is read and checked before anything is stored.
@@ -33,7 +33,7 @@ def import_files(farm: Farm, request: ImportRequest) -> Imported:
     require_printable(device=request.device, app=request.app, name=request.name)
     models = [identify_model(path) for path in request.models]
     sources = [(path, read_source(path)) for path in request.files]
-    facts = _facts(farm, request.device, request.profile)
+    facts = _facts(workspace, request.device, request.profile)
     batch = ImportBatch(devices={facts.serial: facts})
     readers = [
         (each.name, each.results) for each in programs() if each.results is not None and each.results.kind is facts.kind
@@ -60,12 +60,12 @@ def import_files(farm: Farm, request: ImportRequest) -> Imported:
             batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     if batch.faults:
         raise UsageError("nothing was imported:\n  " + "\n  ".join(batch.faults))
-    return store_import(farm, batch, request=request)
+    return store_import(workspace, batch, request=request)
 
 
-def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:
+def _facts(workspace: Workspace, serial: str, profile_name: str) -> DeviceFacts:
     """Return what is known of the device: as it is stored, else what its profile declares."""
-    known = farm.store.devices().get(Serial(serial))
+    known = workspace.store.devices().get(Serial(serial))
     if known is not None:
         if known.is_virtual or known.kind is DeviceKind.HOST:
             what = "a virtual phone" if known.is_virtual else "a computer"
@@ -73,9 +73,9 @@ def _facts(farm: Farm, serial: str, profile_name: str) -> DeviceFacts:
         return known
     if not profile_name:
         return DeviceFacts(serial=Serial(serial), kind=DeviceKind.IOS, is_virtual=False)
-    profile = farm.profiles.get(profile_name)
+    profile = workspace.profiles.get(profile_name)
     if profile is None or profile.kind is DeviceKind.HOST:
-        names = ", ".join(name for name, item in farm.profiles.items() if item.kind is not DeviceKind.HOST)
+        names = ", ".join(name for name, item in workspace.profiles.items() if item.kind is not DeviceKind.HOST)
         raise UsageError(f"there is no profile of a phone {profile_name!r}", hint=f"there are {names}")
     clusters, first = [], 0
     for cores in profile.cluster_cores:

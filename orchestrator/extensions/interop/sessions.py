@@ -28,7 +28,7 @@ from orchestrator.extensions.interop.device_lab import (
     STDOUT,
 )
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
-from orchestrator.plugins import Farm
+from orchestrator.plugins import Workspace
 from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.reading.litert_lm import Process, names_gpu
 from orchestrator.reading.protos import decode_language_model
@@ -69,7 +69,7 @@ def is_session(path: Path) -> bool:
         return False
 
 
-def import_sessions(farm: Farm, request: ImportRequest) -> list[Imported]:
+def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Imported]:
     """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
 
     A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file is an error.
@@ -92,7 +92,7 @@ def import_sessions(farm: Farm, request: ImportRequest) -> list[Imported]:
     done = []
     for batch, origin in batches:
         notes = [f"left out: {fault}" for fault in batch.faults]
-        taken = store_import(farm, batch, request=request, origin=origin, notes=notes)
+        taken = store_import(workspace, batch, request=request, origin=origin, notes=notes)
         doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
         if doubted:
             notes.append(f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers")

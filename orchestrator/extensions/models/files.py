@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from orchestrator.app.options import Listed
 from orchestrator.errors import ArtifactError, ModelError, UsageError
 from orchestrator.files import write_file
-from orchestrator.plugins import Farm, Settings, Texts, arg, opt
+from orchestrator.plugins import Settings, Texts, Workspace, arg, opt
 from orchestrator.records.model import ManifestEntry, ModelFacts
 from orchestrator.units import format_bytes
 
@@ -179,8 +179,8 @@ def fetch(
     for name in names:
         if name not in known:
             raise UsageError(f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}")
-    with Farm(settings) as farm:
-        downloader = farm.downloader(mirror=mirror)
+    with Workspace(settings) as workspace:
+        downloader = workspace.downloader(mirror=mirror)
         return [
             _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
             for name in dict.fromkeys(names)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
@@ -71,32 +71,32 @@ class _Seen:
     has_ended: bool = False
 
 
-def record_app(farm: Farm, request: TraceRequest, folder: Path) -> TracedApp:
+def record_app(workspace: Workspace, request: TraceRequest, folder: Path) -> TracedApp:
     """Record an app on one phone.
 
     Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored whatever happens.
     """
     _check(request, folder)
-    device, facts = _phone(farm, request)
+    device, facts = _phone(workspace, request)
     version = _installed(device, facts, request.package)
     seen = _Seen()
     token = f"benchfarm-{secrets.token_hex(6)}"
-    with farm.lease.acquire(facts.serial):
-        farm.conditioner.take(device, on_wait=lambda text: _tell(farm, facts, text))
+    with workspace.lease.acquire(facts.serial):
+        workspace.conditioner.take(device, on_wait=lambda text: _tell(workspace, facts, text))
         try:
             if request.restart:
                 device.shell(f"am force-stop {shlex.quote(request.package)}")
             seen.before = frozenset(_pids(device, request.package))
-            _, trace = TraceRecording(farm.hold).around(
+            _, trace = TraceRecording(workspace.hold).around(
                 device,
-                lambda: _use(farm, device, facts, request, seen),
+                lambda: _use(workspace, device, facts, request, seen),
                 app=request.package,
                 token=token,
                 sdk=facts.sdk or 0,
                 limit_s=LONGEST_S + 60.0,
             )
         finally:
-            _give_back(farm, device, facts)
+            _give_back(workspace, device, facts)
     path = write_trace(folder, (facts.serial, request.package, token[-12:]), trace.name, trace.data)
     summary, faults = None, []
     if request.has_summary:
@@ -142,8 +142,8 @@ def _words(command: str) -> list[str]:
         raise UsageError(f"--during {command!r}: {error}") from error
 
 
-def _phone(farm: Farm, request: TraceRequest) -> tuple[Device, DeviceFacts]:
-    found = farm.open_devices(DeviceSelection(serials=request.serials)).devices
+def _phone(workspace: Workspace, request: TraceRequest) -> tuple[Device, DeviceFacts]:
+    found = workspace.open_devices(DeviceSelection(serials=request.serials)).devices
     if len(found) != 1:
         serials = ", ".join(facts.serial for _, facts in found)
         raise UsageError(f"an app is traced on one phone, these fit: {serials}", hint="choose one with -s")
@@ -176,7 +176,7 @@ def _pids(device: Device, package: str) -> set[int]:
     return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
 
 
-def _use(farm: Farm, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen) -> None:
+def _use(workspace: Workspace, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen) -> None:
     """Start what is to be started, and wait until it is over; the app's processes are looked for meanwhile."""
     if request.activity:
         component = shlex.quote(f"{request.package}/{request.activity}")
@@ -191,8 +191,8 @@ def _use(farm: Farm, device: Device, facts: DeviceFacts, request: TraceRequest, 
             )
     end_s = time.monotonic() + (LONGEST_S if request.seconds is None else request.seconds)
     try:
-        with _during(farm, request, facts) as process:
-            _tell(farm, facts, f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
+        with _during(workspace, request, facts) as process:
+            _tell(workspace, facts, f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
             seen.pids |= _pids(device, request.package)
             while (left_s := end_s - time.monotonic()) > 0 and seen.exit_code is None:
                 if process is None:
@@ -211,7 +211,9 @@ def _use(farm: Farm, device: Device, facts: DeviceFacts, request: TraceRequest, 
 
 
 @contextlib.contextmanager
-def _during(farm: Farm, request: TraceRequest, facts: DeviceFacts) -> Iterator[subprocess.Popen[bytes] | None]:
+def _during(
+    workspace: Workspace, request: TraceRequest, facts: DeviceFacts
+) -> Iterator[subprocess.Popen[bytes] | None]:
     """Run the user's command, where there is one, and end it with this block."""
     if not request.during:
         yield None
@@ -220,7 +222,7 @@ def _during(farm: Farm, request: TraceRequest, facts: DeviceFacts) -> Iterator[s
     try:
         # What it prints goes to standard error, beside our own words.
         process = subprocess.Popen(
-            words, env=_environ(farm, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
+            words, env=_environ(workspace, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
         )
     except (OSError, ValueError) as error:
         raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
@@ -235,21 +237,21 @@ def _during(farm: Farm, request: TraceRequest, facts: DeviceFacts) -> Iterator[s
             process.wait()
 
 
-def _environ(farm: Farm, facts: DeviceFacts) -> dict[str, str]:
+def _environ(workspace: Workspace, facts: DeviceFacts) -> dict[str, str]:
     """Return what makes plain ``adb`` in the command reach this phone."""
-    attached = farm.pick(facts.serial, farm.attached(serials=[facts.serial]))
+    attached = workspace.pick(facts.serial, workspace.attached(serials=[facts.serial]))
     address = getattr(attached.server, "address", None)
     reach = {} if address is None else {"ADB_SERVER_SOCKET": str(address)}
-    return child_environment(farm.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address)
+    return child_environment(workspace.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address)
 
 
-def _give_back(farm: Farm, device: Device, facts: DeviceFacts) -> None:
+def _give_back(workspace: Workspace, device: Device, facts: DeviceFacts) -> None:
     """Put the phone back; what can't be undone now stays in the journal and is named, and hides no other fault."""
     try:
-        farm.conditioner.restore(device, on_note=lambda text: _tell(farm, facts, text))
+        workspace.conditioner.restore(device, on_note=lambda text: _tell(workspace, facts, text))
     except BenchfarmError as error:
         hint = f"'benchfarm device restore {shlex.quote(device.serial)}' tries again"
-        _tell(farm, facts, f"could not be restored ({error}); {hint}")
+        _tell(workspace, facts, f"could not be restored ({error}); {hint}")
 
 
 def _faults(request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
@@ -280,6 +282,6 @@ def _faults(request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: App
         yield "the phone lost events, slices may be among them: trace a shorter scenario"
 
 
-def _tell(farm: Farm, facts: DeviceFacts, text: str) -> None:
+def _tell(workspace: Workspace, facts: DeviceFacts, text: str) -> None:
     keys = {"serial": str(facts.serial)}
-    farm.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))
+    workspace.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))

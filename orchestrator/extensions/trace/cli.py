@@ -10,7 +10,7 @@ import typer
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import command, refuse
-from orchestrator.cli.progress import farm_telling
+from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, table
 from orchestrator.extensions.trace import apps, runs
 from orchestrator.extensions.trace.apps import TracedApp
@@ -41,7 +41,7 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
         refuse(context, _OF_A_RUN, "with --app")
         return _trace_app(settings, request, folder)
     refuse(context, _OF_AN_APP, "without --app")
-    with farm_telling(settings) as farm:
+    with workspace_telling(settings) as farm:
         measured = runs.record(farm, request, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as there.
         measuring.told(farm, measured, None)
@@ -57,7 +57,7 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
 
 
 def _trace_app(settings: Settings, request: TraceRequest, folder: Path) -> CommandResult:
-    with farm_telling(settings) as farm:
+    with workspace_telling(settings) as farm:
         traced = apps.record_app(farm, request, folder)
     return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
 

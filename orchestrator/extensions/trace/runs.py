@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import Device, Texts, arg, opt
-from orchestrator.bootstrap import Farm
+from orchestrator.bootstrap import Workspace
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TRACE
 from orchestrator.extensions.trace.slices import TraceSummary, summarise
@@ -94,7 +94,7 @@ def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> P
     return path
 
 
-def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
+def record(workspace: Workspace, request: TraceRequest, folder: Path) -> MeasuredCampaign:
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
     if request.model is None:
         raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
@@ -107,13 +107,15 @@ def record(farm: Farm, request: TraceRequest, folder: Path) -> MeasuredCampaign:
             hint=by_hand if DeviceKind.IOS in program(tool).kinds else "",
         )
     check_folder(folder, has_summary=request.has_summary)
-    return measuring.run(farm, _plan(request, request.model))
+    return measuring.run(workspace, _plan(request, request.model))
 
 
-def traced_runs(farm: Farm, measured: MeasuredCampaign, folder: Path, *, has_summary: bool) -> list[TracedRun]:
+def traced_runs(
+    workspace: Workspace, measured: MeasuredCampaign, folder: Path, *, has_summary: bool
+) -> list[TracedRun]:
     """Write what was recorded to files in a folder; devices that were lost before their run have none."""
-    runs = farm.store.runs(campaign_ids=[measured.campaign.campaign_id])
-    traced = [_traced(farm.store, run, folder, has_summary=has_summary) for run in runs]
+    runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
+    traced = [_traced(workspace.store, run, folder, has_summary=has_summary) for run in runs]
     there = {run.serial for run in traced}
     lost = [
         TracedRun(serial=serial, outcome=Outcome.ABORTED, reason=reason)

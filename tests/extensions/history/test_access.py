@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.progress import JsonObserver, write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
@@ -37,8 +37,8 @@ def settings(home: Path, **environ: str) -> Settings:
 @contextmanager
 def numbers_served(known: Settings, listening: Listening) -> Iterator[str]:
     access = access_of(known, listening)
-    with Farm(known) as farm, web.listen("127.0.0.1", 0) as opened:
-        numbers = Numbers(farm, None)
+    with Workspace(known) as workspace, web.listen("127.0.0.1", 0) as opened:
+        numbers = Numbers(workspace, None)
         app = web.make_app(lambda path: numbers.page() if path == "metrics" else None, access=access)
         with web.answering(app, opened):
             yield address_of(opened)
@@ -94,8 +94,8 @@ def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path
 
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
-    with Farm(settings(tmp_path)) as farm:
-        lines = Numbers(farm, None).page().content.decode().splitlines()
+    with Workspace(settings(tmp_path)) as workspace:
+        lines = Numbers(workspace, None).page().content.decode().splitlines()
     assert 'benchfarm_up{source="store"} 0.0' in lines
     assert 'benchfarm_up{source="host"} 1.0' in lines
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
@@ -153,8 +153,10 @@ def test_no_update_explains_a_change_of_what_got_another_build_that_night() -> N
 
 def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(tmp_path: Path) -> None:
     store = weeks(factor=gpu_on_640, driver=new_driver)
-    with Farm(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store) as farm:
-        numbers = Numbers(farm, None, answer_s=60.0)
+    with Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
+    ) as workspace:
+        numbers = Numbers(workspace, None, answer_s=60.0)
         for _ in range(2):
             lines = numbers.page().content.decode().splitlines()
             assert 'benchfarm_changed_series{direction="slower",status="explained"} 4.0' in lines

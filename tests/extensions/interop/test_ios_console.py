@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.importing import ImportRequest
-from orchestrator.bootstrap import Farm, Settings
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import exchange, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.review import Review
@@ -51,8 +51,8 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
     texts = [iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)]
-    with Farm(settings) as farm:
-        assert list(farm.store.runs()) == []
+    with Workspace(settings) as workspace:
+        assert list(workspace.store.runs()) == []
     with sqlite3.connect(settings.store) as connection:
         full = "WHEN (SELECT count(*) FROM runs) = 1 BEGIN SELECT RAISE(ABORT, 'full'); END"
         connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
@@ -60,9 +60,9 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
         take(*texts)
     with sqlite3.connect(settings.store) as connection:
         connection.execute("DROP TRIGGER full")
-    with Farm(settings) as farm:
-        assert len(list(farm.store.runs())) == 1
-        assert {campaign.status for campaign in farm.store.campaigns()} == {CampaignStatus.FINISHED}
+    with Workspace(settings) as workspace:
+        assert len(list(workspace.store.runs())) == 1
+        assert {campaign.status for campaign in workspace.store.campaigns()} == {CampaignStatus.FINISHED}
     rest = take(*texts)
     assert isinstance(rest.data, dict)
     assert (rest.data["imported"], rest.data["known"]) == (2, 1)
@@ -96,9 +96,9 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
         profile="iphone-xs",
     )
     assert result.exit_code == 1
-    with Farm(settings) as farm:
-        runs = list(farm.store.runs())
-        facts = farm.store.devices()[runs[0].case.serial]
+    with Workspace(settings) as workspace:
+        runs = list(workspace.store.runs())
+        facts = workspace.store.devices()[runs[0].case.serial]
     assert (facts.title, facts.kind, facts.is_virtual) == ("Apple iPhone XS", DeviceKind.IOS, False)
     assert [
         (run.case.delegate.value, run.case.threads, run.case.num_runs, run.latency_us, run.reason_code) for run in runs
@@ -134,8 +134,8 @@ def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
     with pytest.raises(UsageError) as caught:
         take(iphone_console(use_gpu="true"), text, profile="iphone-xs")
     assert word in str(caught.value)
-    with Farm(settings) as farm:
-        assert list(farm.store.campaigns()) == []
+    with Workspace(settings) as workspace:
+        assert list(workspace.store.campaigns()) == []
 
 
 @pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
@@ -147,6 +147,6 @@ def test_a_name_that_can_not_be_shown_is_refused(take: Callable[..., CommandResu
 def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callable[..., CommandResult]) -> None:
     take(iphone_console(use_gpu="true"), profile="iphone-xs")
     take(iphone_console(use_gpu="true", mean_us=4001.0))
-    with Farm(settings) as farm:
-        (facts,) = farm.store.devices().values()
+    with Workspace(settings) as workspace:
+        (facts,) = workspace.store.devices().values()
     assert facts.profile == "iphone-xs"

@@ -53,7 +53,7 @@ _BACK_POLL_S: Final = 0.3
 _USE_POLL_S: Final = 0.5
 
 
-class Farm(Adapters):
+class Workspace(Adapters):
     """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
 
     def __init__(
