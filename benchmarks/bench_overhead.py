@@ -1,9 +1,11 @@
-"""Wall time of ``benchfarm bench`` on one virtual phone against a hand-written adb script that does the same steps.
+"""Wall time of ``benchfarm bench`` on one virtual phone against a hand-written adb script that does
+the same steps.
 
-Both go through the same adb server to the same phone, whose link carries what a USB 2 phone's does (30 MB/s) and whose
-time is real. The script pushes program and model, makes the program executable, and then for every invocation reads
-temperatures and battery, runs the program with the same flags, reads them again and pulls the result file: what people
-write by hand. It doesn't verify, judge, store or report; benchfarm does.
+Both go through the same adb server to the same phone, whose link carries what a USB 2 phone's does
+(30 MB/s) and whose time is real. The script pushes program and model, makes the program executable,
+and then for every invocation reads temperatures and battery, runs the program with the same flags,
+reads them again and pulls the result file: what people write by hand. It doesn't verify, judge,
+store or report; benchfarm does.
 """
 
 from __future__ import annotations
@@ -41,9 +43,7 @@ def script(adb: str, model: Path, program: Path) -> str:
         f"{adb} push {shlex.quote(str(model))} {FOLDER}/model.tflite",
         f"{adb} shell chmod 755 {FOLDER}/benchmark_model",
     ]
-    state = (
-        f"{adb} shell 'cat /sys/class/thermal/thermal_zone*/temp; dumpsys battery; dumpsys thermalservice' >>state.txt"
-    )
+    state = f"{adb} shell 'cat /sys/class/thermal/thermal_zone*/temp; dumpsys battery; dumpsys thermalservice' >>state.txt"
     for number in range(INVOCATIONS):
         for delegate, threads in CONFIGURATIONS:
             flags = (
@@ -68,7 +68,9 @@ def main() -> None:
 
         def benchfarm(*words: object) -> str:
             command = [str(BENCHFARM), *map(str, words)]
-            return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                command, env=env, check=True, capture_output=True, text=True
+            ).stdout
 
         model = work / "model.tflite"
         sample = sample_models()[0].read_bytes()
@@ -80,13 +82,20 @@ def main() -> None:
             benchfarm("lab", "fault", SERIAL, "slow", f"bytes_per_s={LINK_BYTES_PER_S}")
             status = benchfarm("adb", "status", "--json")
             known = json.loads(status)
-            server = next(item["address"] for item in known["servers"] if item["for"] == "virtual lab")
+            server = next(
+                item["address"] for item in known["servers"] if item["for"] == "virtual lab"
+            )
             address = json.loads(benchfarm("lab", "list", "--json"))["phones"][0]["address"]
             adb = f"{shlex.quote(known['binary'])} -L {shlex.quote(parse_address(server).spec)} -s {address}"
 
             def by_hand() -> float:
                 start_s = time.perf_counter()
-                subprocess.run(["sh", "-c", script(adb, model, program)], cwd=work, check=True, capture_output=True)
+                subprocess.run(
+                    ["sh", "-c", script(adb, model, program)],
+                    cwd=work,
+                    check=True,
+                    capture_output=True,
+                )
                 return time.perf_counter() - start_s
 
             def by_benchfarm() -> float:
@@ -102,10 +111,16 @@ def main() -> None:
         finally:
             benchfarm("lab", "down")
     runs = INVOCATIONS * len(CONFIGURATIONS)
-    print(f"{runs} invocations, a model of {MODEL_BYTES / 1e6:.1f} MB, a link of {LINK_BYTES_PER_S / 1e6:.0f} MB/s")
+    print(
+        f"{runs} invocations, a model of {MODEL_BYTES / 1e6:.1f} MB, a link of {LINK_BYTES_PER_S / 1e6:.0f} MB/s"
+    )
     print(f"script by hand       {hand_s:6.2f} s, again {hand_again_s:6.2f} s")
-    print(f"benchfarm, first     {first_s:6.2f} s   {first_s / hand_s:.2f} of the script (goal: at most 1.15)")
-    print(f"benchfarm, again     {again_s:6.2f} s   {again_s / hand_again_s:.2f} of the script (goal: less than 1)")
+    print(
+        f"benchfarm, first     {first_s:6.2f} s   {first_s / hand_s:.2f} of the script (goal: at most 1.15)"
+    )
+    print(
+        f"benchfarm, again     {again_s:6.2f} s   {again_s / hand_again_s:.2f} of the script (goal: less than 1)"
+    )
 
 
 if __name__ == "__main__":

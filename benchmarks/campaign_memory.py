@@ -1,4 +1,5 @@
-"""Peak memory of ``benchfarm run`` for a campaign of 200 cases, against a campaign of one case in the same run."""
+"""Peak memory of ``benchfarm run`` for a campaign of 200 cases, against a campaign of one case in
+the same run."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ MEASURED = (
 
 def plan_text(cases: int) -> str:
     """Return a plan of so many cases: sets of a flag that changes nothing on the CPU."""
-    flags = ", ".join(f"{{max_delegated_partitions: {number}}}" for number in range(1, cases // 2 + 1)) or "{}"
+    flags = (
+        ", ".join(f"{{max_delegated_partitions: {number}}}" for number in range(1, cases // 2 + 1))
+        or "{}"
+    )
     delegates = "[cpu, xnnpack]" if cases > 1 else "[cpu]"
     return (
         f"models: [{json.dumps(str(sample_models()[0]))}]\n"
@@ -45,13 +49,20 @@ def main() -> None:
             done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
             return int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 1e6
 
-        subprocess.run([BENCHFARM, "lab", "up", "pixel-4", "--speed", "50"], env=env, check=True, capture_output=True)
+        subprocess.run(
+            [BENCHFARM, "lab", "up", "pixel-4", "--speed", "50"],
+            env=env,
+            check=True,
+            capture_output=True,
+        )
         try:
             one, many = peak_mb(1), peak_mb(CASES)
         finally:
             subprocess.run([BENCHFARM, "lab", "down"], env=env, check=True, capture_output=True)
     print(f"a campaign of   1 case                 {one:6.0f} MB")
-    print(f"a campaign of {CASES} cases                {many:6.0f} MB   {many / one:.2f} times as much")
+    print(
+        f"a campaign of {CASES} cases                {many:6.0f} MB   {many / one:.2f} times as much"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""How many throttled runs the judgement catches, and how many calm ones it accuses, on virtual phones of known truth.
+"""How many throttled runs the judgement catches, and how many calm ones it accuses, on virtual
+phones of known truth.
 
-Every run goes through a real adb server, with the phone sped up; half of them meet a fault (clocks held down before or
-during the run, a phone that overheats, other work on the fastest cores). See tests/samples/known_truth.py.
+Every run goes through a real adb server, with the phone sped up; half of them meet a fault (clocks
+held down before or during the run, a phone that overheats, other work on the fastest cores). See
+tests/samples/known_truth.py.
 
     python benchmarks/detection.py [RUNS [SPEED]]
 """
@@ -27,7 +29,9 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environ = {**os.environ, "HOME": name}
-        server = OwnServer.start(binary=find_adb(), state_folder=folder / "adb", environ=environ, usb=False)
+        server = OwnServer.start(
+            binary=find_adb(), state_folder=folder / "adb", environ=environ, usb=False
+        )
         totals: dict[str, Tally] = {}
         try:
             keys = list(folder.rglob("adbkey.pub"))

@@ -2,10 +2,10 @@
 
     python benchmarks/dictionaries.py STORE [STORE ...] [--size 65536]
 
-Takes the runs of stores that campaigns of several phones filled, and writes a dictionary for each program that has
-enough of them into ``orchestrator/store/dictionaries``. Stores that exist name the dictionary that a run was
-compressed by: a file there is never changed or removed, a new one gets another name. Prints what the documents and
-the outputs take that weren't trained on.
+Takes the runs of stores that campaigns of several phones filled, and writes a dictionary for each
+program that has enough of them into ``orchestrator/store/dictionaries``. Stores that exist name the
+dictionary that a run was compressed by: a file there is never changed or removed, a new one gets
+another name. Prints what the documents and the outputs take that weren't trained on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def main() -> None:
     """Train, and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("stores", nargs="+", type=Path)
-    parser.add_argument("--size", type=int, default=65536, help="bytes of each dictionary (default 65536)")
+    parser.add_argument(
+        "--size", type=int, default=65536, help="bytes of each dictionary (default 65536)"
+    )
     options = parser.parse_args()
     found: dict[str, list[RunRecord]] = defaultdict(list)
     for path in options.stores:
@@ -63,9 +65,15 @@ def train(found: dict[str, list[RunRecord]], size: int) -> None:
         # Of few runs a large one learns too little.
         most = size if len(known) > FEW else size // 2
         # Every fourth run is left for the proof.
-        learned = [sample for place, run in enumerate(known) if place % 4 for sample in samples_of(run)]
-        learned += [dump_document(case).encode() for case in dict.fromkeys(run.case for run in known)]
-        made = zstandard.train_dictionary(most, [item for item in learned if item], dict_id=packing.number_of(name))
+        learned = [
+            sample for place, run in enumerate(known) if place % 4 for sample in samples_of(run)
+        ]
+        learned += [
+            dump_document(case).encode() for case in dict.fromkeys(run.case for run in known)
+        ]
+        made = zstandard.train_dictionary(
+            most, [item for item in learned if item], dict_id=packing.number_of(name)
+        )
         (FOLDER / name).write_bytes(made.as_bytes())
         proof = [run for place, run in enumerate(known) if place % 4 == 0]
         for cached in (packing._files, packing._newest, packing._dictionary):
@@ -75,13 +83,18 @@ def train(found: dict[str, list[RunRecord]], size: int) -> None:
         told[tool] = {
             "runs": len(known),
             "document_bytes": round(sum(map(len, texts)) / len(proof)),
-            "packed_bytes": round(sum(len(packing.pack(text, tool)) for text in texts) / len(proof)),
-            "output_bytes": round(sum(sum(len(item.data) for item in run.attachments) for run in proof) / len(proof)),
+            "packed_bytes": round(
+                sum(len(packing.pack(text, tool)) for text in texts) / len(proof)
+            ),
+            "output_bytes": round(
+                sum(sum(len(item.data) for item in run.attachments) for run in proof) / len(proof)
+            ),
             "packed_output_bytes": round(
                 sum(len(packing.pack_output(run.attachments, tool)) for run in proof) / len(proof)
             ),
             "packed_case_bytes": round(
-                sum(len(packing.pack(dump_document(case).encode(), tool)) for case in cases) / len(cases)
+                sum(len(packing.pack(dump_document(case).encode(), tool)) for case in cases)
+                / len(cases)
             ),
         }
     print(json.dumps(told, indent=2))

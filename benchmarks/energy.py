@@ -1,11 +1,13 @@
-"""Bias and coverage of the pass energy: blocks of virtual rails, and of a virtual fuel gauge, whose truth is known.
+"""Bias and coverage of the pass energy: blocks of virtual rails, and of a virtual fuel gauge, whose
+truth is known.
 
     python benchmarks/energy.py [--experiments 1000]
 
-Each experiment is a case of 6 blocks. Between blocks the work's power and the latency differ by 1.5 and 1 %
-(log-normal), and so does the phone's rest; within one the power is noisy and the rest drifts. A meter is read every
-250 ms: rails count whole microjoules, the gauge tells whole milliamperes with 1 % of noise. Told are the bias of the
-mean net energy, and how often its 95 % interval holds the truth.
+Each experiment is a case of 6 blocks. Between blocks the work's power and the latency differ by 1.5
+and 1 % (log-normal), and so does the phone's rest; within one the power is noisy and the rest
+drifts. A meter is read every 250 ms: rails count whole microjoules, the gauge tells whole
+milliamperes with 1 % of noise. Told are the bias of the mean net energy, and how often its 95 %
+interval holds the truth.
 """
 
 from __future__ import annotations
@@ -40,14 +42,19 @@ def powers(noise: random.Random, marks: Marks, work_w: float) -> list[tuple[floa
     while at_s < marks.over_s + 1:
         rest = level + slope * (at_s - marks.rest_s)
         share = max(0.0, min(at_s + STEP_S, marks.end_s) - max(at_s, marks.work_s)) / STEP_S
-        found.append((at_s, rest * (1 + noise.gauss(0, 0.03)) + share * work_w * (1 + noise.gauss(0, 0.03))))
+        found.append(
+            (at_s, rest * (1 + noise.gauss(0, 0.03)) + share * work_w * (1 + noise.gauss(0, 0.03)))
+        )
         at_s += STEP_S
     return found
 
 
 def rails(noise: random.Random) -> float:
     """Return the net energy of one block by rails."""
-    work_w, period_s = WORK_W * math.exp(noise.gauss(0, 0.015)), PERIOD_S * math.exp(noise.gauss(0, 0.01))
+    work_w, period_s = (
+        WORK_W * math.exp(noise.gauss(0, 0.015)),
+        PERIOD_S * math.exp(noise.gauss(0, 0.01)),
+    )
     marks = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)
     counters: dict[str, list[tuple[float, float]]] = {"S2M_VDD_CPUCL2": [], "S5M_VDD_INT": []}
     energy = dict.fromkeys(counters, 1e9)
@@ -55,12 +62,18 @@ def rails(noise: random.Random) -> float:
         for name, share in (("S2M_VDD_CPUCL2", 0.8), ("S5M_VDD_INT", 0.2)):
             counters[name].append((round(at_s, 3), math.floor(energy[name])))
             energy[name] += watts * share * STEP_S * 1e6
-    return of_rails(counters, marks, Inferences(count=round(33 / period_s), period_s=period_s)).net_uj
+    return of_rails(
+        counters, marks, Inferences(count=round(33 / period_s), period_s=period_s)
+    ).net_uj
 
 
 def battery(noise: random.Random) -> float:
-    """Return the net energy of one block by a gauge in milliamperes, positive while discharging, new every 500 ms."""
-    work_w, period_s = WORK_W * math.exp(noise.gauss(0, 0.015)), PERIOD_S * math.exp(noise.gauss(0, 0.01))
+    """Return the net energy of one block by a gauge in milliamperes, positive while discharging,
+    new every 500 ms."""
+    work_w, period_s = (
+        WORK_W * math.exp(noise.gauss(0, 0.015)),
+        PERIOD_S * math.exp(noise.gauss(0, 0.01)),
+    )
     marks = Marks(rest_s=100.0, work_s=160.0, end_s=494.0, over_s=554.0)
     samples, charge_uah, told, mean_w = [], 2e6, 0.0, 0.0
     for number, (at_s, watts) in enumerate(powers(noise, marks, work_w)):
@@ -68,7 +81,11 @@ def battery(noise: random.Random) -> float:
             told = round(mean_w / 2 / 4.0 * 1e3 * (1 + noise.gauss(0, 0.01)))
             mean_w = 0.0
         mean_w += watts
-        samples.append(BatterySample(at_s=at_s, current=told, voltage_uv=4e6, charge_uah=10 * round(charge_uah / 10)))
+        samples.append(
+            BatterySample(
+                at_s=at_s, current=told, voltage_uv=4e6, charge_uah=10 * round(charge_uah / 10)
+            )
+        )
         charge_uah -= watts / 4.0 * 1e6 * STEP_S / 3600
     inferences = Inferences(count=round(330 / period_s), period_s=period_s)
     return of_battery(samples, marks, inferences, is_charged=False).net_uj

@@ -1,15 +1,19 @@
-"""Many virtual phones at once: a plan's wall time over its bound, processor time for each invocation, and memory.
+"""Many virtual phones at once: a plan's wall time over its bound, processor time for each
+invocation, and memory.
 
-The bound is the busiest phone's own measuring time: what its programs say that initialization, warm-up and runs took.
-Beside it the same runs by hand: the files are there already, and a loop of ``adb shell`` for each phone, all at once,
-through the same server to the same phones. It doesn't look at temperatures, verify, judge, store or report.
+The bound is the busiest phone's own measuring time: what its programs say that initialization,
+warm-up and runs took. Beside it the same runs by hand: the files are there already, and a loop of
+``adb shell`` for each phone, all at once, through the same server to the same phones. It doesn't
+look at temperatures, verify, judge, store or report.
 
-What a command costs once (start, opening phones, the report) is found by a plan of one round, and told apart: "further"
-is by how much a night of many rounds is longer than its bound, and what each further invocation costs.
+What a command costs once (start, opening phones, the report) is found by a plan of one round, and
+told apart: "further" is by how much a night of many rounds is longer than its bound, and what each
+further invocation costs.
 
-Processor time is told apart by who spends it: benchfarm's own process (by hand: the loops and their adb clients), the
-adb server, and the lab, whose interpreter of shell scripts stands in for phones that have cores of their own. Where the
-three together keep this computer's cores busy, the wall time says how fast the lab is, not how fast benchfarm is.
+Processor time is told apart by who spends it: benchfarm's own process (by hand: the loops and their
+adb clients), the adb server, and the lab, whose interpreter of shell scripts stands in for phones
+that have cores of their own. Where the three together keep this computer's cores busy, the wall
+time says how fast the lab is, not how fast benchfarm is.
 
     python benchmarks/farm.py [--invocations 12] [--seconds 2] [PHONES...]
 """
@@ -101,10 +105,15 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(command: Sequence[object], out: Path, env: Mapping[str, str]) -> tuple[float, float, float]:
+def measured(
+    command: Sequence[object], out: Path, env: Mapping[str, str]
+) -> tuple[float, float, float]:
     """Return wall seconds, processor seconds and peak megabytes of a command."""
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(out), *map(str, command)], env=dict(env), capture_output=True, text=True
+        [sys.executable, "-c", MEASURED, str(out), *map(str, command)],
+        env=dict(env),
+        capture_output=True,
+        text=True,
     )
     code, wall_s, cpu_s, peak = json.loads(done.stdout)
     if code not in (0, 1):
@@ -129,7 +138,9 @@ def by_benchfarm(
     out = work / "result.json"
     before_s = beside.spent_s()
     wall_s, cpu_s, peak_mb = measured([BENCHFARM, "run", plan, "--json"], out, env)
-    server_s, lab_s = (after - before for before, after in zip(before_s, beside.spent_s(), strict=True))
+    server_s, lab_s = (
+        after - before for before, after in zip(before_s, beside.spent_s(), strict=True)
+    )
     result = json.loads(out.read_text("utf-8"))
     runs = result["runs"]
     busy: dict[str, float] = defaultdict(float)
@@ -166,13 +177,20 @@ def by_hand(
         serial = run["case"]["serial"]  # type: ignore[index]
         command = re.sub(r"/\S*/runs/\w+/", "/data/local/tmp/", str(run["command"]))
         log = shlex.quote(str(folder / f"{serial}.{number}.txt"))
-        scripts[serial].append(f"{adb} -s {addresses[serial]} shell {shlex.quote(command)} >{log} 2>&1")
+        scripts[serial].append(
+            f"{adb} -s {addresses[serial]} shell {shlex.quote(command)} >{log} 2>&1"
+        )
     for serial, lines in scripts.items():
         (folder / f"{serial}.sh").write_text("\n".join(lines) + "\n")
-    everything = " ".join(f"sh {shlex.quote(str(folder / f'{serial}.sh'))} &" for serial in scripts) + " wait"
+    everything = (
+        " ".join(f"sh {shlex.quote(str(folder / f'{serial}.sh'))} &" for serial in scripts)
+        + " wait"
+    )
     before_s = beside.spent_s()
     wall_s, cpu_s, peak_mb = measured(["sh", "-c", everything], work / "out.txt", env)
-    server_s, lab_s = (after - before for before, after in zip(before_s, beside.spent_s(), strict=True))
+    server_s, lab_s = (
+        after - before for before, after in zip(before_s, beside.spent_s(), strict=True)
+    )
     busy = {serial: sum(map(told_s, folder.glob(f"{serial}.*.txt"))) for serial in scripts}
     return Night(
         wall_s=wall_s,
@@ -202,7 +220,9 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
 
         def benchfarm(*words: object) -> str:
             command = [str(BENCHFARM), *map(str, words)]
-            return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                command, env=env, check=True, capture_output=True, text=True
+            ).stdout
 
         def plan(rounds: int) -> Path:
             path = work / f"plan-{rounds}.yaml"
@@ -216,10 +236,15 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
 
         benchfarm("lab", "up", *(PROFILES[number % 2] for number in range(phones)))
         try:
-            server = next(s for s in json.loads(benchfarm("adb", "status", "--json"))["servers"] if s["ours"])
+            server = next(
+                s for s in json.loads(benchfarm("adb", "status", "--json"))["servers"] if s["ours"]
+            )
             binary = json.loads(benchfarm("adb", "status", "--json"))["binary"]
             adb = f"{shlex.quote(binary)} -L {shlex.quote(parse_address(server['address']).spec)}"
-            addresses = {p["serial"]: p["address"] for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]}
+            addresses = {
+                p["serial"]: p["address"]
+                for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]
+            }
             state = work / "home" / "state" / "lab"
             beside = Beside(
                 server_pid=json.loads((state / "adb-server-tcp.json").read_text())["pid"],
@@ -230,10 +255,15 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             by_benchfarm(work, env, plan(1), beside)
             once, _ = by_benchfarm(work, env, plan(1), beside)
             farm, runs = by_benchfarm(work, env, plan(invocations), beside)
-            print(f"{phones:4d} phones, load {load:.1f} before, {os.getloadavg()[0]:.1f} after", flush=True)
+            print(
+                f"{phones:4d} phones, load {load:.1f} before, {os.getloadavg()[0]:.1f} after",
+                flush=True,
+            )
             print(f"  benchfarm      {farm}", flush=True)
             print(f"         further {farm.beyond(once)}", flush=True)
-            print(f"  adb shell loop {by_hand(work, env, adb, addresses, runs, beside)}", flush=True)
+            print(
+                f"  adb shell loop {by_hand(work, env, adb, addresses, runs, beside)}", flush=True
+            )
         finally:
             benchfarm("lab", "down")
 

@@ -1,10 +1,11 @@
 """A farm of many hosts at 50 hosts and 1,000 phones, on a private PostgreSQL server.
 
-Each host does at its database what a worker does: it announces its phones, says that it lives, looks for jobs, and has
-Procrastinate's workers, one for each phone, begin and end them. No phone is attached: only the farm is measured. Told
-are the server's and this process's processor time for a host's look when nothing happens, how long a submission to all
-phones takes, how many jobs a second are begun and ended while all hosts work at once, what idle workers cost, and what
-status and metrics cost with years of ended jobs behind them.
+Each host does at its database what a worker does: it announces its phones, says that it lives,
+looks for jobs, and has Procrastinate's workers, one for each phone, begin and end them. No phone is
+attached: only the farm is measured. Told are the server's and this process's processor time for a
+host's look when nothing happens, how long a submission to all phones takes, how many jobs a second
+are begun and ended while all hosts work at once, what idle workers cost, and what status and
+metrics cost with years of ended jobs behind them.
 
     python benchmarks/farm_scale.py [--hosts 50] [--phones 20] [--ended 200000] [--idle 30]
 """
@@ -36,15 +37,22 @@ def hash_of(number: int, length: int) -> str:
 
 
 #: As long as a real phone's facts are as a document, about, and as hard to compress.
-FACTS = json.dumps({f"ro.vendor.{hash_of(number, 12)}": hash_of(number, 24) for number in range(160)})
+FACTS = json.dumps(
+    {f"ro.vendor.{hash_of(number, 12)}": hash_of(number, 24) for number in range(160)}
+)
 
 
 @contextmanager
 def spent(what: str, count: int) -> Iterator[None]:
-    """Print the wall time and the processor time of this process and of the servers for what is done meanwhile."""
+    """Print the wall time and the processor time of this process and of the servers for what is
+    done meanwhile."""
     before, own, start = servers_s(), time.process_time(), time.perf_counter()
     yield
-    wall, own, servers = time.perf_counter() - start, time.process_time() - own, servers_s() - before
+    wall, own, servers = (
+        time.perf_counter() - start,
+        time.process_time() - own,
+        servers_s() - before,
+    )
     print(
         f"{what:44s} {wall:7.2f} s wall; each of {count}: {1e3 * wall / count:7.2f} ms wall,"
         f" {1e3 * own / count:6.2f} ms here, {1e3 * servers / count:6.2f} ms at the server",
@@ -53,7 +61,8 @@ def spent(what: str, count: int) -> Iterator[None]:
 
 
 def servers_s() -> float:
-    """Return the processor time of all PostgreSQL processes, ended ones included where their parent has taken it."""
+    """Return the processor time of all PostgreSQL processes, ended ones included where their parent
+    has taken it."""
     ticks = 0
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -84,7 +93,10 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
 
     with ExitStack() as stack:
         queues = {name: stack.enter_context(FarmQueue(url, connections=2)) for name in names}
-        known = {name: {serial: Announced(facts=FACTS) for serial in own} for name, own in serials.items()}
+        known = {
+            name: {serial: Announced(facts=FACTS) for serial in own}
+            for name, own in serials.items()
+        }
 
         def beat(name: str) -> None:
             queues[name].beat(name, benchfarm_version="1", note="")
@@ -106,7 +118,9 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
                 together([partial(look, name) for name in names])
         first = queues[names[0]]
         with spent(f"a submission to {len(every)} phones", len(every)):
-            submission = Submission(submission="all", document="{}", plan_name="night", files=[], priority=0)
+            submission = Submission(
+                submission="all", document="{}", plan_name="night", files=[], priority=0
+            )
             first.submit(submission, dict.fromkeys(every, FACTS))
         done: list[int] = []
 
@@ -131,7 +145,9 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
         assert len(done) == len(set(done)) == len(every), f"{len(done)} of {len(every)}"
         with spent(f"{len(every)} idle workers, a second", round(idle_s)):
             time.sleep(idle_s)
-        held = first.rows("SELECT count(*) AS held FROM pg_stat_activity WHERE datname = current_database()")[0]["held"]
+        held = first.rows(
+            "SELECT count(*) AS held FROM pg_stat_activity WHERE datname = current_database()"
+        )[0]["held"]
         print(f"connections that {hosts} hosts hold now, without their stores': {held}", flush=True)
         with spent(f"farm status with {ended} ended jobs", 5):
             for _ in range(5):
@@ -167,14 +183,24 @@ def fill(url: str, serials: list[str], count: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hosts", type=int, default=50)
     parser.add_argument("--phones", type=int, default=20, help="of each host")
-    parser.add_argument("--ended", type=int, default=200_000, help="jobs that lie there from before")
+    parser.add_argument(
+        "--ended", type=int, default=200_000, help="jobs that lie there from before"
+    )
     parser.add_argument("--idle", type=float, default=30.0, help="seconds in which nothing happens")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, private_server(Path(folder)) as url:
-        measure(url, hosts=options.hosts, phones=options.phones, ended=options.ended, idle_s=options.idle)
+        measure(
+            url,
+            hosts=options.hosts,
+            phones=options.phones,
+            ended=options.ended,
+            idle_s=options.idle,
+        )
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@
     python benchmarks/history.py --samples STORE --private-postgresql FOLDER
     python benchmarks/history.py --keep FILE --measure
 
-40 phones x 30 models x 6 configurations, one run a night. Documents and output are real ones: what campaigns of
-virtual phones left (``--samples``, a store), packed by the store itself. To be done in minutes they are used again and
-again, and rows are inserted in bulk; campaigns, cases and plans are written by the store's own methods. One step of
-8 % in 60 series is built in.
-A store that is kept (``--keep``, ``--private-postgresql``) is resumed where it ends, and measured again in
-seconds. Reading is measured against the same question in plain SQL, in turns.
+40 phones x 30 models x 6 configurations, one run a night. Documents and output are real ones: what
+campaigns of virtual phones left (``--samples``, a store), packed by the store itself. To be done in
+minutes they are used again and again, and rows are inserted in bulk; campaigns, cases and plans are
+written by the store's own methods. One step of 8 % in 60 series is built in. A store that is kept
+(``--keep``, ``--private-postgresql``) is resumed where it ends, and measured again in seconds.
+Reading is measured against the same question in plain SQL, in turns.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ class Year:
             )
             for n in range(PHONES)
         ]
-        self.models = [Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1) for n in range(MODELS)]
+        self.models = [
+            Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1)
+            for n in range(MODELS)
+        ]
         self.level = np.exp(generator.normal(9, 1, PHONES * MODELS * len(CONFIGURATIONS)))
         self.noise = np.exp(generator.uniform(np.log(0.003), np.log(0.015), self.level.size))
 
@@ -141,10 +144,14 @@ class Year:
             seed=number,
             benchfarm_version="",
             host="farm-1",
-            invocations=tuple(Invocation(case=cases[place], run_pass=Pass.TIMING, number=0) for place in order),
+            invocations=tuple(
+                Invocation(case=cases[place], run_pass=Pass.TIMING, number=0) for place in order
+            ),
         )
         if self.store.campaign(campaign.campaign_id) is None:
-            self.store.begin_campaign(campaign, devices=self.phones, models=self.models, builds=[build])
+            self.store.begin_campaign(
+                campaign, devices=self.phones, models=self.models, builds=[build]
+            )
         with self.store.writing() as connection:
             known = dict(connection.execute(select(CASES.c.case_key, CASES.c.case_no)).all())
             numbers = [known[case.case_key] for case in cases]
@@ -153,7 +160,9 @@ class Year:
             connection.execute(insert(RUNS), self._rows(number, campaign_no, numbers, at))
         self.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
 
-    def _rows(self, number: int, campaign_no: int, case_nos: list[int], at: datetime) -> list[dict[str, Any]]:
+    def _rows(
+        self, number: int, campaign_no: int, case_nos: list[int], at: datetime
+    ) -> list[dict[str, Any]]:
         generator = np.random.default_rng([20261122, number])
         figures = self.level * np.exp(generator.normal(0, self.noise))
         if number >= self.nights - STEP_NIGHTS:
@@ -165,7 +174,9 @@ class Year:
             rows.append(
                 self.samples[picks[place]].row
                 | {
-                    "run_id": uuid.UUID(int=int(generator.integers(1 << 62)) << 64 | place, version=4).hex,
+                    "run_id": uuid.UUID(
+                        int=int(generator.integers(1 << 62)) << 64 | place, version=4
+                    ).hex,
                     "campaign_no": campaign_no,
                     "case_no": case_nos[place],
                     "is_virtual": True,
@@ -195,12 +206,12 @@ def questions(store: Store, nights: int) -> Iterator[tuple[str, tuple[float, flo
     """Yield what was asked, and how many seconds it took."""
     since = START + timedelta(days=nights - 90)
     with store.reading() as connection:
-        plain = (
-            "SELECT case_no, campaign_no, latency_us, quality FROM runs WHERE campaign_no > {} AND run_pass = 'timing'"
-        )
+        plain = "SELECT case_no, campaign_no, latency_us, quality FROM runs WHERE campaign_no > {} AND run_pass = 'timing'"
         yield (
             "plain SQL, last 90 nights",
-            timed(lambda: connection.connection.cursor().execute(plain.format(nights - 90)).fetchall()),
+            timed(
+                lambda: connection.connection.cursor().execute(plain.format(nights - 90)).fetchall()
+            ),
         )
     yield "last 90 nights of every series", timed(lambda: store.points(since=since))
     key = next(iter(store.series()))
@@ -223,7 +234,9 @@ def tables_mb(path: Path) -> dict[str, float]:
     """Return the size of each table and index, where this SQLite can tell."""
     with closing(sqlite3.connect(path)) as connection:
         try:
-            found = connection.execute("SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 12")
+            found = connection.execute(
+                "SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC LIMIT 12"
+            )
             return {name: round(size / 1e6, 1) for name, size in found}
         except sqlite3.OperationalError:
             return {}
@@ -233,7 +246,9 @@ def size_of(store: Store) -> int:
     """Return the bytes of a store's database."""
     with store.reading() as connection:
         if connection.dialect.name == "postgresql":
-            size: int = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
+            size: int = connection.exec_driver_sql(
+                "SELECT pg_database_size(current_database())"
+            ).scalar_one()
             return size
         pages: int = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         return pages * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
@@ -252,7 +267,10 @@ def built(store: Store, options: argparse.Namespace) -> dict[str, object]:
             growth[night + 1] = round(size_of(store) / 1e6, 1)
     return {
         "nights_built": max(0, options.nights - there),
-        "build_wall_and_cpu_s": [round(time.perf_counter() - start, 1), round(time.process_time() - cpu, 1)],
+        "build_wall_and_cpu_s": [
+            round(time.perf_counter() - start, 1),
+            round(time.process_time() - cpu, 1),
+        ],
         "growth_mb": growth,
         "raw_bytes": round(statistics.mean(item.size_bytes for item in year.samples)),
     }
@@ -264,7 +282,9 @@ def measured(store: Store, path: Path | None) -> dict[str, object]:
     size = size_of(store)
     with store.reading() as connection:
         runs = connection.exec_driver_sql("SELECT count(*) FROM runs").scalar_one()
-        body = connection.exec_driver_sql("SELECT avg(length(document) + length(output)) FROM runs").scalar_one()
+        body = connection.exec_driver_sql(
+            "SELECT avg(length(document) + length(output)) FROM runs"
+        ).scalar_one()
     return {
         "nights": nights,
         "runs": runs,
@@ -272,7 +292,10 @@ def measured(store: Store, path: Path | None) -> dict[str, object]:
         "bytes_per_run": round(size / runs, 1),
         "body_bytes": round(float(body), 1),
         "load": os.getloadavg()[0],
-        "wall_and_cpu_s": {name: [round(value, 3) for value in seconds] for name, seconds in questions(store, nights)},
+        "wall_and_cpu_s": {
+            name: [round(value, 3) for value in seconds]
+            for name, seconds in questions(store, nights)
+        },
         "changes_found": len(find_regressions(store, Question()).changes),
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "sqlite": sqlite3.sqlite_version,
@@ -285,18 +308,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument(
-        "--build-every", type=int, default=30, help="nights until the next build; 1 is a new one each night"
+        "--build-every",
+        type=int,
+        default=30,
+        help="nights until the next build; 1 is a new one each night",
     )
-    parser.add_argument("--samples", type=Path, help="a store that a campaign of virtual phones filled")
-    parser.add_argument("--keep", type=Path, help="SQLite file that is kept, and resumed; a new one when left out")
+    parser.add_argument(
+        "--samples", type=Path, help="a store that a campaign of virtual phones filled"
+    )
+    parser.add_argument(
+        "--keep", type=Path, help="SQLite file that is kept, and resumed; a new one when left out"
+    )
     parser.add_argument("--postgresql", default="", help="URL of a database of its own")
-    parser.add_argument("--private-postgresql", type=Path, help="folder of a private server, kept and resumed")
-    parser.add_argument("--measure", action="store_true", help="measure what is there and build nothing")
+    parser.add_argument(
+        "--private-postgresql", type=Path, help="folder of a private server, kept and resumed"
+    )
+    parser.add_argument(
+        "--measure", action="store_true", help="measure what is there and build nothing"
+    )
     options = parser.parse_args()
     if not options.measure and options.samples is None:
         parser.error("--samples is needed to build")
     with ExitStack() as stack:
-        path = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "year.sqlite"
+        path = (
+            options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "year.sqlite"
+        )
         where: str | Path = options.postgresql or path
         if options.private_postgresql:
             where = stack.enter_context(private_server(options.private_postgresql))

@@ -1,4 +1,5 @@
-"""Memory and idle CPU of a lab of 100 virtual phones, against a lab of one, each phone connected and asked once."""
+"""Memory and idle CPU of a lab of 100 virtual phones, against a lab of one, each phone connected
+and asked once."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def lab(phones: int) -> tuple[float, float]:
         env = {**os.environ, "BENCHFARM_HOME": home, "ANDROID_ADB_SERVER_PORT": "1"}
 
         def benchfarm(*words: str) -> str:
-            return subprocess.run([BENCHFARM, *words], env=env, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                [BENCHFARM, *words], env=env, check=True, capture_output=True, text=True
+            ).stdout
 
         pid = json.loads(benchfarm("lab", "up", *["pixel-4"] * phones, "--json"))["pid"]
         try:
@@ -35,7 +38,11 @@ def lab(phones: int) -> tuple[float, float]:
 def resident_mb(pid: int) -> float:
     """Return a process's resident memory."""
     status = Path(f"/proc/{pid}/status").read_text("utf-8")
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        * 1024
+        / 1e6
+    )
 
 
 def cpu_s(pid: int) -> float:

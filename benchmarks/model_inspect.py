@@ -1,8 +1,9 @@
-"""How long a look inside a model of 100 MB takes, against TensorFlow Lite's own Analyzer in the same run.
+"""How long a look inside a model of 100 MB takes, against TensorFlow Lite's own Analyzer in the
+same run.
 
-Both look at the same file, in turns, each in a process of its own. Importing is timed apart from looking: the Analyzer
-needs all of TensorFlow for its look. What they tell differs: the Analyzer prints every tensor and operator and a GPU
-check, benchfarm counts and walks the quantisation.
+Both look at the same file, in turns, each in a process of its own. Importing is timed apart from
+looking: the Analyzer needs all of TensorFlow for its look. What they tell differs: the Analyzer
+prints every tensor and operator and a GPU check, benchfarm counts and walks the quantisation.
 
     python benchmarks/model_inspect.py [MEGABYTES [ROUNDS]]
 """
@@ -71,10 +72,17 @@ def large_model(path: Path, megabytes: int) -> None:
     at = tensor([1, width], 0)
     graph.inputs = [at]
     for number in range(layers):
-        buffer, operator, options = schema.BufferT(), schema.OperatorT(), schema.FullyConnectedOptionsT()
+        buffer, operator, options = (
+            schema.BufferT(),
+            schema.OperatorT(),
+            schema.FullyConnectedOptionsT(),
+        )
         buffer.data = np.full(width * width * 4, number, np.uint8)
         model.buffers.append(buffer)
-        operator.builtinOptionsType, operator.builtinOptions = schema.BuiltinOptions.FullyConnectedOptions, options
+        operator.builtinOptionsType, operator.builtinOptions = (
+            schema.BuiltinOptions.FullyConnectedOptions,
+            options,
+        )
         operator.inputs = [at, tensor([width, width], len(model.buffers) - 1), -1]
         at = tensor([1, width], 0)
         operator.outputs = [at]
@@ -86,7 +94,9 @@ def large_model(path: Path, megabytes: int) -> None:
 
 
 def measured(code: str, path: Path) -> dict[str, float]:
-    done = subprocess.run([sys.executable, "-c", code + TOLD, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code + TOLD, str(path)], capture_output=True, text=True, check=True
+    )
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT"))
     return dict(json.loads(line.removeprefix("RESULT")))
 
@@ -102,14 +112,23 @@ def main(megabytes: int = 100, rounds: int = 3) -> None:
         print(f"{path.stat().st_size / 1e6:.0f} MB, median of {rounds} in turns")
         for name, figures in results.items():
             import_s, look_s, memory_mb = (
-                statistics.median(figure[what] for figure in figures) for what in ("import_s", "look_s", "memory_mb")
+                statistics.median(figure[what] for figure in figures)
+                for what in ("import_s", "look_s", "memory_mb")
             )
-            print(f"{name:10} look {look_s * 1e3:8.1f} ms   import {import_s:5.2f} s   memory {memory_mb:6.0f} MB")
-        ours, theirs = (statistics.median(f["look_s"] for f in results[name]) for name in ("benchfarm", "Analyzer"))
+            print(
+                f"{name:10} look {look_s * 1e3:8.1f} ms   import {import_s:5.2f} s   memory {memory_mb:6.0f} MB"
+            )
+        ours, theirs = (
+            statistics.median(f["look_s"] for f in results[name])
+            for name in ("benchfarm", "Analyzer")
+        )
         whole = [
-            statistics.median(f["import_s"] + f["look_s"] for f in results[name]) for name in ("benchfarm", "Analyzer")
+            statistics.median(f["import_s"] + f["look_s"] for f in results[name])
+            for name in ("benchfarm", "Analyzer")
         ]
-        print(f"the Analyzer's time over benchfarm's: look {theirs / ours:.2f}, with import {whole[1] / whole[0]:.1f}")
+        print(
+            f"the Analyzer's time over benchfarm's: look {theirs / ours:.2f}, with import {whole[1] / whole[0]:.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""How long reading takes that is as bad as it can be, against a plain pass over the same lines in the same process.
+"""How long reading takes that is as bad as it can be, against a plain pass over the same lines in
+the same process.
 
-Each case is one file of the size that is asked for: plain lines before a run, "Replacing" lines, rows of an operator
-table, runs after runs, and a sentence that is begun and never ended. What counts is the ratio to the pass that only
-takes each line out of the file, and that neither it nor the memory grows with the size.
+Each case is one file of the size that is asked for: plain lines before a run, "Replacing" lines,
+rows of an operator table, runs after runs, and a sentence that is begun and never ended. What
+counts is the ratio to the pass that only takes each line out of the file, and that neither it nor
+the memory grows with the size.
 
 Times are the processor's, which a busy machine hardly changes. Run it:
 ``python benchmarks/parse_large.py [--megabytes 100] [--case NAME]``.
@@ -41,7 +43,9 @@ _ROWS: Final = (
 
 
 def _plain(number: int) -> str:
-    return f"this is line {number} of what another program printed, of which nothing is to be taken\n"
+    return (
+        f"this is line {number} of what another program printed, of which nothing is to be taken\n"
+    )
 
 
 def _replacing(number: int) -> str:
@@ -66,7 +70,11 @@ def _sentence(number: int) -> str:
 
 CASES: Final = {
     "plain": ("", _plain, _RUN.format(number=1)),
-    "replacing": (_RUN.split("Loaded", maxsplit=1)[0], _replacing, _RUN.partition("Loaded")[2].format(number=1)),
+    "replacing": (
+        _RUN.split("Loaded", maxsplit=1)[0],
+        _replacing,
+        _RUN.partition("Loaded")[2].format(number=1),
+    ),
     "rows": (_RUN.format(number=1) + _ROWS, _row, ""),
     "runs": ("", lambda number: _RUN.format(number=number), ""),
     "sentence": ("STARTING!\n", _sentence, _RUN.format(number=1)),
@@ -109,7 +117,9 @@ def _measure(path: Path) -> str:
 
 def main() -> None:
     """Print a table: a line a case, each measured in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=float, default=100)
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
@@ -125,7 +135,10 @@ def main() -> None:
         for case in options.case or CASES:
             write(path, case, int(options.megabytes * 1e6))
             told = subprocess.run(
-                [sys.executable, __file__, "--measure", str(path)], check=True, capture_output=True, text=True
+                [sys.executable, __file__, "--measure", str(path)],
+                check=True,
+                capture_output=True,
+                text=True,
             ).stdout
             runs, lines, plain_s, read_s, peak = told.split()
             ratio = float(read_s) / max(float(plain_s), 0.01)

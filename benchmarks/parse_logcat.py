@@ -1,8 +1,9 @@
-"""How fast a phone's log is read, against a plain line-by-line regular-expression loop over the same file.
+"""How fast a phone's log is read, against a plain line-by-line regular-expression loop over the
+same file.
 
-Both readers get the same file in the same process, in turns, and must find the same results. The log is made here:
-system lines of many tags as a phone writes them, with the lines of some benchmark runs among them. Prints JSON; the
-figure to look at is ``ratio``.
+Both readers get the same file in the same process, in turns, and must find the same results. The
+log is made here: system lines of many tags as a phone writes them, with the lines of some benchmark
+runs among them. Prints JSON; the figure to look at is ``ratio``.
 
     python benchmarks/parse_logcat.py [--megabytes 100] [--runs 20] [--repeats 3]
 """
@@ -39,16 +40,27 @@ Inference timings in us: Init: 92318, First inference: 235158, Warmup (avg): 211
 Memory footprint delta from the start of the tool (MB): init=54.2852 overall=73.4102
 """
 SYSTEM = (
-    ("ActivityManager", "Start proc {n}:com.example.app{n}/u0a{n} for service {{com.example.app{n}/.SyncService}}"),
+    (
+        "ActivityManager",
+        "Start proc {n}:com.example.app{n}/u0a{n} for service {{com.example.app{n}/.SyncService}}",
+    ),
     ("WifiHAL ", "rtt scan {n} took {n} ms, rssi -{n} dBm, next in {n} s"),
     ("chatty  ", "uid=1000(system) Binder:{n}_{n} identical {n} lines"),
-    ("ThermalHal", "ThermalWatcherCallback: sensor cpu-{n}-usr at 4{n}.{n} deg, throttling status LIGHT"),
+    (
+        "ThermalHal",
+        "ThermalWatcherCallback: sensor cpu-{n}-usr at 4{n}.{n} deg, throttling status LIGHT",
+    ),
     ("SurfaceFlinger", "Finished setting power mode {n} on display {n}, refresh rate 60.{n} Hz"),
-    ("SELinux ", "avc:  granted  {{ find }} for pid={n} uid={n} name=activity_task scontext=u:r:untrusted_app:s0"),
+    (
+        "SELinux ",
+        "avc:  granted  {{ find }} for pid={n} uid={n} name=activity_task scontext=u:r:untrusted_app:s0",
+    ),
     ("bt_btif ", "btif_dm_search_services_evt: event = {n}, status {n}"),
 )
 
-HEADER = re.compile(r"^(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3})\s+(\d+)\s+(\d+) ([VDIWEF]) (.*?)\s*: (.*)$")
+HEADER = re.compile(
+    r"^(\d\d-\d\d \d\d:\d\d:\d\d\.\d{3})\s+(\d+)\s+(\d+) ([VDIWEF]) (.*?)\s*: (.*)$"
+)
 MESSAGES = tuple(
     re.compile(pattern)
     for pattern in (
@@ -68,7 +80,8 @@ def write_log(path: Path, megabytes: int, runs: int) -> list[float]:
     dice = random.Random(7)
     averages = [100_000.0 + number for number in range(runs)]
     system = [
-        f"{tag}: {text.format(n=dice.randrange(10, 9999))}" for tag, text in (dice.choice(SYSTEM) for _ in range(5000))
+        f"{tag}: {text.format(n=dice.randrange(10, 9999))}"
+        for tag, text in (dice.choice(SYSTEM) for _ in range(5000))
     ]
     lines_per_run = megabytes * 1_000_000 // runs // 107
     with path.open("w", encoding="ascii") as file:
@@ -79,14 +92,16 @@ def write_log(path: Path, megabytes: int, runs: int) -> list[float]:
             for index, text in enumerate(own):
                 stamp = f"11-21 {number % 24:02d}:{index:02d}:07.138"
                 file.writelines(
-                    f"{stamp} {dice.randrange(900, 1999):5d}  1999 I {dice.choice(system)}\n" for _ in range(gap)
+                    f"{stamp} {dice.randrange(900, 1999):5d}  1999 I {dice.choice(system)}\n"
+                    for _ in range(gap)
                 )
                 file.write(f"{stamp} {pid} {pid} I tflite  : {text}\n")
     return averages
 
 
 def read_plainly(path: Path) -> list[float]:
-    """The reader that one writes first: every line, a pattern for its header, then the patterns for its message."""
+    """The reader that one writes first: every line, a pattern for its header, then the patterns for
+    its message."""
     averages = []
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -103,13 +118,16 @@ def read_plainly(path: Path) -> list[float]:
 
 
 def peak_anonymous_mb(path: Path) -> int:
-    """Return how much memory of its own (not the file's mapped pages) a process holds after reading the file."""
+    """Return how much memory of its own (not the file's mapped pages) a process holds after reading
+    the file."""
     code = (
         "import sys; from pathlib import Path; from orchestrator.programs.grammar.output import parse_file; "
         "parse_file(Path(sys.argv[1])); "
         "print(next(l.split()[1] for l in open('/proc/self/status') if l.startswith('RssAnon')))"
     )
-    answer = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True
+    )
     return round(int(answer.stdout) / 1000)
 
 

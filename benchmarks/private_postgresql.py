@@ -1,4 +1,7 @@
-"""A private PostgreSQL server for benchmarks, in a folder that may be kept; it listens on a socket only."""
+"""A private PostgreSQL server for benchmarks, in a folder that may be kept.
+
+It listens on a socket only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from pathlib import Path
 
 @contextmanager
 def private_server(folder: Path) -> Iterator[str]:
-    """Start the server of a folder, made when it isn't there; yield the URL of its one database, stop it at the end."""
+    """Start the server of a folder, made when it isn't there.
+
+    Yield the URL of its one database, stop it at the end.
+    """
     user = None
     if os.geteuid() == 0:
         user = "postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody"
@@ -31,7 +37,13 @@ def private_server(folder: Path) -> Iterator[str]:
             group=user,
             extra_groups=None if user is None else [],
             cwd=folder,
-            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "PGHOST": str(folder), "PGUSER": "benchfarm"},
+            env={
+                "PATH": os.defpath,
+                "LC_ALL": "C",
+                "TZ": "UTC",
+                "PGHOST": str(folder),
+                "PGUSER": "benchfarm",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             check=True,
@@ -42,7 +54,9 @@ def private_server(folder: Path) -> Iterator[str]:
     if is_new:
         run("initdb", "-D", data, "-U", "benchfarm", "-A", "trust", "-E", "UTF8", "--no-sync")
     # 128 MB of buffers are PostgreSQL's own default.
-    settings = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_wal_size=4GB"
+    settings = (
+        f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off -c max_wal_size=4GB"
+    )
     run("pg_ctl", "-D", data, "-l", str(folder / "log"), "-w", "-t", "60", "-o", settings, "start")
     try:
         if is_new:

@@ -1,8 +1,10 @@
-"""How fast a file is pushed by benchfarm, against ``adb push`` through the same server to the same phone.
+"""How fast a file is pushed by benchfarm, against ``adb push`` through the same server to the same
+phone.
 
-Both send the same bytes to the same virtual phone, in turns. The figures are those of the way through loopback, not of
-a phone's USB. ``adb push`` is given with its process start (as a script would call it) and with its own measure of the
-transfer alone ("... MB/s"), so that neither side is flattered.
+Both send the same bytes to the same virtual phone, in turns. The figures are those of the way
+through loopback, not of a phone's USB. ``adb push`` is given with its process start (as a script
+would call it) and with its own measure of the transfer alone ("... MB/s"), so that neither side is
+flattered.
 
     python benchmarks/push.py [MEGABYTES [ROUNDS]]
 """
@@ -34,7 +36,9 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
         source.write_bytes(secrets.token_bytes(megabytes * 1_000_000))
         environ = {**os.environ, "HOME": name}
         binary = find_adb()
-        server = OwnServer.start(binary=binary, state_folder=folder / "adb", environ=environ, usb=False)
+        server = OwnServer.start(
+            binary=binary, state_folder=folder / "adb", environ=environ, usb=False
+        )
         try:
             lab = start_lab(
                 folder / "lab",
@@ -69,7 +73,9 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
     print(f"adb push           {megabytes / command:8.0f} MB/s  {command:.3f} s  (whole command)")
     if transfer_s:
         transfer = statistics.median(transfer_s)
-        print(f"adb push           {megabytes / transfer:8.0f} MB/s  {transfer:.3f} s  (transfer alone, as it says)")
+        print(
+            f"adb push           {megabytes / transfer:8.0f} MB/s  {transfer:.3f} s  (transfer alone, as it says)"
+        )
         print(f"benchfarm reaches {transfer / ours:.2f}x of the transfer alone")
     print(f"benchfarm reaches {command / ours:.2f}x of the whole command")
 

@@ -2,12 +2,13 @@
 
     python benchmarks/regressions.py [--series 300] [--seed 20261122]
 
-Simulated nights: lognormal noise of a stated night-to-night size, 70 % of its variance white and 30 % AR(1) with rho
-0.8 (heat), 2 % one-sided outliers of +5 to +40 %, a step at night 100 of 150. Every detector looks every night from
-the 90th on, at what it would have seen then. Found: an alarm in the step's direction within 14 nights of it.
-Candidates: alarms on series without a step, those within 14 nights of each other counted once, for 1,000
-series-nights. "under 1.5 %" is noise drawn log-uniformly from 0.3 to 1.5 %. Every candidate is then run again side by
-side: 40 simulated pairs, each invocation 1.5 % off, 3 % of them outliers, drifting heat, judged as 'compare --ab' does.
+Simulated nights: lognormal noise of a stated night-to-night size, 70 % of its variance white and 30
+% AR(1) with rho 0.8 (heat), 2 % one-sided outliers of +5 to +40 %, a step at night 100 of 150.
+Every detector looks every night from the 90th on, at what it would have seen then. Found: an alarm
+in the step's direction within 14 nights of it. Candidates: alarms on series without a step, those
+within 14 nights of each other counted once, for 1,000 series-nights. "under 1.5 %" is noise drawn
+log-uniformly from 0.3 to 1.5 %. Every candidate is then run again side by side: 40 simulated pairs,
+each invocation 1.5 % off, 3 % of them outliers, drifting heat, judged as 'compare --ab' does.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90
 Detector = Callable[[np.ndarray], np.ndarray]
 
 
-def simulated(generator: np.random.Generator, count: int, cv: np.ndarray, step: float) -> np.ndarray:
-    """Return night figures of series, whose noise is given for each, with a step of a relative size."""
+def simulated(
+    generator: np.random.Generator, count: int, cv: np.ndarray, step: float
+) -> np.ndarray:
+    """Return night figures of series, whose noise is given for each, with a step of a relative
+    size."""
     white = generator.normal(0, 1, (count, NIGHTS))
     drift = np.empty((count, NIGHTS))
     drift[:, 0] = generator.normal(0, 1, count)
@@ -84,7 +88,8 @@ DETECTORS: dict[str, Detector] = {
 
 
 def found(alarms: np.ndarray, step: float) -> tuple[float, float]:
-    """Return the share of series with an alarm of the step's direction within 14 nights, and the median delay."""
+    """Return the share of series with an alarm of the step's direction within 14 nights, and the
+    median delay."""
     hit = alarms[:, STEP : STEP + SPAN] == (1 if step > 0 else -1)
     is_found = hit.any(axis=1)
     delay = np.argmax(hit, axis=1)[is_found]
@@ -103,12 +108,16 @@ def candidates(alarms: np.ndarray) -> int:
     return total
 
 
-def confirmations(generator: np.random.Generator, count: int, ratio: float, pairs: int = 40) -> float:
+def confirmations(
+    generator: np.random.Generator, count: int, ratio: float, pairs: int = 40
+) -> float:
     """Return the share of A/B reruns of a true ratio whose verdict is "slower"."""
     slower = 0
     for _ in range(count):
         noise = generator.normal(0, 0.015, (pairs, 2))
-        noise += np.where(generator.random((pairs, 2)) < 0.03, generator.uniform(0.03, 0.3, (pairs, 2)), 0)
+        noise += np.where(
+            generator.random((pairs, 2)) < 0.03, generator.uniform(0.03, 0.3, (pairs, 2)), 0
+        )
         heat = np.cumsum(generator.normal(0, 0.03 / pairs, 2 * pairs)).reshape(pairs, 2)
         heat = np.where(generator.random(pairs)[:, None] < 0.5, heat[:, ::-1], heat)
         latency = 10_000 * np.exp(noise + heat)
@@ -122,7 +131,8 @@ def confirmations(generator: np.random.Generator, count: int, ratio: float, pair
 
 
 def like_ruptures(generator: np.random.Generator, count: int) -> str:
-    """Return how many series have the very same cuts as ruptures' KernelCPD, in squared sigmas of white noise."""
+    """Return how many series have the very same cuts as ruptures' KernelCPD, in squared sigmas of
+    white noise."""
     try:
         import ruptures
     except ModuleNotFoundError:
@@ -131,7 +141,10 @@ def like_ruptures(generator: np.random.Generator, count: int) -> str:
     z[: count // 2, 60:] += 3.0
     ours = partition(z, np.full(count, WINDOW), penalty=PENALTY)
     theirs = [
-        ruptures.KernelCPD(kernel="linear", min_size=3).fit(row.reshape(-1, 1)).predict(pen=PENALTY)[:-1] for row in z
+        ruptures.KernelCPD(kernel="linear", min_size=3)
+        .fit(row.reshape(-1, 1))
+        .predict(pen=PENALTY)[:-1]
+        for row in z
     ]
     return f"{sum(one == other for one, other in zip(ours, theirs, strict=True))} of {count}"
 
@@ -154,15 +167,24 @@ def main() -> None:
     table = {}
     for noise, cv in noises.items():
         quiet = simulated(generator, count, cv, 0.0)
-        stepped = {step: simulated(generator, count, cv, step) for step in (0.03, 0.05, 0.10, -0.05)}
+        stepped = {
+            step: simulated(generator, count, cv, step) for step in (0.03, 0.05, 0.10, -0.05)
+        }
         for name, detect in DETECTORS.items():
-            row = {"candidates_per_1000": round(1000 * candidates(detect(quiet)) / (count * (NIGHTS - FIRST)), 2)}
+            row = {
+                "candidates_per_1000": round(
+                    1000 * candidates(detect(quiet)) / (count * (NIGHTS - FIRST)), 2
+                )
+            }
             for step, latency in stepped.items():
                 share, delay = found(detect(latency), step)
                 row[f"{step:+.0%}"] = f"{100 * share:.1f} %, {delay:.0f} nights"
             table[f"noise {noise}: {name}"] = row
     false = confirmations(generator, options.reruns, 1.0)
-    rerun = {f"{ratio}": confirmations(generator, options.reruns // 5, ratio) for ratio in (1.03, 1.05, 1.1)}
+    rerun = {
+        f"{ratio}": confirmations(generator, options.reruns // 5, ratio)
+        for ratio in (1.03, 1.05, 1.1)
+    }
     most = max(row["candidates_per_1000"] for name, row in table.items() if "default" in name)
     print(
         json.dumps(

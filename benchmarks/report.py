@@ -1,9 +1,11 @@
-"""How long a report takes to make, how large it is, and how soon a browser shows it, against a plain HTML table.
+"""How long a report takes to make, how large it is, and how soon a browser shows it, against a
+plain HTML table.
 
-python benchmarks/report.py [CASES...]     # 200 and 5,000 cases, 50,000 rows; needs /usr/bin/chromium
+python benchmarks/report.py [CASES...]     # 200 and 5,000 cases, 50,000 rows; needs
+/usr/bin/chromium
 
-Beside each time stands the processor time in brackets: of this process, and of the page's main thread. On a computer
-that does something else meanwhile, only that says anything.
+Beside each time stands the processor time in brackets: of this process, and of the page's main
+thread. On a computer that does something else meanwhile, only that says anything.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ def plain_table(data: ReportData) -> str:
     table = table_of([data])
     records = [table.record(row, Form.CSV) for row in table.rows]
     head = "".join(f"<th>{escape(name)}</th>" for name in records[0])
-    lines = ["<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in record.values()) + "</tr>" for record in records]
+    lines = [
+        "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in record.values()) + "</tr>"
+        for record in records
+    ]
     return f"<!doctype html><title>plain</title><table><tr>{head}</tr>{''.join(lines)}</table>"
 
 
@@ -56,13 +61,17 @@ def painted_ms(browser: Browser, path: Path, repeats: int = 3) -> tuple[float, f
         page.goto(path.as_uri())
         times.append((page.evaluate(PAINTED), busy_ms(session)))
         page.close()
-    return statistics.median(wall for wall, _ in times), statistics.median(busy for _, busy in times)
+    return statistics.median(wall for wall, _ in times), statistics.median(
+        busy for _, busy in times
+    )
 
 
 def usable_ms(browser: Browser, path: Path) -> tuple[float, float, float, float]:
-    """Return until the table of all results is drawn (with the main thread's time), sorted and searched.
+    """Return until the table of all results is drawn (with the main thread's time), sorted and
+    searched.
 
-    The first counts from the address to the table's rows: whoever opens a report wants to use it then.
+    The first counts from the address to the table's rows: whoever opens a report wants to use it
+    then.
     """
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     session = page.context.new_cdp_session(page)
@@ -76,9 +85,13 @@ def usable_ms(browser: Browser, path: Path) -> tuple[float, float, float, float]
     drawn, busy = (time.perf_counter() - begin) * 1000, busy_ms(session)
     timed = "(() => {{ const begin = performance.now(); {0}; document.body.offsetHeight; "
     timed += "return performance.now() - begin; }})()"
-    sort = page.evaluate(timed.format("document.querySelectorAll('[data-grid=results] button.sort')[3].click()"))
+    sort = page.evaluate(
+        timed.format("document.querySelectorAll('[data-grid=results] button.sort')[3].click()")
+    )
     search = "const box = document.querySelector('[data-grid=results] input[type=search]'); box.value = 'gpu phone-0';"
-    find = page.evaluate(timed.format(f"{search} box.dispatchEvent(new Event('input', {{bubbles: true}}))"))
+    find = page.evaluate(
+        timed.format(f"{search} box.dispatchEvent(new Event('input', {{bubbles: true}}))")
+    )
     page.close()
     return drawn, busy, sort, find
 
@@ -118,8 +131,12 @@ def main() -> None:
         folder = Path(name)
         begin = time.perf_counter()
         render_html(build_report_data(**small_lab().inputs()), title="first", cache_folder=folder)
-        print(f"first report on a computer, with the library put together: {time.perf_counter() - begin:.2f} s")
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        print(
+            f"first report on a computer, with the library put together: {time.perf_counter() - begin:.2f} s"
+        )
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
         for count in [int(text) for text in sys.argv[1:]] or (200, 5_000, 50_000):
             measure(browser, folder, count)
         browser.close()

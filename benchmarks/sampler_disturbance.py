@@ -1,10 +1,12 @@
-"""What watching a run costs it: the same benchmark process with the watcher beside it and without, taken in turns.
+"""What watching a run costs it: the same benchmark process with the watcher beside it and without,
+taken in turns.
 
-Each process multiplies matrices for some seconds, as an interpreter with one thread does, and tells the median time of
-one product. The named alternative is the same process without the watcher; a second pair, both without, shows what the
-comparison itself makes of this computer's noise (A/A). Told are the ratios of medians with their 95 % intervals, over
-pairs whose order changes, so that drift cancels out. A phone's watcher does the same: one grep and one sleep every two
-seconds, lowest priority, on the slowest cores where there are any (this computer has one kind of cores only).
+Each process multiplies matrices for some seconds, as an interpreter with one thread does, and tells
+the median time of one product. The named alternative is the same process without the watcher; a
+second pair, both without, shows what the comparison itself makes of this computer's noise (A/A).
+Told are the ratios of medians with their 95 % intervals, over pairs whose order changes, so that
+drift cancels out. A phone's watcher does the same: one grep and one sleep every two seconds, lowest
+priority, on the slowest cores where there are any (this computer has one kind of cores only).
 
     python benchmarks/sampler_disturbance.py --pairs 20 --seconds 5
 """
@@ -75,7 +77,8 @@ def main() -> None:
         alone = HostRuns(Path(folder) / "alone", clock, sampling=False)
         with_watcher, without, looks = [], [], 0
         for number in range(options.pairs):
-            # Three processes in turn; the order goes round, so that each is first, second and last equally often.
+            # Three processes in turn; the order goes round, so that each is first, second and last
+            # equally often.
             figures: dict[int, float] = {}
             for slot in range(3):
                 which = (slot + number) % 3
@@ -83,7 +86,9 @@ def main() -> None:
                 looks += seen
             with_watcher.append(figures[0] / figures[1])
             without.append(figures[2] / figures[1])
-    print(f"{options.pairs} pairs of {options.seconds:g} s, {looks / options.pairs:.1f} looks in each watched process")
+    print(
+        f"{options.pairs} pairs of {options.seconds:g} s, {looks / options.pairs:.1f} looks in each watched process"
+    )
     print(told("watched / alone", with_watcher))
     print(told("alone / alone (A/A)", without))
 

@@ -1,13 +1,15 @@
-"""How long the history pages of a lab take to make, and how large they are, against plain tables of the same nights.
+"""How long the history pages of a lab take to make, and how large they are, against plain tables of
+the same nights.
 
     python benchmarks/site.py [--nights 90] [--phones 40]
 
-40 phones x 30 models x 6 configurations: 7,200 series, one invocation a night, a new build every 30 nights, a step of
-8 % in 60 series. The runs of the newest night are whole; of those before, the store hands out the figures alone:
-reading them from a database is what benchmarks/history.py measures. Measured here: gathering (changes, causes,
-intervals), the pages of all series, the overview, and all of it again with nothing new. The alternative, in the same
-run: each series as a page with a plain table of the same nights, and one table of all series, without charts, styles
-or links to reports. Campaigns' reports are left out: benchmarks/report.py measures those.
+40 phones x 30 models x 6 configurations: 7,200 series, one invocation a night, a new build every 30
+nights, a step of 8 % in 60 series. The runs of the newest night are whole; of those before, the
+store hands out the figures alone: reading them from a database is what benchmarks/history.py
+measures. Measured here: gathering (changes, causes, intervals), the pages of all series, the
+overview, and all of it again with nothing new. The alternative, in the same run: each series as a
+page with a plain table of the same nights, and one table of all series, without charts, styles or
+links to reports. Campaigns' reports are left out: benchmarks/report.py measures those.
 """
 
 from __future__ import annotations
@@ -53,13 +55,25 @@ class Nights(MemoryStore):
         generator = np.random.default_rng(20261122)
         devices = [
             DeviceFacts(
-                serial=Serial(f"phone-{n:02d}"), kind=DeviceKind.ANDROID, is_virtual=True, model=f"Pixel {n % 5}"
+                serial=Serial(f"phone-{n:02d}"),
+                kind=DeviceKind.ANDROID,
+                is_virtual=True,
+                model=f"Pixel {n % 5}",
             )
             for n in range(phones)
         ]
-        models = [Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1) for n in range(MODELS)]
+        models = [
+            Model(name=f"m{n}.tflite", sha256=ModelSha(f"{n:064x}"), size_bytes=1)
+            for n in range(MODELS)
+        ]
         builds = [
-            Build(name="native", tool=ToolName.NATIVE, sha256=BuildSha(f"{n:064x}"), abi="arm64-v8a", is_virtual=True)
+            Build(
+                name="native",
+                tool=ToolName.NATIVE,
+                sha256=BuildSha(f"{n:064x}"),
+                abi="arm64-v8a",
+                is_virtual=True,
+            )
             for n in range(-(-nights // BUILD_NIGHTS))
         ]
         cases = [
@@ -79,7 +93,9 @@ class Nights(MemoryStore):
         count = len(cases)
         figures = np.exp(generator.normal(9, 1, count))[:, None] * np.exp(
             generator.normal(
-                0, np.exp(generator.uniform(np.log(0.003), np.log(0.015), count))[:, None], (count, nights)
+                0,
+                np.exp(generator.uniform(np.log(0.003), np.log(0.015), count))[:, None],
+                (count, nights),
             )
         )
         figures[:STEPPED, nights * 2 // 3 :] *= 1.08
@@ -90,15 +106,25 @@ class Nights(MemoryStore):
             self.append_run(_run(campaigns[-1], case, float(figure)))
         model_place = {model.sha256: place for place, model in enumerate(models)}
         contents = [
-            Contents(model_sha256=model.sha256, build_sha256=build.sha256) for build in builds for model in models
+            Contents(model_sha256=model.sha256, build_sha256=build.sha256)
+            for build in builds
+            for model in models
         ]
         which = [model_place[case.model_sha256] for case in cases]
         self._points = Points(
-            series=tuple(SeriesSketch(series_key=c.series_key, serial=c.serial, is_virtual=True) for c in cases),
+            series=tuple(
+                SeriesSketch(series_key=c.series_key, serial=c.serial, is_virtual=True)
+                for c in cases
+            ),
             contents=tuple(contents),
-            campaigns=tuple(CampaignSketch(campaign_id=c.campaign_id, created_at=c.created_at) for c in campaigns),
+            campaigns=tuple(
+                CampaignSketch(campaign_id=c.campaign_id, created_at=c.created_at)
+                for c in campaigns
+            ),
             series_at=array("q", np.repeat(np.arange(count), nights).tolist()),
-            contents_at=array("q", [m + night // BUILD_NIGHTS * MODELS for m in which for night in range(nights)]),
+            contents_at=array(
+                "q", [m + night // BUILD_NIGHTS * MODELS for m in which for night in range(nights)]
+            ),
             campaign_at=array("q", np.tile(np.arange(nights), count).tolist()),
             latency_us=array("d", figures.ravel().tolist()),
             trusted=array("q", [1] * (count * nights)),
@@ -157,11 +183,16 @@ def plain(site: Site, folder: Path) -> int:
         )
         page = f"<!doctype html><title>{escape(row.label)}</title><table>{cells}</table>"
         size += (folder / row.page).write_text(page)
-    return size + (folder / "index.html").write_text(f"<!doctype html><table>{''.join(lines)}</table>")
+    return size + (folder / "index.html").write_text(
+        f"<!doctype html><table>{''.join(lines)}</table>"
+    )
 
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
-    """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
+    """Write all pages but reports.
+
+    Return the seconds of series and of the overview, and the bytes.
+    """
     shared, pages = [site_pages.style_file(), site_pages.script_file()], site_pages.all_pages(site)
     target = SiteFolder(folder, [*(item.path for item in shared), *pages])
     for item in shared:
@@ -211,7 +242,9 @@ def main() -> None:
         "plain_mb": plain_bytes / 1e6,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     }
-    sys.stdout.write(json.dumps({name: round(value, 2) for name, value in figures.items()}, indent=2) + "\n")
+    sys.stdout.write(
+        json.dumps({name: round(value, 2) for name, value in figures.items()}, indent=2) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Start-up: ``benchfarm --help`` against a bare interpreter, and against the same command with eager imports."""
+"""Start-up: ``benchfarm --help`` against a bare interpreter, and against the same command with
+eager imports."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def main() -> None:
     eager_s = median_s([sys.executable, "-c", EAGER], 3)
     print(f"bare interpreter          {bare_s * 1e3:7.0f} ms")
     print(f"benchfarm --help          {lazy_s * 1e3:7.0f} ms   (goal: at most 300 ms)")
-    print(f"the same, eager imports   {eager_s * 1e3:7.0f} ms   {eager_s / lazy_s:.1f} times as long")
+    print(
+        f"the same, eager imports   {eager_s * 1e3:7.0f} ms   {eager_s / lazy_s:.1f} times as long"
+    )
 
 
 if __name__ == "__main__":

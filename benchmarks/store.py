@@ -1,12 +1,14 @@
-"""How long it takes to keep a run, against a plain sqlite3 INSERT of the same bytes in the same run of this program.
+"""How long it takes to keep a run, against a plain sqlite3 INSERT of the same bytes in the same run
+of this program.
 
     python benchmarks/store.py [--runs 400] [--listed 5000]
 
-Both databases lie in one folder, use the same journal and the same ``synchronous = FULL``, and take turns run by run,
-so that a busy computer slows both. The plain side writes what our rows hold, packed already, and one commit per run:
-it is the floor under any store that is durable, not a store. The listing is measured against reading the same rows
-with sqlite3 and parsing their documents with json. Processor time of this process is told beside it: other programs
-don't change it.
+Both databases lie in one folder, use the same journal and the same ``synchronous = FULL``, and take
+turns run by run, so that a busy computer slows both. The plain side writes what our rows hold,
+packed already, and one commit per run: it is the floor under any store that is durable, not a
+store. The listing is measured against reading the same rows with sqlite3 and parsing their
+documents with json. Processor time of this process is told beside it: other programs don't change
+it.
 """
 
 from __future__ import annotations
@@ -62,16 +64,20 @@ CAMPAIGN = Campaign(
 
 
 def made_run(number: int) -> RunRecord:
-    """Return a run like those of the native program: some 6 kB of log, a report, a verdict, two states."""
+    """Return a run like those of the native program: some 6 kB of log, a report, a verdict, two
+    states."""
     log = b"".join(
-        b"INFO: [./benchmark_model.cc:%d] line %d of run %d\n" % (line * 7, line, number) for line in range(120)
+        b"INFO: [./benchmark_model.cc:%d] line %d of run %d\n" % (line * 7, line, number)
+        for line in range(120)
     )
     state = DeviceState(
         at=START,
         uptime_s=number * 1.5,
         heat_c={f"zone-{zone}": 30.0 + zone / 7 for zone in range(25)},
         clock_khz={0: 1_785_600, 4: 2_419_200, 7: 2_841_600},
-        time_in_state={cpu: {300_000 + step * 96_000: step * number for step in range(20)} for cpu in (0, 4, 7)},
+        time_in_state={
+            cpu: {300_000 + step * 96_000: step * number for step in range(20)} for cpu in (0, 4, 7)
+        },
     )
     return RunRecord(
         run_id=RunId(f"run-{number}"),
@@ -99,15 +105,24 @@ def made_run(number: int) -> RunRecord:
         report=ToolReport(
             outcome="ok",
             init_us=12_345.0,
-            inference=LatencySummary(count=50, min_us=5800.0, median_us=6000.0 + number, mean_us=6010.5, std_us=80.25),
+            inference=LatencySummary(
+                count=50, min_us=5800.0, median_us=6000.0 + number, mean_us=6010.5, std_us=80.25
+            ),
             inference_mean_us=6010.5,
-            delegate=DelegateEvidence(requested="xnnpack", truth=DelegateTruth.FULL, lines=("Replacing 31 out of 31",)),
+            delegate=DelegateEvidence(
+                requested="xnnpack", truth=DelegateTruth.FULL, lines=("Replacing 31 out of 31",)
+            ),
             echoed={f"Parameter {index}": str(index) for index in range(20)},
         ),
         verdict=QualityVerdict(
             quality=Quality.SUSPECT,
             findings=(
-                Finding(code="thermal-rise", severity=Severity.WARNING, message="warmer", evidence="31 -> 36 C"),
+                Finding(
+                    code="thermal-rise",
+                    severity=Severity.WARNING,
+                    message="warmer",
+                    evidence="31 -> 36 C",
+                ),
             ),
         ),
         state_before=state,
@@ -122,8 +137,12 @@ class PlainTable:
         self.connection = sqlite3.connect(path, isolation_level=None)
         self.connection.execute("PRAGMA journal_mode = WAL")
         self.connection.execute("PRAGMA synchronous = FULL")
-        self.connection.execute(f"CREATE TABLE runs (run_no INTEGER PRIMARY KEY, {', '.join(columns)})")
-        self._insert = f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        self.connection.execute(
+            f"CREATE TABLE runs (run_no INTEGER PRIMARY KEY, {', '.join(columns)})"
+        )
+        self._insert = (
+            f"INSERT INTO runs ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        )
 
     def append(self, row: tuple[object, ...]) -> None:
         """Write one run in one transaction."""
@@ -135,7 +154,10 @@ class PlainTable:
 def plain_row(run: RunRecord) -> dict[str, object]:
     """Return a run's columns as sqlite3 takes them."""
     row = row_of(run) | {"output": pack_output(run.attachments, run.case.tool)}
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
 
 
 def took_ms(work: Callable[[], object]) -> tuple[float, float]:
@@ -160,7 +182,9 @@ def list_plain(path: Path) -> int:
     """Read all rows and parse all their documents; return how many there were."""
     with closing(sqlite3.connect(path)) as connection:
         rows = 0
-        for _, _, document in connection.execute("SELECT run_no, run_id, document FROM runs ORDER BY run_no"):
+        for _, _, document in connection.execute(
+            "SELECT run_no, run_id, document FROM runs ORDER BY run_no"
+        ):
             json.loads(unpack(document, where="a run"))
             rows += 1
     return rows
@@ -169,8 +193,12 @@ def list_plain(path: Path) -> int:
 def main() -> None:
     """Measure and print one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=400, help="runs that are timed one by one (default 400)")
-    parser.add_argument("--listed", type=int, default=5000, help="runs in the store that is listed (default 5000)")
+    parser.add_argument(
+        "--runs", type=int, default=400, help="runs that are timed one by one (default 400)"
+    )
+    parser.add_argument(
+        "--listed", type=int, default=5000, help="runs in the store that is listed (default 5000)"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.sqlite"
@@ -185,10 +213,14 @@ def main() -> None:
         listing_ms, _ = took_ms(lambda: sum(1 for _ in store.runs()))
         plain_listing_ms, _ = took_ms(lambda: list_plain(Path(folder) / "plain.sqlite"))
         store.close()
-        reopening_ms = statistics.median(took_ms(lambda: open_store(path).close())[0] for _ in range(10))
+        reopening_ms = statistics.median(
+            took_ms(lambda: open_store(path).close())[0] for _ in range(10)
+        )
         size_bytes = path.stat().st_size
     append_ms, insert_ms = (statistics.median(pair[side][0] for pair in times) for side in (0, 1))
-    append_cpu_ms, insert_cpu_ms = (statistics.median(pair[side][1] for pair in times) for side in (0, 1))
+    append_cpu_ms, insert_cpu_ms = (
+        statistics.median(pair[side][1] for pair in times) for side in (0, 1)
+    )
     listed = max(options.runs, options.listed)
     figures = {
         "append_run_ms": round(append_ms, 3),

@@ -37,7 +37,9 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
     names = []
     for item in command.params:
         if item.param_type_name == "argument":
-            name = (item.metavar or item.name.upper()).removesuffix("...") + ("..." if item.nargs == -1 else "")
+            name = (item.metavar or item.name.upper()).removesuffix("...") + (
+                "..." if item.nargs == -1 else ""
+            )
             names.append(name if item.required else f"[{name}]")
     return "".join(f" {name}" for name in names)
 
@@ -63,18 +65,33 @@ def page() -> str:
 
 
 def failures_page(text: str) -> str:
-    """Return the text of docs/reference/failures.md with its tables of codes as the records have them."""
+    """Return the text of docs/reference/failures.md with its tables of codes as the records have
+    them.
+    """
     of_codes = ("code", "meaning", "next step")
     tables: dict[str, tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = {
-        "In a run": (of_codes, [(item.code, item.meaning, item.next_step) for item in RUN_FAILURES]),
-        "On the way to a phone": (of_codes, [(item.code, item.meaning, item.next_step) for item in ERROR_FAILURES]),
-        "What the package manager says (`install-failed`)": (("code", "next step"), INSTALL_STEPS.items()),
+        "In a run": (
+            of_codes,
+            [(item.code, item.meaning, item.next_step) for item in RUN_FAILURES],
+        ),
+        "On the way to a phone": (
+            of_codes,
+            [(item.code, item.meaning, item.next_step) for item in ERROR_FAILURES],
+        ),
+        "What the package manager says (`install-failed`)": (
+            ("code", "next step"),
+            INSTALL_STEPS.items(),
+        ),
     }
     for title, (heads, rows) in tables.items():
         lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
         lines += [f"| `{code}` | {' | '.join(cells)} |" for code, *cells in rows]
         table = "\n".join(lines)
-        text = re.sub(rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*", lambda _, table=table: f"{table}\n", text)  # type: ignore[misc]
+        text = re.sub(
+            rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*",
+            lambda _, table=table: f"{table}\n",
+            text,
+        )  # type: ignore[misc]
     return text
 
 
@@ -87,7 +104,9 @@ HOW_OFTEN = {
 
 
 def plans_page(text: str) -> str:
-    """Return the text of docs/reference/plans.md with its tables of keys and passes as the records have them."""
+    """Return the text of docs/reference/plans.md with its tables of keys and passes as the records
+    have them.
+    """
     rows = "".join(f"| `{key}` | {means} | {default} |\n" for key, means, default in keys_table())
     keys = f"| key | value | default |\n|---|---|---|\n{rows}"
     text = re.sub(r"(?<=## Keys\n\n)(?:\|[^\n]*\n)*", lambda _: keys, text)

@@ -1,4 +1,6 @@
-"""The environment of every program that is started: what programs need, and no token, password or key of ours."""
+"""The environment of every program that is started: what programs need, and no token, password or
+key of ours.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from orchestrator.errors import UsageError
 
 #: Names further variables that programs get, with commas between them.
 PASS_ENV: Final = "BENCHFARM_PASS_ENV"  # noqa: S105 - the name of a setting
-#: Who and where; language and time; files; how libraries, Python and compute libraries are found; Android's tools.
+#: Who and where; language and time; files; how libraries, Python and compute libraries are found;
+#: Android's tools.
 _NAMES: Final = frozenset(
     (  # noqa: SIM905 - thirty names on a line each say no more
         "PATH HOME USER LOGNAME SHELL TERM LANG LANGUAGE TZ TMPDIR TMP TEMP "
@@ -28,15 +31,21 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def child_environment(environ: Mapping[str, str] | None = None, **further: str) -> dict[str, str]:
-    """Return the variables that a program gets: those of a fixed list, those that the user passes on, ``further``.
+    """Return the variables that a program gets: those of a fixed list, those that the user passes
+    on, ``further``.
 
-    ``environ`` (None: this process's) may hold ``BENCHFARM_PASS_ENV=NAME,NAME``. Raises UsageError when that isn't a
-    list of names.
+    ``environ`` (None: this process's) may hold ``BENCHFARM_PASS_ENV=NAME,NAME``. Raises UsageError
+    when that isn't a list of names.
     """
     have = os.environ if environ is None else environ
     asked = [name.strip() for name in have.get(PASS_ENV, "").split(",") if name.strip()]
     for name in asked:
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{PASS_ENV}: {name!r} isn't the name of a variable", hint=f"write {PASS_ENV}=NAME,NAME")
-    passed = {name: value for name, value in have.items() if name in _NAMES or name.startswith(_PREFIXES)}
+            raise UsageError(
+                f"{PASS_ENV}: {name!r} isn't the name of a variable",
+                hint=f"write {PASS_ENV}=NAME,NAME",
+            )
+    passed = {
+        name: value for name, value in have.items() if name in _NAMES or name.startswith(_PREFIXES)
+    }
     return passed | {name: have[name] for name in asked if name in have} | further

@@ -70,7 +70,9 @@ class Deadline:
 
 
 def zone_of(name: str) -> ZoneInfo | None:
-    """Return the time zone of a name such as ``Europe/Berlin``, None for one that this computer doesn't know."""
+    """Return the time zone of a name such as ``Europe/Berlin``, None for one that this computer
+    doesn't know.
+    """
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
@@ -89,5 +91,7 @@ def own_timezone() -> str:
     zone = zone_of(name)
     moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
     # $TZ may say otherwise in a form that names no zone.
-    is_own = zone is not None and all(at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments)
+    is_own = zone is not None and all(
+        at.astimezone(zone).utcoffset() == at.astimezone().utcoffset() for at in moments
+    )
     return name if is_own else ""

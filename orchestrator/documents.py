@@ -1,14 +1,17 @@
-"""Frozen records as JSON documents and back: the one codec of the store, bundles and the farm's queue.
+"""Frozen records as JSON documents and back: the one codec of the store, bundles and the farm's
+queue.
 
-A document holds every field of a record under the field's name. Reading is lenient in one direction only: a key that
-this version doesn't know is left out (a newer minor version wrote it), and a key that isn't there takes the field's
-default (an older version wrote the document). Every value is checked against its field's type: text
-is no number, a number no text, and nothing is converted. A value that can't be understood is an error, never a guess.
+A document holds every field of a record under the field's name. Reading is lenient in one direction
+only: a key that this version doesn't know is left out (a newer minor version wrote it), and a key
+that isn't there takes the field's default (an older version wrote the document). Every value is
+checked against its field's type: text is no number, a number no text, and nothing is converted. A
+value that can't be understood is an error, never a guess.
 
-Every value is bounded, because whoever can write a document could otherwise stop each page that shows it: integers have
-64 bits, figures are at most 2^63, moments lie between 1970 and 2200, texts have at most 16 Mi characters.
-Writing brings numbers of our own that are beyond these bounds, as a program may print them, to the bound; what is no
-number is null. The text is ASCII, so that no database and no encoding can change it.
+Every value is bounded, because whoever can write a document could otherwise stop each page that
+shows it: integers have 64 bits, figures are at most 2^63, moments lie between 1970 and 2200, texts
+have at most 16 Mi characters. Writing brings numbers of our own that are beyond these bounds, as a
+program may print them, to the bound; what is no number is null. The text is ASCII, so that no
+database and no encoding can change it.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from orchestrator.errors import StoreCorruptError, StoreError
 
 Record = TypeVar("Record")
 
-#: pydantic's JSON reader refuses lone surrogates, which names of files may hold; Python's takes them.
+#: pydantic's JSON reader refuses lone surrogates, which names of files may hold; Python's takes
+#: them.
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LARGEST_INTEGER: Final = 2**63 - 1
 _LARGEST_FLOAT: Final = 2.0**63
@@ -56,7 +60,9 @@ def _plain(value: object) -> str:
 
 
 #: Plain values as JSON in ASCII.
-to_text = json.JSONEncoder(ensure_ascii=True, check_circular=False, separators=(",", ":"), default=_plain).encode
+to_text = json.JSONEncoder(
+    ensure_ascii=True, check_circular=False, separators=(",", ":"), default=_plain
+).encode
 
 
 @cache
@@ -73,7 +79,9 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value; our own rules for people's texts aside.
+    """Return what pydantic checks a type by, with bounds for every value.
+
+    Our own rules for people's texts aside.
 
     ``is_standard``: the reading of a type of Python's own, such as a path, which stays.
     """
@@ -86,7 +94,9 @@ def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 
         return _bounded(schema["schema"])
     is_standard = is_standard or kind == "lax-or-strict"
     inner = {
-        name: item if name in {"default", "metadata", "serialization"} else _bounded(item, is_standard=is_standard)
+        name: item
+        if name in {"default", "metadata", "serialization"}
+        else _bounded(item, is_standard=is_standard)
         for name, item in schema.items()
     }
     return {**inner, **_BOUNDS.get(kind, {})} if isinstance(kind, str) else inner
@@ -111,32 +121,41 @@ def adapter_of(kind: type[Record]) -> TypeAdapter[Record]:
 
 
 def dump_document(record: object, *, without: frozenset[str] = frozenset()) -> str:
-    """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII, without some of its fields."""
-    value = adapter_of(type(record)).dump_python(record, warnings=False, exclude=set(without) or None)
+    """Return a record (an instance of a frozen dataclass) as a JSON document in ASCII, without some
+    of its fields.
+    """
+    value = adapter_of(type(record)).dump_python(
+        record, warnings=False, exclude=set(without) or None
+    )
     text = to_text(value)
     return text if _MAYBE_BEYOND.search(text) is None else to_text(_within(value))
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:
-    """Return the record that :func:`dump_document` wrote; ``where`` names its place for error messages.
+    """Return the record that :func:`dump_document` wrote; ``where`` names its place for error
+    messages.
 
     Raises:
         StoreCorruptError: the text isn't JSON.
-        StoreError: a value isn't of its field's type or isn't known to this version of benchfarm, or a field without
-            default is missing.
+        StoreError: a value isn't of its field's type or isn't known to this version of benchfarm,
+            or a field without default is missing.
     """
     adapter = adapter_of(kind)
     try:
         if _SURROGATE.search(document) is None:
             return adapter.validate_json(document, strict=True)
         value = json.loads(document)
-        adapter.validate_json(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), strict=True)
+        adapter.validate_json(
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), strict=True
+        )
         # Now no value is converted but those that JSON has no type for.
         return cast("Record", _lenient(cast(Hashable, kind)).validate_python(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         if first["type"] == "json_invalid":
-            raise StoreCorruptError(f"{where}: the stored document isn't JSON ({first['msg']})") from error
+            raise StoreCorruptError(
+                f"{where}: the stored document isn't JSON ({first['msg']})"
+            ) from error
         raise StoreError(
             f"{where}: the stored document can't be read as {kind.__name__}: {describe(error)}",
             hint="a newer benchfarm may have written it; upgrade benchfarm and try again",

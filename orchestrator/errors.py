@@ -1,10 +1,10 @@
 """Every error that benchfarm raises on purpose, and the exit code each one ends a command with.
 
-2: what the user gave can't be used; 3: a phone, or the way to it; 4: a program; 5: the store; 130: interrupted. Exit
-codes beside these: 0 all went well, 1 the command did its work but a case failed or can't be trusted,
-6 the time didn't reach for everything and nothing else was wrong,
-70 a fault in benchfarm itself (run again with --debug for the traceback),
-141 the reader of the output is gone.
+2: what the user gave can't be used; 3: a phone, or the way to it; 4: a program; 5: the store; 130:
+interrupted. Exit codes beside these: 0 all went well, 1 the command did its work but a case failed
+or can't be trusted, 6 the time didn't reach for everything and nothing else was wrong, 70 a fault
+in benchfarm itself (run again with --debug for the traceback), 141 the reader of the output is
+gone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class NewerPlanError(PlanError):
 
 
 class ProgramInUseError(PlanError):
-    """Another job on this host needs a program of this name as another file declares it; that passes."""
+    """Another job on this host needs a program of this name as another file declares it.
+
+    That passes.
+    """
 
 
 class ModelError(UsageError):
@@ -74,7 +77,10 @@ class PluginError(UsageError):
 
 
 class StoreMissingError(UsageError):
-    """There is no store where one was named; look for a typing mistake, or measure into it first."""
+    """There is no store where one was named.
+
+    Look for a typing mistake, or measure into it first.
+    """
 
 
 class DeviceError(BenchfarmError):
@@ -88,11 +94,17 @@ class DeviceError(BenchfarmError):
 
 
 class AdbUnavailableError(DeviceError):
-    """The adb server can't be started or reached; set $BENCHFARM_ADB to an adb binary or start the server."""
+    """The adb server can't be started or reached.
+
+    Set $BENCHFARM_ADB to an adb binary or start the server.
+    """
 
 
 class NoDeviceError(DeviceError):
-    """No usable phone is attached; plug one in, allow USB debugging, then run 'benchfarm devices'."""
+    """No usable phone is attached.
+
+    Plug one in, allow USB debugging, then run 'benchfarm devices'.
+    """
 
 
 class DeviceUnusableError(DeviceError):
@@ -100,7 +112,10 @@ class DeviceUnusableError(DeviceError):
 
 
 class DeviceUnauthorizedError(DeviceUnusableError):
-    """The phone doesn't let this computer in; accept its key on the phone's screen (USB debugging)."""
+    """The phone doesn't let this computer in.
+
+    Accept its key on the phone's screen (USB debugging).
+    """
 
 
 class DeviceUnfitError(DeviceUnusableError):
@@ -108,11 +123,16 @@ class DeviceUnfitError(DeviceUnusableError):
 
 
 class DeviceSetAsideError(DeviceUnusableError):
-    """The phone is kept out until somebody has looked at it; 'benchfarm device release' lets it in again."""
+    """The phone is kept out until somebody has looked at it; 'benchfarm device release' lets it in
+    again.
+    """
 
 
 class LinkLostError(DeviceError):
-    """The connection to the phone ended before the answer was whole; check the cable and try again."""
+    """The connection to the phone ended before the answer was whole.
+
+    Check the cable and try again.
+    """
 
     transient = True
 
@@ -130,7 +150,9 @@ class DeviceBusyError(DeviceError):
 
 
 class DeviceChangedError(DeviceError):
-    """The phone that answers isn't the one the run began with: another serial number, or it was rebooted."""
+    """The phone that answers isn't the one the run began with: another serial number, or it was
+    rebooted.
+    """
 
 
 class DeviceCommandError(DeviceError):
@@ -174,7 +196,9 @@ class DeviceStorageError(DeviceError):
 class InstallError(DeviceError):
     """The phone's package manager refused the APK."""
 
-    def __init__(self, message: str = "", *, install_code: str = "", serial: str = "", hint: str = "") -> None:
+    def __init__(
+        self, message: str = "", *, install_code: str = "", serial: str = "", hint: str = ""
+    ) -> None:
         super().__init__(message, serial=serial, hint=hint)
         #: The package manager's own word, for example ``INSTALL_FAILED_NO_MATCHING_ABIS``.
         self.install_code = install_code
@@ -205,7 +229,10 @@ class StoreCorruptError(StoreError):
 
 
 class StoreEncodingError(StoreError):
-    """The database's encoding isn't UTF8, so that it can't hold every character; nothing was written."""
+    """The database's encoding isn't UTF8, so that it can't hold every character.
+
+    Nothing was written.
+    """
 
     def __init__(self, name: str, encoding: str) -> None:
         super().__init__(

@@ -1,4 +1,6 @@
-"""Packages that only an extra of benchfarm installs: whether they are there, and which extra to install."""
+"""Packages that only an extra of benchfarm installs: whether they are there, and which extra to
+install.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ _REQUIREMENT: Final = re.compile(r"([\w.-]+).*extra\s*==\s*[\"']([\w.-]+)[\"']")
 
 
 def require_packages(purpose: str, *modules: str) -> None:
-    """Raise MissingPackageError unless all of these modules can be imported; ``purpose`` needs them."""
+    """Raise MissingPackageError unless all of these modules can be imported; ``purpose`` needs
+    them.
+    """
     for module in modules:
         if find_spec(module) is None:
             raise missing_package(module, purpose)
@@ -41,4 +45,6 @@ def extra_of(module: str) -> str:
     found = [match for text in requirements if (match := _REQUIREMENT.match(text))]
     sizes = Counter(match[2] for match in found if match[2] != "dev")
     named = [match[2] for match in found if match[1].replace("_", "-").lower() == distribution]
-    return min((extra for extra in named if extra in sizes), key=lambda extra: sizes[extra], default="")
+    return min(
+        (extra for extra in named if extra in sizes), key=lambda extra: sizes[extra], default=""
+    )

@@ -55,16 +55,26 @@ class Short:
     """Lets a value be written in a shorter form, which the schema for editors has too."""
 
     def __init__(
-        self, lengthened: Callable[[Any], object], schema: Callable[[JsonSchemaValue], JsonSchemaValue]
+        self,
+        lengthened: Callable[[Any], object],
+        schema: Callable[[JsonSchemaValue], JsonSchemaValue],
     ) -> None:
-        """``lengthened`` returns the full form; ``schema`` returns the short form's schema for the full one's."""
+        """``lengthened`` returns the full form; ``schema`` returns the short form's schema for the
+        full one's.
+        """
         self._lengthened = lengthened
         self._schema = schema
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401
+    def __get_pydantic_core_schema__(
+        self,
+        source: Any,  # noqa: ANN401
+        handler: GetCoreSchemaHandler,
+    ) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._lengthened, handler(source))
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         full = handler(schema)
         return {"anyOf": [self._schema(full), full]}
 
@@ -101,7 +111,10 @@ _NUMBER: Final = WithJsonSchema({"type": ["number", "string"]})
 #: ``OneOrMany[tuple[str, ...]]``: a list, or a single item without its brackets.
 OneOrMany = Annotated[
     ItemT,
-    Short(lambda value: value if isinstance(value, list | tuple) else [value], lambda full: full["items"]),
+    Short(
+        lambda value: value if isinstance(value, list | tuple) else [value],
+        lambda full: full["items"],
+    ),
 ]
 #: Text that isn't empty, as it is written, also when it looks like a number or a truth value.
 Text = Annotated[str, _read(_filled), _ANY]

@@ -18,7 +18,9 @@ from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it, that nobody but this user may enter; what is there stays as it is.
+    """Make a folder, and those above it, that nobody but this user may enter.
+
+    What is there stays as it is.
 
     Raises OSError.
     """
@@ -36,11 +38,16 @@ def sha256_of(path: Path) -> str:
 #: What is kept of a stream that a program prints: its first and its last half.
 OUTPUT_MOST_BYTES: Final = 16 << 20
 #: The line that stands where the middle of a stream was left out, here and on a phone (shorten.sh).
-LEFT_OUT: Final = re.compile(rb"^benchfarm: (the middle of \d+ bytes of output is left out) here$", re.MULTILINE)
+LEFT_OUT: Final = re.compile(
+    rb"^benchfarm: (the middle of \d+ bytes of output is left out) here$", re.MULTILINE
+)
 
 
 def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes:
-    """Return a file's content; of a larger one whole lines of both its ends, and between them a line that says so."""
+    """Return a file's content.
+
+    Of a larger one whole lines of both its ends, and between them a line that says so.
+    """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     if size <= most_bytes:
@@ -52,11 +59,17 @@ def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes
 
 
 def _without_middle(head: bytes, size: int, tail: bytes) -> bytes:
-    return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (head, size, tail)
+    return b"%s\nbenchfarm: the middle of %d bytes of output is left out here\n%s" % (
+        head,
+        size,
+        tail,
+    )
 
 
 class BothEnds:
-    """An output that comes piece by piece, of which no more is held than :func:`head_and_tail` returns."""
+    """An output that comes piece by piece, of which no more is held than :func:`head_and_tail`
+    returns.
+    """
 
     def __init__(self, most_bytes: int = OUTPUT_MOST_BYTES) -> None:
         self._half_bytes = most_bytes // 2
@@ -79,12 +92,17 @@ class BothEnds:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def content(self) -> bytes:
-        """Return what came; of more than fits whole lines of both ends, and between them a line that says so."""
+        """Return what came.
+
+        Of more than fits whole lines of both ends, and between them a line that says so.
+        """
         tail = b"".join(self._tail)
         if self._size_bytes <= 2 * self._half_bytes:
             return bytes(self._head) + tail
         head = bytes(self._head).rpartition(b"\n")[0]
-        return _without_middle(head, self._size_bytes, tail[-self._half_bytes :].partition(b"\n")[2])
+        return _without_middle(
+            head, self._size_bytes, tail[-self._half_bytes :].partition(b"\n")[2]
+        )
 
 
 def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked
@@ -110,19 +128,27 @@ def is_private(folder: Path) -> bool:
 
 
 def draft_of(path: Path) -> Path:
-    """Return a name beside a file under which it is written, until it is whole; nobody else has the same.
+    """Return a name beside a file under which it is written, until it is whole.
 
-    Neither a thread's nor a process's number is unique: two containers that share a folder have the same ones.
+    Nobody else has the same.
+
+    Neither a thread's nor a process's number is unique: two containers that share a folder have the
+    same ones.
     """
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
-def write_whole(path: Path, content: bytes | str | Iterable[bytes | str], *, is_private: bool = True) -> None:
-    """Write a file and its folder; an older one stays, and nothing is left beside it, when this fails.
+def write_whole(
+    path: Path, content: bytes | str | Iterable[bytes | str], *, is_private: bool = True
+) -> None:
+    """Write a file and its folder.
+
+    An older one stays, and nothing is left beside it, when this fails.
 
     Pieces of a content are written as they come: the whole is never in memory.
 
-    A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises OSError.
+    A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises
+    OSError.
     """
     draft = draft_of(path)
     try:
@@ -137,7 +163,10 @@ def write_whole(path: Path, content: bytes | str | Iterable[bytes | str], *, is_
 
 
 def write_file(path: Path, data: bytes | str | Iterable[bytes | str]) -> None:
-    """Write a file whole; an older one stays when this fails. Raises UsageError, HostStorageError."""
+    """Write a file whole; an older one stays when this fails.
+
+    Raises UsageError, HostStorageError.
+    """
     try:
         write_whole(path, data, is_private=False)
     except OSError as error:
@@ -147,12 +176,17 @@ def write_file(path: Path, data: bytes | str | Iterable[bytes | str]) -> None:
 def unwritable(path: Path, error: OSError) -> BenchfarmError:
     """Return the error for a file that couldn't be written."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return HostStorageError(f"{path}: no space left to write it", hint="free some, or name another place")
+        return HostStorageError(
+            f"{path}: no space left to write it", hint="free some, or name another place"
+        )
     return UsageError(f"{path}: {error.strerror or error}")
 
 
 def check_writable(path: Path) -> None:
-    """Make sure that a file can be written here, before the work for it is done; raises as :func:`write_file`."""
+    """Make sure that a file can be written here, before the work for it is done.
+
+    Raises as :func:`write_file`.
+    """
     probe = draft_of(path)
     write_file(probe, b"")
     probe.unlink()

@@ -1,11 +1,13 @@
 """The public seam: what a plugin may add to benchfarm, and how benchfarm finds it.
 
-A plugin is an entry point of an installed distribution, in one of the groups ``benchfarm.GROUP`` below. Those of
-benchfarm itself are in its pyproject.toml. Nothing is imported before it is used: a name is known by its entry point.
+A plugin is an entry point of an installed distribution, in one of the groups ``benchfarm.GROUP``
+below. Those of benchfarm itself are in its pyproject.toml. Nothing is imported before it is used: a
+name is known by its entry point.
 
 | group | the entry point's name | what it leads to |
 |---|---|---|
-| commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with :func:`command` |
+| commands | ``SECTION of the help | WORDS | LINE of help`` | a module that declares it with
+  :func:`command` |
 | delegates | a prefix, a dot and a name: ``acme.npu`` | its :class:`Delegate` |
 | passes | the pass; a third party's with a prefix and a dot: ``acme.idle`` | a ``PassSpec`` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
@@ -40,7 +42,14 @@ if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.engine.importing import ForeignRun, ImportBatch
-    from orchestrator.passes.specification import Figure, PassSpec, Repetition, as_printed, no_findings, plainly
+    from orchestrator.passes.specification import (
+        Figure,
+        PassSpec,
+        Repetition,
+        as_printed,
+        no_findings,
+        plainly,
+    )
     from orchestrator.programs.running.collected import run_and_collect
     from orchestrator.programs.specification import Program
     from orchestrator.records.campaign import Campaign
@@ -105,7 +114,8 @@ _HOMES: Final = {
     "text_table": "tables.escapes",
     "Pass": "records.workload",
     **dict.fromkeys(
-        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"), "passes.specification"
+        ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
+        "passes.specification",
     ),
 }
 _OWN: Final = "benchfarm"
@@ -119,7 +129,10 @@ def __getattr__(name: str) -> object:
 
 @functools.cache
 def plugins(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be replaced."""
+    """Return the entry points of a group by name, benchfarm's own first.
+
+    A name of its own can't be replaced.
+    """
     found: dict[str, EntryPoint] = {}
     for entry in sorted(entry_points(group=f"{_OWN}.{group}"), key=is_own, reverse=True):
         found.setdefault(entry.name, entry)
@@ -127,16 +140,25 @@ def plugins(group: str) -> Mapping[str, EntryPoint]:
 
 
 def find(group: str, name: str, kind: type[_KindT]) -> _KindT:
-    """Return the plugin of a name; raises UsageError for one that nobody brings, PluginError for a broken one."""
+    """Return the plugin of a name.
+
+    Raises UsageError for one that nobody brings, PluginError for a broken one.
+    """
     known = plugins(group)
     if name not in known:
         what = group.removesuffix("s")
-        raise UsageError(f"there is no {what} {name!r}", hint=nearest(name, known) or f"there are {', '.join(known)}")
+        raise UsageError(
+            f"there is no {what} {name!r}",
+            hint=nearest(name, known) or f"there are {', '.join(known)}",
+        )
     return load(known[name], kind)
 
 
 def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapping[str, _KindT]:
-    """Return all plugins of a group by name; raises PluginError for a broken one unless it is skipped."""
+    """Return all plugins of a group by name.
+
+    Raises PluginError for a broken one unless it is skipped.
+    """
     found = {}
     for name, entry in plugins(group).items():
         with suppress(PluginError) if skips_broken else nullcontext():
@@ -145,12 +167,17 @@ def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapp
 
 
 def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
-    """Return what an entry point leads to; raises PluginError when it can't be imported or is something else."""
+    """Return what an entry point leads to.
+
+    Raises PluginError when it can't be imported or is something else.
+    """
     whose = _distribution(entry) or "an unknown distribution"
     try:
         found: Any = entry.load()
     except Exception as error:
-        is_extra = isinstance(error, ModuleNotFoundError) and extra_of((error.name or "").partition(".")[0])
+        is_extra = isinstance(error, ModuleNotFoundError) and extra_of(
+            (error.name or "").partition(".")[0]
+        )
         if is_extra and whose == _OWN:
             raise
         raise PluginError(
@@ -158,7 +185,9 @@ def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
             hint=f"update {whose}, or remove it: pip uninstall {whose}",
         ) from error
     if not isinstance(found, kind):
-        raise PluginError(f"{entry.group} {entry.name!r} of {whose}: {entry.value} is no {kind.__name__}")
+        raise PluginError(
+            f"{entry.group} {entry.name!r} of {whose}: {entry.value} is no {kind.__name__}"
+        )
     return found
 
 
@@ -185,10 +214,12 @@ class Exported:
 class Exporter:
     """A format of ``benchfarm export``."""
 
-    #: The file it is written to by default; without a suffix a folder. The suffix means the format in ``--out``.
+    #: The file it is written to by default; without a suffix a folder. The suffix means the format
+    #: in ``--out``.
     path: Path
-    #: Writes what was asked for of the campaigns to a new file, or new files into a new folder. Raises UsageError.
-    #: The campaigns come without their invocations, as of many nights these are many: the store has them.
+    #: Writes what was asked for of the campaigns to a new file, or new files into a new folder.
+    #: Raises UsageError. The campaigns come without their invocations, as of many nights these are
+    #: many: the store has them.
     write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
@@ -217,7 +248,8 @@ class Importer:
 class Message:
     """What a notifier sends."""
 
-    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when ``form`` is ``json``.
+    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when
+    #: ``form`` is ``json``.
     content: object
     #: For people; its first line is a mail's subject.
     text: str
@@ -231,7 +263,8 @@ class Receiver:
 
     #: What errors call it; no secret of its address.
     name: str
-    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether another try may help.
+    #: Tries once, for so many seconds; returns why it failed (empty: delivered), and whether
+    #: another try may help.
     deliver: Callable[[Message, float], tuple[str, bool]]
 
 
@@ -239,7 +272,8 @@ class Receiver:
 class Notifier:
     """A way to send what ``benchfarm history changes --notify`` reports."""
 
-    #: Returns where messages to an address go; raises ValueError with a sentence for one that can't be used.
+    #: Returns where messages to an address go; raises ValueError with a sentence for one that can't
+    #: be used.
     receiver: Callable[[str, Settings], Receiver]
 
 
@@ -249,7 +283,8 @@ class Page:
 
     #: What links to it are called.
     title: str
-    #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that stands in it.
+    #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that
+    #: stands in it.
     render: Callable[[Workspace], str]
 
 
@@ -271,5 +306,7 @@ def command_words() -> Iterable[CommandWords]:
         parts = [part.strip() for part in name.split("|", 2)]
         section, words, about = parts if len(parts) == 3 else ("Plugins", name, "")
         if words not in seen:
-            yield CommandWords(section=section, words=tuple(words.split()), about=about, entry=entry)
+            yield CommandWords(
+                section=section, words=tuple(words.split()), about=about, entry=entry
+            )
         seen.add(words)

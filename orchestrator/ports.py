@@ -1,7 +1,8 @@
-"""Every seam of benchfarm, as a Protocol: where several bodies ship, or the engine would else import an adapter.
+"""Every seam of benchfarm, as a Protocol: where several bodies ship, or the engine would else
+import an adapter.
 
-What can be done with a device (a phone, an iPhone or this computer), how benchmark programs are called and read;
-references, and observers of a run.
+What can be done with a device (a phone, an iPhone or this computer), how benchmark programs are
+called and read; references, and observers of a run.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class PackageInfo:
     path: str
     #: sha256 of that APK file, as the device computes it; empty when it can't.
     sha256: str
-    #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...); empty when unknown.
+    #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...);
+    #: empty when unknown.
     flags: frozenset[str] = frozenset()
 
 
@@ -95,13 +97,17 @@ class Device(Protocol):
         """Probe what the device is like now, in one round trip."""
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
-        """Wait until the device answers and has booted, reconnecting if need be; raises DeviceError kinds."""
+        """Wait until the device answers and has booted, reconnecting if need be.
+
+        Raises DeviceError kinds.
+        """
 
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """Run a command line in the device's shell.
 
         Raises:
-            LinkLostError: the link ended before the exit code came; nothing is known about the command.
+            LinkLostError: the link ended before the exit code came; nothing is known about the
+                command.
             DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
         """
 
@@ -116,11 +122,12 @@ class Device(Protocol):
     ) -> ProcessResult:
         """Run a command line that outlives the link, wait for its end, and collect its output.
 
-        With it come those of ``files`` (names in its folder, without white space) that it wrote. While it runs the
-        device is asked nothing: one sleeping process waits for its end.
+        With it come those of ``files`` (names in its folder, without white space) that it wrote.
+        While it runs the device is asked nothing: one sleeping process waits for its end.
 
-        It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder and is
-        removed by :meth:`discard_run`. On the deadline or when cancelled its whole process group is killed.
+        It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder
+        and is removed by :meth:`discard_run`. On the deadline or when cancelled its whole process
+        group is killed.
         """
 
     def run_folder(self, run_id: RunId) -> str:
@@ -130,20 +137,38 @@ class Device(Protocol):
         """Have a run's folder removed: at the latest by the next `state`, `kill_strays` or `close`."""
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill what runs of ours left behind (also of crashed processes of ours); return what was killed."""
+        """Kill what runs of ours left behind (also of crashed processes of ours).
 
-    def place(
-        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
-    ) -> PlacedFile:
-        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256 prefix>/<name>``, verified.
-
-        Files that must lie in one folder are placed with the same ``set_sha256``, which then names the folder.
+        Return what was killed.
         """
 
-    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
-        """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable) app."""
+    def place(
+        self,
+        source: Path,
+        *,
+        kind: str,
+        sha256: str,
+        name: str,
+        executable: bool = False,
+        set_sha256: str = "",
+    ) -> PlacedFile:
+        """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256
+        prefix>/<name>``, verified.
 
-    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
+        Files that must lie in one folder are placed with the same ``set_sha256``, which then names
+        the folder.
+        """
+
+    def read_file(
+        self, path: str, *, package: str = "", limit_bytes: int = 64 << 20
+    ) -> bytes | None:
+        """Return a file's bytes, None when there is none; ``package`` reads it as that (debuggable)
+        app.
+        """
+
+    def install(
+        self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
+    ) -> int:
         """Make sure that this very APK is installed; return the bytes sent (0 when it was).
 
         Raises InstallError, and InterruptedByUserError when cancelled while the phone is asked.
@@ -152,11 +177,13 @@ class Device(Protocol):
     def package(self, package: str) -> PackageInfo | None:
         """Return what is installed under this name."""
 
-    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+    def follow_log(
+        self, *, buffers: Sequence[str] = ("main", "crash")
+    ) -> AbstractContextManager[Iterator[bytes]]:
         """Follow the system log from now on as ``threadtime`` lines without their line end.
 
-        The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at its deadline;
-        it raises LinkLostError when the link ends.
+        The iterator yields ``b""`` when nothing came for a moment, so that the caller can look at
+        its deadline; it raises LinkLostError when the link ends.
         """
 
     def close(self) -> None:
@@ -168,8 +195,8 @@ class Fitness:
     """Whether a device is fit for a run now; ``reason`` says what it isn't, empty when it is."""
 
     reason: str = ""
-    #: The first reason's documented code (``battery-low``, ``battery-hot``, ``thermal-status``, ``zone-hot``,
-    #: ``cancelled``), empty when it is fit.
+    #: The first reason's documented code (``battery-low``, ``battery-hot``, ``thermal-status``,
+    #: ``zone-hot``, ``cancelled``), empty when it is fit.
     code: str = ""
     #: Seconds waited for it.
     waited_s: float = 0.0
@@ -217,8 +244,17 @@ class Tool(Protocol):
     def name(self) -> ToolName:
         """Which program."""
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation and return all that it left behind, whatever its end; raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one invocation and return all that it left behind, whatever its end.
+
+        Raises DeviceError kinds.
+        """
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; pure, total: an unreadable output is a report that says so."""
@@ -237,27 +273,41 @@ class Turn:
 
 @runtime_checkable
 class SessionTool(Tool, Protocol):
-    """A program that measures several cases in one process; ``parse`` reads the run of the case that it is given."""
+    """A program that measures several cases in one process; ``parse`` reads the run of the case
+    that it is given.
+    """
 
     def session(self, case: Case) -> str:
-        """Return what the cases have in common that one process measures, in the passes that may be shared."""
+        """Return what the cases have in common that one process measures, in the passes that may be
+        shared.
+        """
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
-        """Return cases that the process measured and nobody could plan: an option for each accelerator it found."""
+        """Return cases that the process measured and nobody could plan: an option for each
+        accelerator it found.
+        """
 
 
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
-    """Return what a case has in common with others that one process measures; empty when it is run alone."""
+    """Return what a case has in common with others that one process measures.
+
+    Empty when it is run alone.
+    """
     tool = tools[case.tool]
     return tool.session(case) if isinstance(tool, SessionTool) else ""
 
 
 @runtime_checkable
 class TurnTool(Tool, Protocol):
-    """A program whose process does different things in turns, one of which is a case's: prefill and decode."""
+    """A program whose process does different things in turns, one of which is a case's: prefill and
+    decode.
+    """
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """Return a case as a block of energy runs it, so often; nothing but its own turns, where that can be had."""
+        """Return a case as a block of energy runs it, so often.
+
+        Nothing but its own turns, where that can be had.
+        """
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
         """Return what a process did, in order, up to its end; nothing where it didn't tell."""
@@ -269,8 +319,9 @@ class ParityReference(Protocol):
     def basis(self, model: Model, given: str = "") -> ParityBasis:
         """Return inputs and the reference's outputs for them.
 
-        ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for the model, or is
-        empty, they are made from a seed. Raises ModelError for a model that the reference can't compute.
+        ``given`` is a folder with inputs as ``<model>.<number>.bin``, raw; where it has none for
+        the model, or is empty, they are made from a seed. Raises ModelError for a model that the
+        reference can't compute.
         """
 
 

@@ -2,13 +2,14 @@
 
 Grammar (words in any case; ``not`` binds tighter than ``and``, which binds tighter than ``or``)::
 
-    claim      = claim "or" claim | claim "and" claim | "not" claim | "(" claim ")" | comparison | flag
-    comparison = name ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value
-    flag       = a name whose value is true or false:  rooted, virtual, emulator
-    name       = one of FIELDS, ``pool``, ``tag``, or a system property (any name with a dot: ro.board.platform)
-    value      = a word, or text in single or double quotes; for = and != of texts, * and ? stand for any characters
+    claim      = claim "or" claim | claim "and" claim | "not" claim | "(" claim ")" | comparison |
+    flag comparison = name ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value flag       = a name
+    whose value is true or false:  rooted, virtual, emulator name       = one of FIELDS, ``pool``,
+    ``tag``, or a system property (any name with a dot: ro.board.platform) value      = a word, or
+    text in single or double quotes; for = and != of texts, * and ? stand for any characters
 
-What isn't known of a device is neither true nor false: a claim that depends on it doesn't hold, nor does its opposite.
+What isn't known of a device is neither true nor false: a claim that depends on it doesn't hold, nor
+does its opposite.
 """
 
 from __future__ import annotations
@@ -57,19 +58,28 @@ class Predicate(NamedTuple):
     claim: Claim
 
     def holds(self, facts: DeviceFacts, labels: Labels | None = None) -> bool:
-        """Whether the claim is known to be true of a device; without labels it is in no pool and has no tag."""
+        """Whether the claim is known to be true of a device.
+
+        Without labels it is in no pool and has no tag.
+        """
         return self.claim(facts, labels or NoLabels()) is True
 
 
 class Field(NamedTuple):
-    """A fact that can be asked for: how its value is compared (a key of _READ), and how it is read (None: unknown)."""
+    """A fact that can be asked for: how its value is compared (a key of _READ), and how it is read
+    (None: unknown).
+    """
 
     kind: str
     read: Callable[[DeviceFacts], object]
 
 
 def _version(text: str) -> tuple[int, ...] | None:
-    return tuple(int(part) for part in text.split(".")) if re.fullmatch(r"\d{1,9}(\.\d{1,9}){0,5}", text) else None
+    return (
+        tuple(int(part) for part in text.split("."))
+        if re.fullmatch(r"\d{1,9}(\.\d{1,9}){0,5}", text)
+        else None
+    )
 
 
 def _text(name: str) -> Field:
@@ -77,27 +87,43 @@ def _text(name: str) -> Field:
 
 
 FIELDS: Final[Mapping[str, Field]] = {
-    "android": Field("version", lambda facts: _version(facts.os_version) if facts.kind is DeviceKind.ANDROID else None),
+    "android": Field(
+        "version",
+        lambda facts: _version(facts.os_version) if facts.kind is DeviceKind.ANDROID else None,
+    ),
     "sdk": Field("number", lambda facts: facts.sdk),
     **{name: _text(name) for name in ("soc", "platform")},
     "abi": Field("texts", lambda facts: facts.abis or None),
-    "cores": Field("number", lambda facts: sum(len(cluster.cpus) for cluster in facts.clusters) or None),
+    "cores": Field(
+        "number", lambda facts: sum(len(cluster.cpus) for cluster in facts.clusters) or None
+    ),
     "memory": Field("bytes", lambda facts: facts.memory_bytes),
     "rooted": Field("truth", lambda facts: facts.is_rooted),
     "virtual": Field("truth", lambda facts: facts.is_virtual),
     "emulator": Field("truth", lambda facts: facts.is_emulator),
-    **{name: _text(name) for name in ("kind", "gpu", "profile", "serial", "model", "manufacturer", "codename")},
+    **{
+        name: _text(name)
+        for name in ("kind", "gpu", "profile", "serial", "model", "manufacturer", "codename")
+    },
 }
 #: What is said of a device rather than seen of it -> its attribute of labels.
 _LABELS: Final = {"pool": "pools", "tag": "tags"}
 _NAMES: Final = (*FIELDS, *_LABELS)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def value_of(name: str, facts: DeviceFacts) -> object:
-    """Return a fact or a system property by its name in claims, None when it isn't known; KeyError for no such name."""
+    """Return a fact or a system property by its name in claims, None when it isn't known.
+
+    KeyError for no such name.
+    """
     return facts.properties.get(name) if "." in name else FIELDS[name].read(facts)
 
 
@@ -122,20 +148,28 @@ def _read_truth(text: str) -> bool:
 
 #: Reads the value that a fact of this kind is compared with; raises ValueError.
 _READ: Final[Mapping[str, Callable[[str], Any]]] = {
-    "text": str, "texts": str, "number": _read_number, "version": _read_version, "bytes": parse_bytes,
+    "text": str,
+    "texts": str,
+    "number": _read_number,
+    "version": _read_version,
+    "bytes": parse_bytes,
     "truth": _read_truth,
-}  # fmt: skip
+}
 
 
 def _compared(name: str, kind: str, symbol: str, wanted: Any) -> Claim:  # noqa: ANN401 - what _READ returns
     def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
-        actual: Any = tuple(getattr(labels, _LABELS[name])) if name in _LABELS else value_of(name, facts)
+        actual: Any = (
+            tuple(getattr(labels, _LABELS[name])) if name in _LABELS else value_of(name, facts)
+        )
         if actual is None:
             return None
         if kind in {"text", "texts"}:
             texts = actual if kind == "texts" else (str(actual),)
             pattern = wanted.casefold().replace("[", "[[]")
-            return any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts) == (symbol == "=")
+            return any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts) == (
+                symbol == "="
+            )
         if kind == "version":
             # 13 means all of 13: as many parts are compared as were asked for.
             actual = (*actual, *(0,) * len(wanted))[: len(wanted)]
@@ -153,7 +187,9 @@ def _negated(claim: Claim) -> Claim:
 
 
 def _joined(decisive: bool, claims: Sequence[Claim]) -> Claim:
-    """Return claims joined by ``and`` (decided by the first false one) or ``or`` (decided by the first true one)."""
+    """Return claims joined by ``and`` (decided by the first false one) or ``or`` (decided by the
+    first true one).
+    """
 
     def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
         results = [claim(facts, labels) for claim in claims]
@@ -165,7 +201,8 @@ def _joined(decisive: bool, claims: Sequence[Claim]) -> Claim:
 
 
 class _Token(NamedTuple):
-    #: ``word``, ``quoted``, ``symbol``, ``bracket``, ``end``, or ``other`` for what is none of them.
+    #: ``word``, ``quoted``, ``symbol``, ``bracket``, ``end``, or ``other`` for what is none of
+    #: them.
     kind: str
     text: str
     column: int
@@ -201,7 +238,11 @@ class _Parser:
         self._tokens = [_Token(kind, item[kind], item.start(kind) + 1) for kind, item in found]
         for token in self._tokens:
             if token.kind == "other":
-                problem = "the quote isn't closed" if token.text in "\"'" else f"{token.text!r} isn't expected"
+                problem = (
+                    "the quote isn't closed"
+                    if token.text in "\"'"
+                    else f"{token.text!r} isn't expected"
+                )
                 raise UsageError(f"{problem} at character {token.column} of the predicate {text!r}")
         self._tokens.append(_Token("end", "", len(text) + 1))
 
@@ -227,7 +268,9 @@ class _Parser:
 
     def _one(self, depth: int) -> Claim:
         if depth > _DEPTH_MAX:
-            raise self.fault(self.next, f"the predicate is nested more than {_DEPTH_MAX} levels deep")
+            raise self.fault(
+                self.next, f"the predicate is nested more than {_DEPTH_MAX} levels deep"
+            )
         if self._took("not"):
             return _negated(self._one(depth + 1))
         if not self._took("("):
@@ -271,7 +314,11 @@ class _Parser:
         if token.kind not in {"word", "quoted"}:
             raise self.fault(token, f"a value is expected for {name}")
         text = token.text[1:-1] if token.kind == "quoted" else token.text
-        if kind == "bytes" and token.kind == self.next.kind == "word" and self.next.text.lower() not in {"and", "or"}:
+        if (
+            kind == "bytes"
+            and token.kind == self.next.kind == "word"
+            and self.next.text.lower() not in {"and", "or"}
+        ):
             text = f"{text} {self._take().text}"
         try:
             return _READ[kind](text)

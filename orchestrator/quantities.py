@@ -1,4 +1,6 @@
-"""Amounts and lists as people write them (``90 s``, ``1.5 GB``, ``40 °C``, ``a,b``), read into our own units."""
+"""Amounts and lists as people write them (``90 s``, ``1.5 GB``, ``40 °C``, ``a,b``), read into our
+own units.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,47 @@ from typing import Any, Final, TypeAlias, TypeVar
 _ItemT = TypeVar("_ItemT")
 OneOrMore: TypeAlias = _ItemT | Sequence[_ItemT]
 
-_AMOUNT: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.]\S*)?\s*", re.ASCII)
+_AMOUNT: Final = re.compile(
+    r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\d\s.]\S*)?\s*", re.ASCII
+)
 
 _SECONDS: Final = {
-    "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "m": 60.0, "min": 60.0,
-    "mins": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0,
-    "d": 86400.0, "day": 86400.0, "days": 86400.0,
-}  # fmt: skip
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "secs": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "mins": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+}
 _AGES: Final = {
     **{unit: factor for unit, factor in _SECONDS.items() if factor >= 1.0 and unit != "m"},
-    "w": 604800.0, "week": 604800.0, "weeks": 604800.0,
-}  # fmt: skip
+    "w": 604800.0,
+    "week": 604800.0,
+    "weeks": 604800.0,
+}
 _BYTES: Final = {
-    "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
+    "b": 1.0,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "tb": 1e12,
+    "kib": 2.0**10,
+    "mib": 2.0**20,
+    "gib": 2.0**30,
     "tib": 2.0**40,
-}  # fmt: skip
+}
 _PERCENT: Final = {"%": 1.0, "percent": 1.0}
 _CELSIUS: Final = {"c": 1.0, "°c": 1.0, "celsius": 1.0}
 
@@ -42,7 +70,10 @@ def split(value: object) -> list[str]:
 
 
 def parse_seconds(text: str) -> float:
-    """Return a time span in seconds: ``90``, ``90 s``, ``1.5 min``, ``250 ms``, ``2 h``. Raises ValueError."""
+    """Return a time span in seconds: ``90``, ``90 s``, ``1.5 min``, ``250 ms``, ``2 h``.
+
+    Raises ValueError.
+    """
     return _parse(text, _SECONDS, "a time span such as 90 s, 1.5 min or 250 ms")
 
 
@@ -65,7 +96,10 @@ def parse_age(text: str) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """Return a size in bytes: ``4096``, ``500 MB`` (10**6), ``8 GiB`` (2**30). Raises ValueError."""
+    """Return a size in bytes: ``4096``, ``500 MB`` (10**6), ``8 GiB`` (2**30).
+
+    Raises ValueError.
+    """
     return round(_parse(text, _BYTES, "a size such as 500 MB or 8 GiB"))
 
 
@@ -96,7 +130,9 @@ def _parse(text: str, factors: Mapping[str, float], what: str) -> float:
         raise ValueError(f"{text!r} isn't {what}")
     unit = (matched[2] or "").lower()
     if unit and unit not in factors:
-        raise ValueError(f"{text!r} isn't {what}: unknown unit {matched[2]!r} (known: {', '.join(factors)})")
+        raise ValueError(
+            f"{text!r} isn't {what}: unknown unit {matched[2]!r} (known: {', '.join(factors)})"
+        )
     value = float(matched[1]) * (factors[unit] if unit else 1.0)
     if not math.isfinite(value):
         raise ValueError(f"{text!r} isn't {what}: it is too large")

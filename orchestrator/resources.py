@@ -37,8 +37,9 @@ def program_places() -> tuple[Path, ...]:
 def data_folder(name: DataFolder) -> Path:
     """Return a folder of shipped data.
 
-    An installed wheel holds them in ``orchestrator/_data``; a checkout or an editable install has them at the top of
-    the repository. Raises BenchfarmError when neither is there, which means that the installation is damaged.
+    An installed wheel holds them in ``orchestrator/_data``; a checkout or an editable install has
+    them at the top of the repository. Raises BenchfarmError when neither is there, which means that
+    the installation is damaged.
     """
     package = Path(__file__).resolve().parent
     candidates = (package / "_data" / name, package.parent / name)

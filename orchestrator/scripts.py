@@ -1,11 +1,14 @@
-"""What runs on a phone: POSIX shell scripts in ``devices/scripts``, and how what they print is told from all else.
+"""What runs on a phone: POSIX shell scripts in ``devices/scripts``, and how what they print is told
+from all else.
 
-Nothing has to be on the phone for that: a script is sent as text with its arguments in front, so a full or read-only
-phone runs them too. Each file says at its top what its arguments are, what it prints and what its exit code means.
-What they may assume of a phone's shell is in ``docs/decisions/0046-what-a-phone-shell-may-be.md``.
+Nothing has to be on the phone for that: a script is sent as text with its arguments in front, so a
+full or read-only phone runs them too. Each file says at its top what its arguments are, what it
+prints and what its exit code means. What they may assume of a phone's shell is in
+``docs/decisions/0046-what-a-phone-shell-may-be.md``.
 
-A shell may print more than its script does: a maker's banner, a linker's warning for each tool. So each script's
-output is a section between two marks that no output can foresee, and the last mark says that the answer is whole.
+A shell may print more than its script does: a maker's banner, a linker's warning for each tool. So
+each script's output is a section between two marks that no output can foresee, and the last mark
+says that the answer is whole.
 """
 
 from __future__ import annotations
@@ -68,18 +71,27 @@ class Answer:
         return {name: self.text(name) for name in self.sections}
 
     def value(self, name: str) -> str:
-        """Return the last line of a section that isn't blank: a tool's warning stands before its answer."""
-        return next((line.strip() for line in reversed(self.text(name).splitlines()) if line.strip()), "")
+        """Return the last line of a section that isn't blank: a tool's warning stands before its
+        answer.
+        """
+        return next(
+            (line.strip() for line in reversed(self.text(name).splitlines()) if line.strip()), ""
+        )
 
 
 def framed(scripts: Mapping[str, str]) -> str:
     """Return the text that runs scripts one after the other, each one's output a section.
 
-    A script that exits ends the request, and those after it have no section. They share their shell's variables.
+    A script that exits ends the request, and those after it have no section. They share their
+    shell's variables.
     """
-    sections = (f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n' for name, script in scripts.items())
-    # However the shell ends, it says so; a mark begins a line even where the output before it didn't end its own.
-    # Not of one that is told to end: some run the trap of EXIT then, and exit with 0.
+    sections = (
+        f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n'
+        for name, script in scripts.items()
+    )
+    # However the shell ends, it says so; a mark begins a line even where the output before it
+    # didn't end its own. Not of one that is told to end: some run the trap of EXIT then, and exit
+    # with 0.
     traps = f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\ntrap 'trap - EXIT; exit 143' TERM\n"
     return traps + "".join(sections)
 
@@ -102,7 +114,8 @@ def read(result: Result) -> Answer | None:
 
 
 def ask(shell: Callable[[str], Result], scripts: Mapping[str, str], *, serial: str = "") -> Answer:
-    """Run scripts that may be run twice and return their answer, asked for again while it isn't whole.
+    """Run scripts that may be run twice and return their answer, asked for again while it isn't
+    whole.
 
     ``shell`` runs a text. Raises LinkLostError when no answer was whole, and what ``shell`` raises.
     """
@@ -122,7 +135,9 @@ def ask(shell: Callable[[str], Result], scripts: Mapping[str, str], *, serial: s
 
 
 def call(name: str, *arguments: object) -> str:
-    """Return the shell text that runs a script with these arguments; it replaces the shell's own ``$1``, ``$2``, ...
+    """Return the shell text that runs a script with these arguments.
+
+    It replaces the shell's own ``$1``, ``$2``, ...
 
     Raises BenchfarmError when there is no such script.
     """

@@ -1,7 +1,8 @@
 """Figures as people read them.
 
-Inside benchfarm a latency is in microseconds (``_us``), memory in bytes (``_bytes``), a temperature in degrees
-Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``). Names carry the unit.
+Inside benchfarm a latency is in microseconds (``_us``), memory in bytes (``_bytes``), a temperature
+in degrees Celsius (``_c``), a frequency in kHz (``_khz``), a time span in seconds (``_s``). Names
+carry the unit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ _MOST_RATIO: Final = 10.0
 
 
 def format_latency(latency_us: float | None) -> str:
-    """Return a latency as people read it: ``6.45 ms``, ``940 us``, ``1.52 s``; ``---`` when unknown."""
+    """Return a latency as people read it: ``6.45 ms``, ``940 us``, ``1.52 s``; ``---`` when
+    unknown.
+    """
     if latency_us is None or not math.isfinite(latency_us):
         return "---"
     rounded_us = float(f"{latency_us:.3g}")
@@ -28,8 +31,15 @@ def format_latency(latency_us: float | None) -> str:
 
 
 def tokens_per_s(token_us: float | None) -> float | None:
-    """Return the tokens that a second has room for, of which one takes so long; None when unknown."""
-    return US_PER_S / token_us if token_us is not None and token_us > 0 and math.isfinite(token_us) else None
+    """Return the tokens that a second has room for, of which one takes so long.
+
+    None when unknown.
+    """
+    return (
+        US_PER_S / token_us
+        if token_us is not None and token_us > 0 and math.isfinite(token_us)
+        else None
+    )
 
 
 def format_figure(latency_us: float | None, *, is_per_token: bool) -> str:
@@ -39,7 +49,9 @@ def format_figure(latency_us: float | None, *, is_per_token: bool) -> str:
 
 
 def format_bytes(size_bytes: float | None) -> str:
-    """Return a size as people read it: ``812 B``, ``1.88 MB`` (10**6), ``2.10 GB``; ``---`` when unknown."""
+    """Return a size as people read it: ``812 B``, ``1.88 MB`` (10**6), ``2.10 GB``; ``---`` when
+    unknown.
+    """
     if size_bytes is None:
         return "---"
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -72,15 +84,25 @@ def format_percent(ratio: float | None, digits: int = 1) -> str:
     """Return a ratio as a percentage: 0.021 -> ``2.1 %``; ``>1000 %`` for more than that."""
     if ratio is None or not math.isfinite(ratio):
         return "---"
-    return f"{_rounded(ratio * 100, digits):.{digits}f} %" if ratio <= _MOST_RATIO else f">{_MOST_RATIO * 100:.0f} %"
+    return (
+        f"{_rounded(ratio * 100, digits):.{digits}f} %"
+        if ratio <= _MOST_RATIO
+        else f">{_MOST_RATIO * 100:.0f} %"
+    )
 
 
 def format_change(ratio: float | None) -> str:
-    """Return a ratio of times as a change: 1.031 -> ``+3.1 %`` (takes longer); ``>+1000 %`` for more than that."""
+    """Return a ratio of times as a change: 1.031 -> ``+3.1 %`` (takes longer); ``>+1000 %`` for
+    more than that.
+    """
     if ratio is None or not math.isfinite(ratio):
         return "---"
     change = ratio - 1
-    return f"{_rounded(change * 100, 1):+.1f} %" if change <= _MOST_RATIO else f">{_MOST_RATIO * 100:+.0f} %"
+    return (
+        f"{_rounded(change * 100, 1):+.1f} %"
+        if change <= _MOST_RATIO
+        else f">{_MOST_RATIO * 100:+.0f} %"
+    )
 
 
 def format_slowdown(ratio: float) -> str:

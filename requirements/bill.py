@@ -1,9 +1,10 @@
-"""What is installed beside benchfarm, made from the pins: for whoever runs it, and for whoever asks about licences.
+"""What is installed beside benchfarm, made from the pins: for whoever runs it, and for whoever asks
+about licences.
 
-``python requirements/bill.py`` writes ``runtime.txt``, ``build.txt`` and ``sbom.cdx.json`` (CycloneDX) here, and
-``docs/reference/third-party.md``; ``--check`` says which of them are not as they would be written. It reads
-``pinned.txt``, the requirements in ``pyproject.toml``, and the metadata of what is installed, which must be what is
-pinned.
+``python requirements/bill.py`` writes ``runtime.txt``, ``build.txt`` and ``sbom.cdx.json``
+(CycloneDX) here, and ``docs/reference/third-party.md``; ``--check`` says which of them are not as
+they would be written. It reads ``pinned.txt``, the requirements in ``pyproject.toml``, and the
+metadata of what is installed, which must be what is pinned.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from packaging.utils import canonicalize_name
 HERE: Final = Path(__file__).resolve().parent
 REPO: Final = HERE.parent
 PROJECTS: Final = (REPO / "pyproject.toml", REPO / "lab" / "pyproject.toml")
-#: Extras that runtime.txt leaves out: what tests need, and a large tree under the GPL that is a program of its own.
+#: Extras that runtime.txt leaves out: what tests need, and a large tree under the GPL that is a
+#: program of its own.
 LEFT_OUT: Final = frozenset({"dev", "ios"})
 OWN: Final = frozenset({"benchfarm", "benchfarm-lab"})
 #: Packages that put a checkout into an environment.
@@ -48,7 +50,9 @@ class Package:
 
 def read_pins(text: str) -> Mapping[str, tuple[str, str]]:
     """Return name -> (version, lines) of a file that pip-tools wrote; comments are left out."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")
+    ]
     found: dict[str, tuple[str, str]] = {}
     name = ""
     for line in lines:
@@ -67,7 +71,10 @@ def wanted() -> list[Requirement]:
         if path.is_file():
             project = tomllib.loads(path.read_text("utf-8"))["project"]
             extras = project.get("optional-dependencies", {})
-            texts = [*project.get("dependencies", ()), *(t for e in extras if e not in LEFT_OUT for t in extras[e])]
+            texts = [
+                *project.get("dependencies", ()),
+                *(t for e in extras if e not in LEFT_OUT for t in extras[e]),
+            ]
             found += [Requirement(text) for text in texts]
     return [item for item in found if canonicalize_name(item.name) not in OWN]
 
@@ -78,12 +85,16 @@ def needs_of(found: Distribution, extras: Iterable[str]) -> list[Requirement]:
     return [
         item
         for item in asked
-        if item.marker is None or any(item.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        if item.marker is None
+        or any(item.marker.evaluate({"extra": extra}) for extra in ("", *extras))
     ]
 
 
 def packages(roots: Iterable[Requirement], pins: Mapping[str, tuple[str, str]]) -> list[Package]:
-    """Return the pinned packages that some requirements lead to, by name; exits where pins and environment differ."""
+    """Return the pinned packages that some requirements lead to, by name.
+
+    Exits where pins and environment differ.
+    """
     needs: dict[str, set[str]] = {}
     left = list(roots)
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -95,7 +106,9 @@ def packages(roots: Iterable[Requirement], pins: Mapping[str, tuple[str, str]]) 
         seen.add((name, frozenset(asked.extras)))
         found = distribution(name)
         if name not in pins or found.version != pins[name][0]:
-            sys.exit(f"{name} {found.version} is installed, and pinned is {pins.get(name, ('nothing', ''))[0]}")
+            sys.exit(
+                f"{name} {found.version} is installed, and pinned is {pins.get(name, ('nothing', ''))[0]}"
+            )
         further = needs_of(found, asked.extras)
         needs.setdefault(name, set()).update(canonicalize_name(item.name) for item in further)
         left += further
@@ -126,7 +139,9 @@ def licence_of(found: Distribution) -> str:
 
 def bill_of(chosen: Iterable[Package]) -> str:
     """Return the CycloneDX document."""
-    found = re.search(r'__version__ = "([^"]+)"', (REPO / "orchestrator" / "__init__.py").read_text("utf-8"))
+    found = re.search(
+        r'__version__ = "([^"]+)"', (REPO / "orchestrator" / "__init__.py").read_text("utf-8")
+    )
     assert found is not None
     chosen = list(chosen)
     refs = {item.name: f"pkg:pypi/{item.name}@{item.version}" for item in chosen}
@@ -158,7 +173,10 @@ def bill_of(chosen: Iterable[Package]) -> str:
         ],
         "dependencies": [
             {"ref": own, "dependsOn": [refs[name] for name in roots]},
-            *({"ref": refs[item.name], "dependsOn": [refs[name] for name in item.needs]} for item in chosen),
+            *(
+                {"ref": refs[item.name], "dependsOn": [refs[name] for name in item.needs]}
+                for item in chosen
+            ),
         ],
     }
     return json.dumps(document, indent=1) + "\n"
@@ -166,7 +184,9 @@ def bill_of(chosen: Iterable[Package]) -> str:
 
 def notices_of(chosen: Iterable[Package]) -> str:
     """Return the page of third parties."""
-    rows = [f"| {item.name} | {item.version} | {item.licence.replace('|', '/')} |" for item in chosen]
+    rows = [
+        f"| {item.name} | {item.version} | {item.licence.replace('|', '/')} |" for item in chosen
+    ]
     return "\n".join(
         [
             "# Third parties",
@@ -201,9 +221,15 @@ def written() -> Mapping[Path, str]:
 def main() -> None:
     """Write the files, or check them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 when a file differs")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit with 1 when a file differs"
+    )
     checks = parser.parse_args().check
-    stale = [path for path, text in written().items() if not path.is_file() or path.read_text("utf-8") != text]
+    stale = [
+        path
+        for path, text in written().items()
+        if not path.is_file() or path.read_text("utf-8") != text
+    ]
     for path in stale:
         if not checks:
             path.write_text(written()[path], "utf-8")

@@ -28,7 +28,8 @@ pytest_plugins = ["tests.samples.stores"]
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
-#: Here tests wait for real servers and browsers, which a busy machine may starve past every deadline.
+#: Here tests wait for real servers and browsers, which a busy machine may starve past every
+#: deadline.
 AGAINST_SERVERS = (
     "tests/android",
     "tests/browser",
@@ -40,26 +41,34 @@ AGAINST_SERVERS = (
 
 #: Of tests elsewhere, those that ask for one of these wait for the same.
 OF_SERVERS = {"lab_of", "make_cli", "cli"}
-#: A module of tests that has one of these names starts processes: it is no part of ``make test-fast``.
+#: A module of tests that has one of these names starts processes: it is no part of ``make
+#: test-fast``.
 STARTS_PROCESSES = {"Cli", "c_compiler", "multiprocessing", "private_cluster", "subprocess"}
 
-# As where CI is set: what passed does so again, however slow this computer is. --hypothesis-profile=default varies.
+# As where CI is set: what passed does so again, however slow this computer is.
+# --hypothesis-profile=default varies.
 settings.load_profile("ci")
-# What is compiled once isn't compiled again by each of a thousand processes, as some environments have it.
+# What is compiled once isn't compiled again by each of a thousand processes, as some environments
+# have it.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Which night a run belongs to is told by the local date: that is the same one for everybody's tests.
+# Which night a run belongs to is told by the local date: that is the same one for everybody's
+# tests.
 os.environ["TZ"] = "UTC"
 time.tzset()
-# A background shell ignores SIGINT for its jobs, nohup SIGHUP: processes that tests start would inherit that.
+# A background shell ignores SIGINT for its jobs, nohup SIGHUP: processes that tests start would
+# inherit that.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
     if signal.getsignal(ignored) is signal.SIG_IGN:
-        signal.signal(ignored, signal.default_int_handler if ignored is signal.SIGINT else signal.SIG_DFL)
+        signal.signal(
+            ignored, signal.default_int_handler if ignored is signal.SIGINT else signal.SIG_DFL
+        )
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Say over which phones the device contract runs: ``make test``, ``make test-android``, ``make test-phone``."""
+    """Say over which phones the device contract runs: ``make test``, ``make test-android``, ``make
+    test-phone``."""
     group = parser.getgroup("phones")
     group.addoption("--phone", choices=("virtual", "real", "cable"), default="virtual")
     group.addoption("--serial", default="", help="of the phone on a cable")
@@ -68,7 +77,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_standard_input() -> Iterator[None]:
-    """Give tests a standard input that has ended: the terminal or pipe of whoever started them isn't theirs."""
+    """Give tests a standard input that has ended: the terminal or pipe of whoever started them
+    isn't theirs."""
     with Path(os.devnull).open() as nothing:
         kept = os.dup(0)
         os.dup2(nothing.fileno(), 0)
@@ -78,11 +88,16 @@ def _own_standard_input() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Build what phones of real parts share, once; without them there is nothing to run, which one line says.
+    """Build what phones of real parts share, once.
 
-    Nor is there where another benchfarm is installed than this checkout's: its plugins are known by what was installed.
+    Without them there is nothing to run, which one line says.
+
+    Nor is there where another benchfarm is installed than this checkout's: its plugins are known by
+    what was installed.
     """
-    declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))[
+        "project"
+    ]
     groups = declared["entry-points"]
     installed = {
         group: {
@@ -94,7 +109,10 @@ def pytest_configure(config: pytest.Config) -> None:
     }
     if installed != groups:
         install = f"{sys.executable} -m pip install --no-deps --no-build-isolation --editable ."
-        pytest.exit(f"the entry points of pyproject.toml aren't those that are installed; run: {install}", returncode=1)
+        pytest.exit(
+            f"the entry points of pyproject.toml aren't those that are installed; run: {install}",
+            returncode=1,
+        )
     if config.getoption("--phone") != "real" or hasattr(config, "workerinput"):
         return
     from tests.samples.real_phone import built_root, why_not
@@ -114,14 +132,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a failed test against real servers one more try; mark as slow what starts servers or processes."""
+    """Give a failed test against real servers one more try.
+
+    Mark as slow what starts servers or processes.
+    """
     folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
     for item in items:
         is_against_servers = any(item.path.is_relative_to(folder) for folder in folders)
         is_against_servers |= not OF_SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
         if is_against_servers:
             item.add_marker(pytest.mark.flaky(reruns=1))
-        if is_against_servers or not vars(getattr(item, "module", None) or item).keys().isdisjoint(STARTS_PROCESSES):
+        if is_against_servers or not vars(getattr(item, "module", None) or item).keys().isdisjoint(
+            STARTS_PROCESSES
+        ):
             item.add_marker(pytest.mark.slow)
 
 
@@ -135,9 +158,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip the test for what it needs and isn't there; fail it where CI is set, where all of it is to be there.
+    """Skip the test for what it needs and isn't there.
 
-    It is for what ``make test`` installs: tests/system_packages.sh and the packages of the extra ``dev``.
+    Fail it where CI is set, where all of it is to be there.
+
+    It is for what ``make test`` installs: tests/system_packages.sh and the packages of the extra
+    ``dev``.
     """
     if os.environ.get("CI"):
         pytest.fail(reason)
@@ -159,13 +185,18 @@ def debian_adb() -> Path:
 
 
 def c_compiler() -> str:
-    return shutil.which("cc") or missing("no C compiler is installed; on Debian: apt-get install gcc libc6-dev")
+    return shutil.which("cc") or missing(
+        "no C compiler is installed; on Debian: apt-get install gcc libc6-dev"
+    )
 
 
 def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
-    """Poll a condition; fail the test when it isn't true in time, which is more than a busy machine needs.
+    """Poll a condition.
 
-    What takes long to ask or to come about is asked less often: that would take the time from what it waits for.
+    Fail the test when it isn't true in time, which is more than a busy machine needs.
+
+    What takes long to ask or to come about is asked less often: that would take the time from what
+    it waits for.
     """
     begun_s = time.monotonic()
     while True:
@@ -213,7 +244,10 @@ class AdbServer:
         return self.home / ".android" / "adbkey.pub"
 
     def start(self) -> None:
-        """Start it, on another port when somebody took the chosen one in between; one that was stopped, on its own."""
+        """Start it, on another port when somebody took the chosen one in between.
+
+        One that was stopped, on its own.
+        """
         for _ in range(PORTS_TRIED):
             self._launch()
             if self._process is not None and self._process.poll() is None:
@@ -251,15 +285,26 @@ class AdbServer:
             return False
         return self.public_key.exists() and self.public_key.stat().st_size > 0
 
-    def run(self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run the plain adb command."""
         return subprocess.run(
-            [self.binary, *args], env=self.env, input=stdin, capture_output=True, timeout=timeout_s, check=False
+            [self.binary, *args],
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
         )
 
     def popen(self, *args: str | Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [self.binary, *args], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [self.binary, *args],
+            env=self.env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
     def states(self) -> dict[str, str]:
@@ -287,7 +332,8 @@ def _bundled_adb() -> Path:
 
 @pytest.fixture
 def wait_until() -> Callable[..., None]:
-    """``wait_until(claim, what, timeout_s)``: poll until the claim is true, fail the test when it never is."""
+    """``wait_until(claim, what, timeout_s)``: poll until the claim is true, fail the test when it
+    never is."""
     return poll_until
 
 
@@ -334,7 +380,9 @@ def make_lab() -> Iterator[Callable[..., VirtualLab]]:
 
     labs: list[VirtualLab] = []
 
-    def make(*servers: AdbServer, time_factor: float = 10.0, keys: Sequence[Path] = ()) -> VirtualLab:
+    def make(
+        *servers: AdbServer, time_factor: float = 10.0, keys: Sequence[Path] = ()
+    ) -> VirtualLab:
         allowed = [server.public_key for server in servers] + list(keys)
         labs.append(VirtualLab(adb_public_keys=allowed, time_factor=time_factor))
         return labs[-1]

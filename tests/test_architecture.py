@@ -1,4 +1,5 @@
-"""The import graph is a test: who may know whom, which library belongs to whom, what --help may load."""
+"""The import graph is a test: who may know whom, which library belongs to whom, what --help may
+load."""
 
 import ast
 import functools
@@ -57,9 +58,11 @@ ALLOWED: dict[str, set[str]] = {
     "store": PORTS | {"documents"},
     "tables": PORTS | {"analysis", "delegates", "resources"},
     "report": PORTS | {"analysis", "delegates", "passes", "programs", "resources", "tables"},
-    "engine": PORTS | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
+    "engine": PORTS
+    | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
 }
-#: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all that stands before it.
+#: bootstrap puts everything together, app holds the use cases, cli shows them: each may know all
+#: that stands before it.
 for upper in ("bootstrap", "plugins", "app", "cli"):
     ALLOWED[upper] = set(ALLOWED)
 #: For type checkers alone it names what plugins use of the parts above it.
@@ -68,8 +71,14 @@ ALLOWED["plugins"] |= {"bootstrap", "app", "cli"}
 #: Extensions know the core; the core finds them by entry points.
 ALLOWED["extensions"] = set(ALLOWED)
 #: Which extension needs another, and why. It only gets shorter.
-BESIDES = {("farm", "history"): "a host serves its numbers for Prometheus by the server and the token of the pages"}
-#: What an extension may import beside the third parties' seam: the parts, and the modules of the use cases.
+BESIDES = {
+    (
+        "farm",
+        "history",
+    ): "a host serves its numbers for Prometheus by the server and the token of the pages"
+}
+#: What an extension may import beside the third parties' seam: the parts, and the modules of the
+#: use cases.
 OF_EXTENSIONS = PORTS | {
     "plugins", "documents", "resources", "analysis", "delegates", "reading", "store", "tables", "report",
     "passes", "programs.specification", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
@@ -114,7 +123,8 @@ DEBTS = {
     },
 }
 
-#: Library -> the parts that own it. Several where both sides of a seam need it and must not share code.
+#: Library -> the parts that own it. Several where both sides of a seam need it and must not share
+#: code.
 OWNERS = {
     "adbutils": {"devices"},
     "psutil": {"devices"},
@@ -131,7 +141,13 @@ OWNERS = {
     "tensorflow": {"extensions/models"},
     "keras": {"extensions/models"},
     "ai_edge_litert": {"models"},
-    "pydantic": {"config", "documents.py", "fields.py", "records/plan.py", "extensions/farm/manifest.py"},
+    "pydantic": {
+        "config",
+        "documents.py",
+        "fields.py",
+        "records/plan.py",
+        "extensions/farm/manifest.py",
+    },
     "regex": {"config/patterns.py"},
     "yaml": {"config"},
     "requests": {"artifacts", "extensions/history/notifying.py"},
@@ -146,7 +162,17 @@ OWNERS = {
     "uvicorn": {"extensions/history"},
     "prometheus_client": {"extensions/history/metrics.py"},
 }
-FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager", "core"}
+FORBIDDEN_NAMES = {
+    "utils",
+    "util",
+    "helpers",
+    "helper",
+    "common",
+    "base",
+    "misc",
+    "manager",
+    "core",
+}
 HEAVY = (
     "pandas",
     "tensorflow",
@@ -172,7 +198,8 @@ def text_of(path: Path) -> str:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    # What is collected meanwhile may be a greenlet of a browser's, whose end confuses CPython 3.11's parser.
+    # What is collected meanwhile may be a greenlet of a browser's, whose end confuses CPython
+    # 3.11's parser.
     gc.disable()
     try:
         return ast.parse(text_of(path))
@@ -218,7 +245,10 @@ def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
         own = path.relative_to(PACKAGE).parts[1]
         for name, _ in imports_of(path):
             _, *words = name.split(".")
-            is_ours = name.startswith("orchestrator.") and words[0] not in {"extensions", "__version__"}
+            is_ours = name.startswith("orchestrator.") and words[0] not in {
+                "extensions",
+                "__version__",
+            }
             if is_ours and not {words[0], ".".join(words[:2])} & OF_EXTENSIONS:
                 found.setdefault(own, set()).add(words[0])
     assert found == {own: set(debts) for own, debts in DEBTS.items()}
@@ -230,7 +260,12 @@ def test_a_module_imports_only_what_its_layer_may_know() -> None:
         assert part in ALLOWED, f"{part} has no place in the layers yet"
         for name, line in imports_of(path):
             words = name.split(".")
-            if words[0] == "orchestrator" and len(words) > 1 and words[1] != part and words[1] != "__version__":
+            if (
+                words[0] == "orchestrator"
+                and len(words) > 1
+                and words[1] != part
+                and words[1] != "__version__"
+            ):
                 assert words[1] in ALLOWED[part], f"{path.name}:{line} imports {name}"
             owners = OWNERS.get(words[0])
             if owners is not None:
@@ -253,27 +288,49 @@ def test_the_core_names_no_extension_and_no_extension_another() -> None:
 
 def test_no_statement_names_a_table_of_procrastinate() -> None:
     """Its queue is reached by its public API; what isn't there isn't ours."""
-    named = {path for path in modules() if re.search(r"procrastinate_(jobs|events|workers)", text_of(path))}
+    named = {
+        path
+        for path in modules()
+        if re.search(r"procrastinate_(jobs|events|workers)", text_of(path))
+    }
     assert named == set()
 
 
 def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
     """A misunderstanding of phones that both shared could not be found by tests."""
-    of_benchfarm = {(path, name) for path in lab_modules() for name, _ in imports_of(path) if "orchestrator" in name}
+    of_benchfarm = {
+        (path, name)
+        for path in lab_modules()
+        for name, _ in imports_of(path)
+        if "orchestrator" in name
+    }
     assert not of_benchfarm
-    doors = {path for path in modules() if any(name.split(".")[0] == "benchfarm_lab" for name, _ in imports_of(path))}
+    doors = {
+        path
+        for path in modules()
+        if any(name.split(".")[0] == "benchfarm_lab" for name, _ in imports_of(path))
+    }
     assert {path.relative_to(PACKAGE).as_posix() for path in doors} == LAB_DOORS
 
 
 def test_the_command_line_decides_nothing() -> None:
-    """It reads options, calls ``app/`` and shows what came of it; of what lies below it knows types and words."""
+    """It reads options, calls ``app/`` and shows what came of it.
+
+    Of what lies below it knows types and words.
+    """
     found = set()
     for path in (PACKAGE / "cli").rglob("*.py"):
         for node in nodes_of(path):
-            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("orchestrator."):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module is not None
+                and node.module.startswith("orchestrator.")
+            ):
                 names = [alias.name for alias in node.names]
                 is_below = node.module.split(".")[1] in BELOW_APP
-                if is_below and any(name[0].islower() or name in {"FarmQueue", "AdbServer"} for name in names):
+                if is_below and any(
+                    name[0].islower() or name in {"FarmQueue", "AdbServer"} for name in names
+                ):
                     found.add(path.stem)
     assert found == set()
 
@@ -289,17 +346,21 @@ def test_no_function_has_more_parameters_than_one_keeps_in_mind() -> None:
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.name}"
         for path in modules()
         for node in nodes_of(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(parameters_of(node)) > PARAMETERS_MOST
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and len(parameters_of(node)) > PARAMETERS_MOST
     ]
     assert not too_many
 
 
 def name_of(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 def needed_by(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield what is imported when a module or a function of it runs: module and name, empty for the module itself."""
+    """Yield what is imported when a module or a function of it runs: module and name, empty for the
+    module itself."""
     if isinstance(tree, ast.If) and "TYPE_CHECKING" in ast.unparse(tree.test):
         return
     if isinstance(tree, ast.Import):
@@ -311,22 +372,31 @@ def needed_by(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def test_no_module_needs_itself() -> None:
-    """Of one circle of imports, also of those inside functions, no part can be read or moved without the others."""
+    """Of one circle of imports, also of those inside functions, no part can be read or moved
+    without the others."""
     paths = {name_of(path): path for path in modules()}
     needs = {
         name: {
-            f"{module}.{item}" if f"{module}.{item}" in paths else module for module, item in needed_by(tree_of(path))
+            f"{module}.{item}" if f"{module}.{item}" in paths else module
+            for module, item in needed_by(tree_of(path))
         }
         & paths.keys() - {name}
         for name, path in paths.items()
     }
     # What nothing needs that is left, or what needs nothing that is left, is in no circle.
-    while free := [name for name in needs if not needs[name] or not any(name in others for others in needs.values())]:
-        needs = {name: others.difference(free) for name, others in needs.items() if name not in free}
+    while free := [
+        name
+        for name in needs
+        if not needs[name] or not any(name in others for others in needs.values())
+    ]:
+        needs = {
+            name: others.difference(free) for name, others in needs.items() if name not in free
+        }
     assert needs == {}
 
 
-#: Where delegates and programs are at home; whoever else needs to know something of one asks its record.
+#: Where delegates and programs are at home; whoever else needs to know something of one asks its
+#: record.
 HOMES = {"delegates", "programs", "reading"}
 #: What else spells the name of a delegate or a program, and why. It only gets shorter.
 ELSEWHERE = {
@@ -339,7 +409,8 @@ ELSEWHERE = {
     "extensions/energy/measuring.py": "the part of the chip whose rail a delegate needs",
     "artifacts/elf.py": "the machine of libraries for Qualcomm's DSP",
 }
-#: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are words.
+#: Names that mean nothing else; "cpu" and "gpu" are parts of a phone, "native" and "external" are
+#: words.
 TELLING = {"xnnpack", "nnapi", "hexagon", "npu", "coreml"} | {
     "apk",
     "litert",
@@ -357,8 +428,13 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
         if part_of(path) in HOMES:
             continue
         for node in nodes_of(path):
-            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) in {"DelegateName", "ToolName"}
-            if (is_member and node.attr.isupper()) or (isinstance(node, ast.Constant) and node.value in TELLING):
+            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) in {
+                "DelegateName",
+                "ToolName",
+            }
+            if (is_member and node.attr.isupper()) or (
+                isinstance(node, ast.Constant) and node.value in TELLING
+            ):
                 found.add(path.relative_to(PACKAGE).as_posix())
     assert found == ELSEWHERE.keys()
 
@@ -372,12 +448,19 @@ PASSES_ELSEWHERE = {
 
 
 def test_the_names_of_passes_stay_at_home() -> None:
-    """A pass is added and understood in one file; what depends on which one it is asks its record."""
+    """A pass is added and understood in one file.
+
+    What depends on which one it is asks its record.
+    """
     found = set()
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()
         for node in nodes_of(path):
-            is_member = isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Pass" and node.attr.isupper()
+            is_member = (
+                isinstance(node, ast.Attribute)
+                and ast.unparse(node.value) == "Pass"
+                and node.attr.isupper()
+            )
             is_named = (
                 isinstance(node, ast.Call)
                 and ast.unparse(node.func) == "Pass"
@@ -406,8 +489,14 @@ def test_html_is_made_by_templates_only() -> None:
         tree = tree_of(path)
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
-                assert where in WITH_HTML or not HTML.search(node.value), f"{where}:{node.lineno}: {node.value[:80]!r}"
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in told
+            ):
+                assert where in WITH_HTML or not HTML.search(node.value), (
+                    f"{where}:{node.lineno}: {node.value[:80]!r}"
+                )
             if isinstance(node, ast.Name) and node.id == "Markup":
                 assert where in WITH_MARKUP, f"{where}:{node.lineno}: text is called safe"
 
@@ -435,7 +524,9 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
             continue
         for node in nodes_of(path):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                assert node.func.id not in {"print", "exit", "quit", "input", "breakpoint"}, f"{where}:{node.lineno}"
+                assert node.func.id not in {"print", "exit", "quit", "input", "breakpoint"}, (
+                    f"{where}:{node.lineno}"
+                )
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 called = f"{node.value.id}.{node.attr}"
                 assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
@@ -487,7 +578,13 @@ def writes_of(path: Path) -> Iterator[int]:
     for node in nodes_of(path):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            if called in {"print", "typer.echo", "click.echo", "typer.secho", "print_exc"} or called.startswith(
+            if called in {
+                "print",
+                "typer.echo",
+                "click.echo",
+                "typer.secho",
+                "print_exc",
+            } or called.startswith(
                 ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
             ):
                 yield node.lineno

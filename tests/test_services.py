@@ -1,4 +1,5 @@
-"""The units and the container file do what they say: their commands, options, extras and settings exist."""
+"""The units and the container file do what they say: their commands, options, extras and settings
+exist."""
 
 import configparser
 import json
@@ -21,13 +22,17 @@ PROGRAM = "/opt/benchfarm/bin/benchfarm"
 
 def require_parses(words: list[str]) -> None:
     """Have the option parser read a whole command line; it shows the help then and runs nothing."""
-    asked = subprocess.run([BENCHFARM, *words, "--help"], capture_output=True, text=True, timeout=300, check=False)
+    asked = subprocess.run(
+        [BENCHFARM, *words, "--help"], capture_output=True, text=True, timeout=300, check=False
+    )
     assert (asked.returncode, asked.stderr) == (0, "")
 
 
 def sections(unit: Path) -> configparser.ConfigParser:
     # A key may come again in a unit; none of ours does, and a parser that is strict says so.
-    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser = configparser.ConfigParser(
+        interpolation=None, delimiters=("=",), comment_prefixes=("#",)
+    )
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read_string(unit.read_text("utf-8"))
     return parser
@@ -38,7 +43,9 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest) for line in text.splitlines() for word, _, rest in [line.partition(" ")]]
 
 
-@pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name)
+@pytest.mark.parametrize(
+    "unit", [unit for unit in UNITS if unit.suffix == ".service"], ids=lambda unit: unit.name
+)
 def test_what_a_unit_starts_exists(unit: Path) -> None:
     service = sections(unit)["Service"]
     lines = [value for key, value in service.items() if key.startswith("Exec")]

@@ -1,7 +1,8 @@
 """Prove the statistics on series of known truth, and write docs/evidence.md with its charts.
 
-Run as ``make evidence``. Everything is drawn from noise.json with one seed, so that the same code writes the same
-pages. Ends with 1 when a stated bound is missed. ``--record`` takes the noise again first.
+Run as ``make evidence``. Everything is drawn from noise.json with one seed, so that the same code
+writes the same pages. Ends with 1 when a stated bound is missed. ``--record`` takes the noise again
+first.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from noise import Noise, drift, recorded
 SEED = 20261122
 COVERAGE_TRIALS, CLAIM_TRIALS, TODAY_TRIALS, COST_SETS = 1000, 1000, 600, 9
 NIGHTS_TRIALS, PLANNED_TRIALS = 2000, 400
-#: Normal noise around the sizes at which the stopping rule stops somewhere between its first and its last.
+#: Normal noise around the sizes at which the stopping rule stops somewhere between its first and
+#: its last.
 NORMAL_STDS = (0.015, 0.02, 0.03, 0.035, 0.04, 0.045, 0.05)
 #: What a night as a whole may be off by, beside its invocations.
 NIGHT_STD = 0.015
@@ -76,7 +78,8 @@ def main() -> int:
     noises = recorded()
     kinds = trials.kinds_of(noises)
     bounds = Bounds()
-    # Each part draws from streams of its own, so that it comes out alike in whatever order parts are worked on.
+    # Each part draws from streams of its own, so that it comes out alike in whatever order parts
+    # are worked on.
     with ProcessPoolExecutor(max_workers=4) as pool:
         work = [
             pool.submit(part_of, part, given)
@@ -106,7 +109,9 @@ def main() -> int:
     return 0 if bounds.are_kept else 1
 
 
-def part_of(part: Callable[..., str], given: object) -> tuple[str, list[tuple[str, str, str, bool]]]:
+def part_of(
+    part: Callable[..., str], given: object
+) -> tuple[str, list[tuple[str, str, str, bool]]]:
     """Return a part's text and its bounds."""
     bounds = Bounds()
     text = part(bounds) if given is None else part(given, bounds)
@@ -120,15 +125,31 @@ def chance(part: int, *more: int) -> np.random.Generator:
 
 def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
     table = {
-        way: [trials.coverage(kind, way, chance(1, row, column), COVERAGE_TRIALS) for column, kind in enumerate(kinds)]
+        way: [
+            trials.coverage(kind, way, chance(1, row, column), COVERAGE_TRIALS)
+            for column, kind in enumerate(kinds)
+        ]
         for row, way in enumerate(trials.WAYS)
     }
     for way, values in table.items():
         high = 0.98 if "pairs" in way else 1.0
-        bounds.check(f"coverage of 95 % intervals over all noise: {way}", float(np.mean(values)), low=0.93, high=high)
-    rows = [(way, *map(percent, values), percent(float(np.mean(values)))) for way, values in table.items()]
+        bounds.check(
+            f"coverage of 95 % intervals over all noise: {way}",
+            float(np.mean(values)),
+            low=0.93,
+            high=high,
+        )
+    rows = [
+        (way, *map(percent, values), percent(float(np.mean(values))))
+        for way, values in table.items()
+    ]
     bars = [(way, 100 * float(np.mean(values)), True) for way, values in table.items()]
-    draw("coverage.svg", drawing.bars("95 % intervals that hold the truth", bars, start=85, top=100, limits=(93, 97)))
+    draw(
+        "coverage.svg",
+        drawing.bars(
+            "95 % intervals that hold the truth", bars, start=85, top=100, limits=(93, 97)
+        ),
+    )
     means = [(name, *map(percent, values)) for name, values in means_coverage(kinds).items()]
     return "\n".join(
         [
@@ -143,32 +164,51 @@ def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
 
 def stopping_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
     """Return the coverage of the rule as the engine runs it, cell by cell, and what it gives."""
-    cells = [*(kind for kind in kinds if not kind.drifts), *trials.normal_kinds(NORMAL_STDS, chance(14))]
+    cells = [
+        *(kind for kind in kinds if not kind.drifts),
+        *trials.normal_kinds(NORMAL_STDS, chance(14)),
+    ]
     rows = []
     for column, kind in enumerate(cells):
         held, given = trials.stopped_coverage(kind, chance(15, column), COVERAGE_TRIALS)
         bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.93)
         rows.append((kind.name, percent(held), f"{given:.1f}"))
     return "\n".join(
-        [prose.STOPPING.format(trials=COVERAGE_TRIALS), markdown(("noise", "coverage", "invocations, mean"), rows)]
+        [
+            prose.STOPPING.format(trials=COVERAGE_TRIALS),
+            markdown(("noise", "coverage", "invocations, mean"), rows),
+        ]
     )
 
 
 def nights_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
     """Return what comparing two nights comes to: not in pairs, sides of like and unlike size."""
-    cells = [*(kind for kind in kinds if not kind.drifts), *trials.normal_kinds((0.015, 0.03, 0.045), chance(16))]
+    cells = [
+        *(kind for kind in kinds if not kind.drifts),
+        *trials.normal_kinds((0.015, 0.03, 0.045), chance(16)),
+    ]
     rows = []
     for column, kind in enumerate(cells):
         for row, counts in enumerate(trials.NIGHTS):
             name = f"{counts[0]} against {counts[1]}"
             alarm, held = trials.nights(kind, chance(17, column, row), NIGHTS_TRIALS, counts)
-            power, _ = trials.nights(kind, chance(18, column, row), PLANNED_TRIALS, counts, effect=math.log1p(0.05))
-            off, _ = trials.nights(kind, chance(19, column, row), PLANNED_TRIALS, counts, night_std=NIGHT_STD)
-            bounds.check(
-                f"A/A false alarms, two nights, {name}, {kind.name}", alarm, high=NIGHTS_ALARMS.get(kind.name, 0.01)
+            power, _ = trials.nights(
+                kind, chance(18, column, row), PLANNED_TRIALS, counts, effect=math.log1p(0.05)
             )
-            bounds.check(f"coverage of 95 % intervals, two nights, {name}, {kind.name}", held, low=0.93)
-            rows.append((kind.name, name, percent(alarm), percent(held), percent(power), percent(off)))
+            off, _ = trials.nights(
+                kind, chance(19, column, row), PLANNED_TRIALS, counts, night_std=NIGHT_STD
+            )
+            bounds.check(
+                f"A/A false alarms, two nights, {name}, {kind.name}",
+                alarm,
+                high=NIGHTS_ALARMS.get(kind.name, 0.01),
+            )
+            bounds.check(
+                f"coverage of 95 % intervals, two nights, {name}, {kind.name}", held, low=0.93
+            )
+            rows.append(
+                (kind.name, name, percent(alarm), percent(held), percent(power), percent(off))
+            )
     heads = ("noise", "invocations", "A/A", "coverage", "5 % slower", "A/A, nights that differ")
     text = prose.NIGHTS.format(trials=NIGHTS_TRIALS, fewer=PLANNED_TRIALS, off=percent(NIGHT_STD))
     return "\n".join([text, markdown(heads, rows)])
@@ -179,9 +219,16 @@ def remembering_part(bounds: Bounds) -> str:
     single, device, rule = [], [], []
     for row, kind in enumerate(remembering.kinds()):
         for column, count in enumerate((8, 12, 20, 40)):
-            held, naive, grown = remembering.fixed(kind, chance(22, row, column), REMEMBERING_TRIALS, count)
+            held, naive, grown = remembering.fixed(
+                kind, chance(22, row, column), REMEMBERING_TRIALS, count
+            )
             high = 0.98 if kind.truth == 0.0 and count >= 20 else 1.0
-            bounds.check(f"coverage of 95 % intervals, one case of {count}, {kind.name}", held, low=0.93, high=high)
+            bounds.check(
+                f"coverage of 95 % intervals, one case of {count}, {kind.name}",
+                held,
+                low=0.93,
+                high=high,
+            )
             single.append((kind.name, str(count), percent(held), percent(naive), f"{grown:.2f}"))
         for column, count in enumerate((8, 12, 20)):
             held, grown = remembering.siblings(kind, chance(23, row, column), DEVICES, count)
@@ -190,7 +237,10 @@ def remembering_part(bounds: Bounds) -> str:
             low = LESS_HELD if count == 8 and kind.name == LESS_HELD_OF_EIGHT else 0.93
             bounds.check(name, held, low=low, high=0.98 if is_correlated and count > 8 else 1.0)
             device.append((kind.name, str(count), percent(held), f"{grown:.2f}"))
-    stopping = [*remembering.kinds(), *(remembering.autoregressive(rho, 0.03) for rho in (0.5, 0.6))]
+    stopping = [
+        *remembering.kinds(),
+        *(remembering.autoregressive(rho, 0.03) for rho in (0.5, 0.6)),
+    ]
     for row, kind in enumerate(stopping):
         held, given = remembering.stopped(kind, chance(24, row), STOPPED_TRIALS)
         bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.93)
@@ -212,11 +262,21 @@ def remembering_nights_part(bounds: Bounds) -> str:
     rows, pairs = [], []
     for row, kind in enumerate(remembering.kinds()):
         for column, counts in enumerate(((8, 8), (12, 12), (8, 40), (30, 30))):
-            alarm, held, found = remembering.nights(kind, chance(26, row, column), COVERAGE_TRIALS, counts)
+            alarm, held, found = remembering.nights(
+                kind, chance(26, row, column), COVERAGE_TRIALS, counts
+            )
             name = f"{counts[0]} against {counts[1]}, {kind.name}"
             bounds.check(f"A/A false alarms, two nights, {name}", alarm, high=0.015)
             bounds.check(f"coverage of 95 % intervals, two nights, {name}", held, low=0.93)
-            rows.append((kind.name, f"{counts[0]} against {counts[1]}", percent(alarm), percent(held), percent(found)))
+            rows.append(
+                (
+                    kind.name,
+                    f"{counts[0]} against {counts[1]}",
+                    percent(alarm),
+                    percent(held),
+                    percent(found),
+                )
+            )
         alarms = []
         for column, count in enumerate((10, trials.PAIRS)):
             draw = remembering.drawn_from([kind.draw], chance(27, row, column))
@@ -235,7 +295,11 @@ def remembering_nights_part(bounds: Bounds) -> str:
 
 def small_steps_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
     """Return what 'compare --ab' reaches for changes of 1 %."""
-    cells = [(kind.name, [_drawn(kind, noise) for noise in kind.series]) for kind in kinds if kind.is_phone_sized]
+    cells = [
+        (kind.name, [_drawn(kind, noise) for noise in kind.series])
+        for kind in kinds
+        if kind.is_phone_sized
+    ]
     cells += [(kind.name, [kind.draw]) for kind in remembering.kinds()]
     rows = []
     for row, (name, draws) in enumerate(cells):
@@ -251,36 +315,60 @@ def small_steps_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
                 )
                 for column, effect in enumerate((0.0, 0.01))
             ]
-            bounds.check(f"A/A false alarms, pairs planned for 1 % at {level:.0%}, {name}", found[0][0], high=0.05)
+            bounds.check(
+                f"A/A false alarms, pairs planned for 1 % at {level:.0%}, {name}",
+                found[0][0],
+                high=0.05,
+            )
             told += [percent(found[0][0]), percent(found[1][0]), f"{found[1][1]:.0f}"]
         rows.append((name, *told))
-    heads = ("noise", *(f"{head}, {level}" for level in ("99 %", "95 %") for head in ("A/A", "found", "pairs")))
+    heads = (
+        "noise",
+        *(f"{head}, {level}" for level in ("99 %", "95 %") for head in ("A/A", "found", "pairs")),
+    )
     return "\n".join([prose.SMALL_STEPS.format(trials=SMALL_TRIALS), markdown(heads, rows)])
 
 
 def history_part(bounds: Bounds) -> str:
-    """Return what 'regressions' finds of steps, and what it takes for one, on nights that remember each other."""
+    """Return what 'regressions' finds of steps, and what it takes for one, on nights that remember
+    each other."""
     rows = []
     for row, kind in enumerate(history.KINDS):
         false = history.candidates(kind, chance(29, row), HISTORY_SERIES)
-        bounds.check(f"false candidates of 1,000 series-nights, {kind.name}", false / 1000, high=0.001)
+        bounds.check(
+            f"false candidates of 1,000 series-nights, {kind.name}", false / 1000, high=0.001
+        )
         steps = [
             history.found(kind, chance(30, row, column), HISTORY_SERIES // 2, step)
             for column, step in enumerate((0.03, 0.05))
         ]
         bounds.check(f"steps of 5 % found within 14 nights, {kind.name}", steps[1], low=0.95)
         limits = [
-            percent(history.attainable(kind, chance(31, row, column), LIMIT_SERIES, 0.03, knows_level=knows))
+            percent(
+                history.attainable(
+                    kind, chance(31, row, column), LIMIT_SERIES, 0.03, knows_level=knows
+                )
+            )
             if kind.share == 1
             else ""
             for column, knows in enumerate((False, True))
         ]
         rows.append((kind.name, f"{false:.2f}", *map(percent, steps), *limits))
     heads = (
-        *("noise of 1.5 % between nights", "false candidates of 1,000 series-nights", "3 % found", "5 % found"),
+        *(
+            "noise of 1.5 % between nights",
+            "false candidates of 1,000 series-nights",
+            "3 % found",
+            "5 % found",
+        ),
         *("3 %, noise known", "3 %, noise and level known"),
     )
-    return "\n".join([prose.HISTORY.format(series=HISTORY_SERIES, half=HISTORY_SERIES // 2), markdown(heads, rows)])
+    return "\n".join(
+        [
+            prose.HISTORY.format(series=HISTORY_SERIES, half=HISTORY_SERIES // 2),
+            markdown(heads, rows),
+        ]
+    )
 
 
 def _drawn(kind: trials.Kind, noise: Noise) -> Callable[[np.random.Generator, int], trials.Floats]:
@@ -316,11 +404,23 @@ def claims_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
         bounds.check(f"A/A false alarms, {trials.PAIRS} pairs, {kind.name}", alarm, high=0.01)
         bounds.check(f"A/A false alarms, 10 pairs, {kind.name}", few, high=0.01)
         if kind.is_phone_sized:
-            bounds.check(f"power for 3 % slower, {trials.PAIRS} pairs, {kind.name}", slower, low=0.95)
-            bounds.check(f"power for 3 % faster, {trials.PAIRS} pairs, {kind.name}", faster, low=0.95)
+            bounds.check(
+                f"power for 3 % slower, {trials.PAIRS} pairs, {kind.name}", slower, low=0.95
+            )
+            bounds.check(
+                f"power for 3 % faster, {trials.PAIRS} pairs, {kind.name}", faster, low=0.95
+            )
         if kind.is_phone_sized:
-            bounds.check(f"power for 3 % slower, pairs as planned, {kind.name}", planned.claimed, low=PLANNED_POWER_MIN)
-            bounds.check(f"equals called the same, pairs as planned, {kind.name}", equal.same, low=PLANNED_SAME_MIN)
+            bounds.check(
+                f"power for 3 % slower, pairs as planned, {kind.name}",
+                planned.claimed,
+                low=PLANNED_POWER_MIN,
+            )
+            bounds.check(
+                f"equals called the same, pairs as planned, {kind.name}",
+                equal.same,
+                low=PLANNED_SAME_MIN,
+            )
         own = (alarm, few, slower, faster, planned.claimed, equal.claimed, equal.same)
         rows.append((kind.name, *map(percent, own), f"{planned.pairs:.0f}"))
     heads = (
@@ -344,13 +444,18 @@ def claims_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
 
 
 def today(kinds: Sequence[trials.Kind]) -> str:
-    """Return what people do today on the same series, false alarms and power, and the chart of both."""
-    with_inferences = [kind for kind in kinds if any(noise.within is not None for noise in kind.series)]
+    """Return what people do today on the same series, false alarms and power, and the chart of
+    both."""
+    with_inferences = [
+        kind for kind in kinds if any(noise.within is not None for noise in kind.series)
+    ]
     rows, alarms = [], []
     for number, way in enumerate(trials.TODAY):
         found = [
             [
-                trials.claims_today(kind, way, chance(8, number, column, side), TODAY_TRIALS, effect=effect)
+                trials.claims_today(
+                    kind, way, chance(8, number, column, side), TODAY_TRIALS, effect=effect
+                )
                 for side, effect in enumerate((0.0, math.log1p(0.03)))
             ]
             for column, kind in enumerate(with_inferences)
@@ -359,15 +464,26 @@ def today(kinds: Sequence[trials.Kind]) -> str:
         alarms.append((way, 100 * float(np.mean([alarm for alarm, _ in found])), False))
     sized = with_inferences[1]
     own = [
-        (100 * effect, 100 * trials.claims(sized, chance(9, column), TODAY_TRIALS, effect=math.log1p(effect)))
+        (
+            100 * effect,
+            100 * trials.claims(sized, chance(9, column), TODAY_TRIALS, effect=math.log1p(effect)),
+        )
         for column, effect in enumerate((0.0, *EFFECTS))
     ]
-    curves = [("ABBA pairs", own, True), *(power_today(sized, way, number) for number, way in enumerate(trials.TODAY))]
+    curves = [
+        ("ABBA pairs", own, True),
+        *(power_today(sized, way, number) for number, way in enumerate(trials.TODAY)),
+    ]
     ours = [("benchfarm, 40 ABBA pairs", own[0][1], True)]
-    draw("false-alarms.svg", drawing.bars("Equals called a change", ours + alarms, top=100, limits=(1,)))
+    draw(
+        "false-alarms.svg",
+        drawing.bars("Equals called a change", ours + alarms, top=100, limits=(1,)),
+    )
     draw(
         "power.svg",
-        drawing.lines("Changes claimed", curves, x_name="true change in %", y_name="claimed in % of trials"),
+        drawing.lines(
+            "Changes claimed", curves, x_name="true change in %", y_name="claimed in % of trials"
+        ),
     )
     return "\n".join(
         [
@@ -379,7 +495,9 @@ def today(kinds: Sequence[trials.Kind]) -> str:
     )
 
 
-def power_today(kind: trials.Kind, way: str, number: int) -> tuple[str, list[tuple[float, float]], bool]:
+def power_today(
+    kind: trials.Kind, way: str, number: int
+) -> tuple[str, list[tuple[float, float]], bool]:
     """Return a curve: true change and claims, both in %."""
     points = []
     for column, effect in enumerate((0.0, *EFFECTS)):
@@ -393,7 +511,9 @@ def cost_part(noises: Sequence[Noise], bounds: Bounds) -> str:
     real = [noise for noise in noises if not noise.is_virtual]
     sets = [cost.campaign(real, chance(11, number)) for number in range(COST_SETS)]
     median = float(np.median([one.median_share for one in sets]))
-    bounds.check("device time for equal widths, median over a mixed set, against 10 x 50", median, high=0.5)
+    bounds.check(
+        "device time for equal widths, median over a mixed set, against 10 x 50", median, high=0.5
+    )
     rows = [
         (
             str(number + 1),
@@ -412,7 +532,11 @@ def cost_part(noises: Sequence[Noise], bounds: Bounds) -> str:
     draw(
         "invocations.svg",
         drawing.bars(
-            "Invocations given by the stopping rule", bars, top=45, unit="", limits=(sets[0].fixed_invocations,)
+            "Invocations given by the stopping rule",
+            bars,
+            top=45,
+            unit="",
+            limits=(sets[0].fixed_invocations,),
         ),
     )
     with_inferences = [noise for noise in real if noise.within is not None]
@@ -420,11 +544,27 @@ def cost_part(noises: Sequence[Noise], bounds: Bounds) -> str:
     for number, setup_s in enumerate((0.5, 1.0, 2.0, 5.0)):
         spent = cost.one_by_one(with_inferences, setup_s, chance(12, number))
         shares = [case.share for case in spent]
-        alone.append((f"{setup_s:g} s", percent(float(np.median(shares))), percent(min(shares)), percent(max(shares))))
+        alone.append(
+            (
+                f"{setup_s:g} s",
+                percent(float(np.median(shares))),
+                percent(min(shares)),
+                percent(max(shares)),
+            )
+        )
     return "\n".join(
         [
             prose.COST.format(cases=len(cost.latencies_s())),
-            markdown(("set", "time, median case", "time, all cases", "cases under 2 %", "fixed invocations"), rows),
+            markdown(
+                (
+                    "set",
+                    "time, median case",
+                    "time, all cases",
+                    "cases under 2 %",
+                    "fixed invocations",
+                ),
+                rows,
+            ),
             "![invocations](evidence/invocations.svg)\n",
             prose.ALONE,
             markdown(("a process costs", "time, median case", "best case", "worst case"), alone),
@@ -433,12 +573,21 @@ def cost_part(noises: Sequence[Noise], bounds: Bounds) -> str:
 
 
 def clocks_part(bounds: Bounds) -> str:
-    """Return how often an invocation is called one at lower clocks than its siblings, rightly and wrongly."""
+    """Return how often an invocation is called one at lower clocks than its siblings, rightly and
+    wrongly."""
     rows = []
     for row, (way, has_looks) in enumerate(judging.LOOKS.items()):
         found = judging.clock_rates(chance(21, row), has_looks=has_looks)
         bounds.check(f"healthy invocations accused of clocks-low, {way}", found.accused, high=0.01)
-        rows.append((way, percent(found.accused), str(found.rows[0][2]), percent(found.caught), str(found.rows[1][2])))
+        rows.append(
+            (
+                way,
+                percent(found.accused),
+                str(found.rows[0][2]),
+                percent(found.caught),
+                str(found.rows[1][2]),
+            )
+        )
     heads = ("", "healthy, accused", "healthy", "held down, found", "held down")
     return "\n".join([prose.CLOCKS, markdown(heads, rows)])
 
@@ -465,7 +614,15 @@ def noise_part(noises: Sequence[Noise]) -> str:
         )
         for noise in noises
     ]
-    heads = ("series", "source", "processes", "latency", "between processes", "robustly", "within a process")
+    heads = (
+        "series",
+        "source",
+        "processes",
+        "latency",
+        "between processes",
+        "robustly",
+        "within a process",
+    )
     return "\n".join(
         [
             prose.NOISE,
@@ -476,13 +633,18 @@ def noise_part(noises: Sequence[Noise]) -> str:
 
 def bounds_table(bounds: Bounds) -> str:
     rows = [
-        (what, promise, found, "kept" if is_kept else "**missed**") for what, promise, found, is_kept in bounds.rows
+        (what, promise, found, "kept" if is_kept else "**missed**")
+        for what, promise, found, is_kept in bounds.rows
     ]
     return "## Bounds\n\n" + markdown(("what", "promised", "found", ""), rows)
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    lines = [
+        f"| {' | '.join(heads)} |",
+        f"|{'---|' * len(heads)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
     return "\n".join(lines) + "\n"
 
 

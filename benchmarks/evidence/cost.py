@@ -1,4 +1,5 @@
-"""Device time for an interval of one width: benchfarm's own numbers against 10 invocations of 50 inferences for all."""
+"""Device time for an interval of one width: benchfarm's own numbers against 10 invocations of 50
+inferences for all."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from orchestrator.analysis.summary import summarize
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "tflite_published.csv"
 FIXED_INVOCATIONS, FIXED_RUNS = 10, 50
-#: The 90th percentile of noise over benchmarks is about three times its median (525 nightly series of a public
-#: project).
+#: The 90th percentile of noise over benchmarks is about three times its median (525 nightly series
+#: of a public project).
 NOISE_SPREAD = math.log(3.0) / 1.2816
 #: A process never needs more inferences than this, however much its inferences differ.
 RUNS_MOST = 1000
@@ -38,7 +39,8 @@ class Spent:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A whole set of cases, measured by both schemes until equally many intervals are under the target."""
+    """A whole set of cases, measured by both schemes until equally many intervals are under the
+    target."""
 
     spent: tuple[Spent, ...]
     reached: float
@@ -52,28 +54,39 @@ class Campaign:
     @property
     def total_share(self) -> float:
         """All invocations against all of the fixed scheme's."""
-        return sum(case.invocations for case in self.spent) / (len(self.spent) * self.fixed_invocations)
+        return sum(case.invocations for case in self.spent) / (
+            len(self.spent) * self.fixed_invocations
+        )
 
 
 def latencies_s() -> list[float]:
     """Return the published latencies of real models on real phones: what cases of a farm take."""
     with PUBLISHED.open() as lines:
-        return [float(row["latency_ms"]) / 1000 for row in csv.DictReader(lines) if row["latency_ms"]]
+        return [
+            float(row["latency_ms"]) / 1000 for row in csv.DictReader(lines) if row["latency_ms"]
+        ]
 
 
-def campaign(noises: Sequence[Noise], rng: np.random.Generator, *, most_rounds: int = 20) -> Campaign:
+def campaign(
+    noises: Sequence[Noise], rng: np.random.Generator, *, most_rounds: int = 20
+) -> Campaign:
     """Return both schemes' times for a set in which quiet and noisy cases are mixed.
 
-    The fixed scheme gives 10 invocations of 50 inferences to every case, and again, until as large a share of the
-    cases is under the stopping rule's target as with the rule. Both make 50 inferences in a process here. What the
-    cases' first invocations show of their device's memory, they show each other.
+    The fixed scheme gives 10 invocations of 50 inferences to every case, and again, until as large
+    a share of the cases is under the stopping rule's target as with the rule. Both make 50
+    inferences in a process here. What the cases' first invocations show of their device's memory,
+    they show each other.
     """
     drawn = []
     for number, _ in enumerate(latencies_s()):
-        noise = noises[number % len(noises)].sized(PHONE_INVOCATION_STD * math.exp(rng.normal(0, NOISE_SPREAD)))
+        noise = noises[number % len(noises)].sized(
+            PHONE_INVOCATION_STD * math.exp(rng.normal(0, NOISE_SPREAD))
+        )
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
         drawn.append(logs)
-    shown = pooled({number: likelihoods(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)})
+    shown = pooled(
+        {number: likelihoods(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)}
+    )
     paces = [Pace(others=shown[number]) for number in range(len(drawn))]
     counts = [stopped_at(us(logs), pace=pace) for logs, pace in zip(drawn, paces, strict=True)]
     reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], paces)
@@ -86,17 +99,25 @@ def campaign(noises: Sequence[Noise], rng: np.random.Generator, *, most_rounds: 
         most_rounds,
     )
     fixed = rounds * FIXED_INVOCATIONS
-    spent = tuple(Spent(share=count / fixed, invocations=count, runs=FIXED_RUNS) for count in counts)
+    spent = tuple(
+        Spent(share=count / fixed, invocations=count, runs=FIXED_RUNS) for count in counts
+    )
     return Campaign(spent=spent, reached=reached, fixed_invocations=fixed)
 
 
 def _reached(series: Sequence[Floats], paces: Sequence[Pace]) -> float:
-    spreads = [summarize(us(logs), pace=pace).spread or 0.0 for logs, pace in zip(series, paces, strict=True)]
+    spreads = [
+        summarize(us(logs), pace=pace).spread or 0.0
+        for logs, pace in zip(series, paces, strict=True)
+    ]
     return sum(spread < RULE.half_width for spread in spreads) / len(spreads)
 
 
 def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator) -> list[Spent]:
-    """Return every case's time when it alone reaches the width that 10 x 50 gives it; only inferences are chosen."""
+    """Return every case's time when it alone reaches the width that 10 x 50 gives it.
+
+    Only inferences are chosen.
+    """
     spent = []
     for number, run_s in enumerate(latencies_s()):
         noise = noises[number % len(noises)].sized()
@@ -110,16 +131,22 @@ def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator
         variance = _variance(noise, runs, rng)
         count = next(count for count in range(2, 1000) if _width(variance, count) <= goal)
         fixed_s = FIXED_INVOCATIONS * (setup_s + FIXED_RUNS * run_s)
-        spent.append(Spent(share=count * (setup_s + runs * run_s) / fixed_s, runs=runs, invocations=count))
+        spent.append(
+            Spent(share=count * (setup_s + runs * run_s) / fixed_s, runs=runs, invocations=count)
+        )
     return spent
 
 
-def _runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invocation: float) -> int:
-    """Return how many inferences one process should have, so that the interval is shortest for the time spent.
+def _runs_per_invocation(
+    setup_s: float, run_s: float, var_run: float, var_invocation: float
+) -> int:
+    """Return how many inferences one process should have, so that the interval is shortest for the
+    time spent.
 
-    sqrt(cost of a process / cost of an inference x variance of inferences / variance between processes), after
-    Kalibera & Jones (ISMM 2013). ``setup_s`` is what a process costs beside its inferences. The variances share
-    any one unit. At least 1 and at most RUNS_MOST, which is also the answer when processes don't differ.
+    sqrt(cost of a process / cost of an inference x variance of inferences / variance between
+    processes), after Kalibera & Jones (ISMM 2013). ``setup_s`` is what a process costs beside its
+    inferences. The variances share any one unit. At least 1 and at most RUNS_MOST, which is also
+    the answer when processes don't differ.
     """
     if var_invocation == 0:
         return RUNS_MOST if var_run > 0 else 1
@@ -128,7 +155,8 @@ def _runs_per_invocation(setup_s: float, run_s: float, var_run: float, var_invoc
 
 
 def _variance(noise: Noise, runs: int, rng: np.random.Generator) -> float:
-    """Return the variance of the middle's single figures: the squared deviation that its error amounts to."""
+    """Return the variance of the middle's single figures: the squared deviation that its error
+    amounts to."""
     return (middle(noise.draw(rng, 4000, runs=runs).tolist()).std or 0.0) ** 2
 
 

@@ -25,7 +25,8 @@ def bars(
     unit: str = "%",
     limits: Sequence[float] = (),
 ) -> str:
-    """Return horizontal bars from ``start`` to ``top``: (label, value, ours); ``limits`` are drawn as dashed lines."""
+    """Return horizontal bars from ``start`` to ``top``: (label, value, ours); ``limits`` are drawn
+    as dashed lines."""
     height = TOP + ROW * len(rows) + BOTTOM
     scale = (WIDTH - LEFT - RIGHT) / (top - start)
     parts = [f'<text class="t" x="8" y="22">{escape(title)}</text>']
@@ -39,13 +40,21 @@ def bars(
         parts.append(f'<text x="{LEFT + length + 6:.1f}" y="{y + 14}">{value:.1f} {unit}</text>')
     for limit in limits:
         x = LEFT + (limit - start) * scale
-        parts.append(f'<line class="l" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - BOTTOM + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{height - 16}" text-anchor="middle">{limit:g} {unit}</text>')
+        parts.append(
+            f'<line class="l" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - BOTTOM + 4}"/>'
+        )
+        parts.append(
+            f'<text x="{x:.1f}" y="{height - 16}" text-anchor="middle">{limit:g} {unit}</text>'
+        )
     return _svg(height, title, parts)
 
 
 def lines(
-    title: str, curves: Sequence[tuple[str, Sequence[tuple[float, float]], bool]], *, x_name: str, y_name: str
+    title: str,
+    curves: Sequence[tuple[str, Sequence[tuple[float, float]], bool]],
+    *,
+    x_name: str,
+    y_name: str,
 ) -> str:
     """Return curves over shared axes from 0: (label, points, ours)."""
     height, left, base = 340, 60, 290
@@ -55,15 +64,23 @@ def lines(
     parts = [f'<text class="t" x="8" y="22">{escape(title)}</text>']
     for part in range(5):
         y, x = base - part / 4 * (base - TOP), left + part / 4 * (WIDTH - left - MARGIN)
-        parts.append(f'<line class="g" x1="{left}" x2="{WIDTH - MARGIN}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{highest * part / 4:.3g}</text>')
-        parts.append(f'<text x="{x:.1f}" y="{base + 18}" text-anchor="middle">{right_most * part / 4:.3g}</text>')
+        parts.append(
+            f'<line class="g" x1="{left}" x2="{WIDTH - MARGIN}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end">{highest * part / 4:.3g}</text>'
+        )
+        parts.append(
+            f'<text x="{x:.1f}" y="{base + 18}" text-anchor="middle">{right_most * part / 4:.3g}</text>'
+        )
     for index, (label, points, is_ours) in enumerate(curves):
         path = " ".join(f"{left + x * x_scale:.1f},{base - y * y_scale:.1f}" for x, y in points)
         parts.append(f'<polyline class="{"o" if is_ours else "p"}" points="{path}"/>')
         last_x, last_y = points[-1]
         y = base - last_y * y_scale + 4 - 14 * index * (last_y == curves[0][1][-1][1])
-        parts.append(f'<text x="{left + last_x * x_scale + 6:.1f}" y="{y:.1f}">{escape(label)}</text>')
+        parts.append(
+            f'<text x="{left + last_x * x_scale + 6:.1f}" y="{y:.1f}">{escape(label)}</text>'
+        )
     parts.append(
         f'<text x="{(WIDTH - MARGIN + left) / 2}" y="{height - 10}" text-anchor="middle">{escape(x_name)}</text>'
     )

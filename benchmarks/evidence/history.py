@@ -1,4 +1,5 @@
-"""Trials of changes over the nights on noise that remembers: series with and without a step, looked at each night."""
+"""Trials of changes over the nights on noise that remembers: series with and without a step, looked
+at each night."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
 from remembering import autoregression
 
-from orchestrator.extensions.history.changepoint import RECENT_NIGHTS, WINDOW_NIGHTS, changes, is_alarm
+from orchestrator.extensions.history.changepoint import (
+    RECENT_NIGHTS,
+    WINDOW_NIGHTS,
+    changes,
+    is_alarm,
+)
 
 NIGHTS, STEP_AT = 150, 100
 
@@ -27,7 +33,9 @@ class NightNoise:
 
     def draw(self, rng: np.random.Generator, series: int, step: float) -> Floats:
         """Return series x nights of latencies, slower by ``step`` from a night on."""
-        logs = np.array([autoregression(rng, self.rho, NIGHTS) for _ in range(series)]) * math.sqrt(self.share)
+        logs = np.array([autoregression(rng, self.rho, NIGHTS) for _ in range(series)]) * math.sqrt(
+            self.share
+        )
         logs += math.sqrt(1 - self.share) * rng.standard_normal(logs.shape)
         logs *= PHONE_INVOCATION_STD
         slow = np.log1p(rng.uniform(0.05, 0.4, logs.shape))
@@ -41,12 +49,15 @@ KINDS = (
     NightNoise("nights that forget"),
     NightNoise("autocorrelation 0.5", rho=0.5),
     NightNoise("autocorrelation 0.6", rho=0.6),
-    NightNoise("30 % of it with autocorrelation 0.8, 2 % outliers", rho=0.8, share=0.3, outliers=0.02),
+    NightNoise(
+        "30 % of it with autocorrelation 0.8, 2 % outliers", rho=0.8, share=0.3, outliers=0.02
+    ),
 )
 
 
 def alarms(latencies: Floats) -> Floats:
-    """Return series x nights: 1 for a slower, -1 for a faster one that would have been told on that night."""
+    """Return series x nights: 1 for a slower, -1 for a faster one that would have been told on that
+    night."""
     found = np.zeros(latencies.shape)
     for night in range(WINDOW_NIGHTS, NIGHTS):
         seen = latencies[:, night + 1 - WINDOW_NIGHTS : night + 1]
@@ -57,7 +68,10 @@ def alarms(latencies: Floats) -> Floats:
 
 
 def candidates(kind: NightNoise, rng: np.random.Generator, series: int) -> float:
-    """Return the false candidates of 1,000 series-nights; those within 14 nights of another count once."""
+    """Return the false candidates of 1,000 series-nights.
+
+    Those within 14 nights of another count once.
+    """
     return _false(alarms(kind.draw(rng, series, 0.0)))
 
 
@@ -77,13 +91,19 @@ def found(kind: NightNoise, rng: np.random.Generator, series: int, step: float) 
     return float(told.any(axis=1).mean())
 
 
-def attainable(kind: NightNoise, rng: np.random.Generator, series: int, step: float, *, knows_level: bool) -> float:
-    """Return the share of steps that a likelihood ratio finds which is told the noise, at 1 false of 1,000 nights.
+def attainable(
+    kind: NightNoise, rng: np.random.Generator, series: int, step: float, *, knows_level: bool
+) -> float:
+    """Return the share of steps that a likelihood ratio finds which is told the noise, at 1 false
+    of 1,000 nights.
 
-    It knows the noise's size and correlation exactly; ``knows_level``: the level before the step, too. It asks for a
-    step of any size on each of the last 14 nights. For nights of one correlation without outliers.
+    It knows the noise's size and correlation exactly; ``knows_level``: the level before the step,
+    too. It asks for a step of any size on each of the last 14 nights. For nights of one correlation
+    without outliers.
     """
-    quiet, stepped = (_ratios(kind, rng, series, size, knows_level=knows_level) for size in (0.0, step))
+    quiet, stepped = (
+        _ratios(kind, rng, series, size, knows_level=knows_level) for size in (0.0, step)
+    )
     low, high = 0.0, 40.0
     for _ in range(30):
         limit = (low + high) / 2
@@ -91,7 +111,9 @@ def attainable(kind: NightNoise, rng: np.random.Generator, series: int, step: fl
     return float((stepped[:, STEP_AT : STEP_AT + RECENT_NIGHTS] > high).any(axis=1).mean())
 
 
-def _ratios(kind: NightNoise, rng: np.random.Generator, series: int, step: float, *, knows_level: bool) -> Floats:
+def _ratios(
+    kind: NightNoise, rng: np.random.Generator, series: int, step: float, *, knows_level: bool
+) -> Floats:
     """Return series x nights: the largest log likelihood ratio of a step within the last 14 nights."""
     logs = np.log(kind.draw(rng, series, step) / 10_000) / PHONE_INVOCATION_STD
     news_std, lift = math.sqrt(1 - kind.rho**2), (1 - kind.rho) / math.sqrt(1 - kind.rho**2)

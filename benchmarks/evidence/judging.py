@@ -16,13 +16,21 @@ from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.run import (
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    Outcome,
+    RunRecord,
+    ToolReport,
+)
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
 RUNS = 1200
 LOOK_EVERY_S = 2.0
-#: Clocks held down for less than this share of a run move no median; such runs count on neither side.
+#: Clocks held down for less than this share of a run move no median; such runs count on neither
+#: side.
 TOUCHED = 0.05
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -64,7 +72,10 @@ class Tally:
 
 def rates(rng: np.random.Generator) -> Rates:
     """Return the rates over all runs, by what the judge could see."""
-    ways = {"the thermal service tells of cooling devices": True, "an old phone without a thermal service": False}
+    ways = {
+        "the thermal service tells of cooling devices": True,
+        "an old phone without a thermal service": False,
+    }
     tallies = {(way, is_throttled): Tally() for way in ways for is_throttled in (True, False)}
     names = profile_names()
     for number in range(RUNS):
@@ -86,7 +97,9 @@ def rates(rng: np.random.Generator) -> Rates:
 class _Phone:
     def __init__(self, profile: str, rng: np.random.Generator) -> None:
         self.time = HandTime()
-        self.hardware = VirtualHardware(load_profile(profile), self.time, int(rng.integers(1 << 30)))
+        self.hardware = VirtualHardware(
+            load_profile(profile), self.time, int(rng.integers(1 << 30))
+        )
         self.rng = rng
         self.time.now_s = 60.0
         if rng.random() < 0.6:
@@ -99,14 +112,17 @@ class _Phone:
             self.time.now_s += 5.0
 
     def run(self, duration_s: float) -> tuple[DeviceState, bytes, DeviceState, float]:
-        """Return the state before, the watcher's looks, the state after, and for which share clocks were held down."""
+        """Return the state before, the watcher's looks, the state after, and for which share clocks
+        were held down."""
         hardware = self.hardware
         before = self.state()
         cores = [cpu for cluster in hardware.clusters() for cpu in cluster.cpus]
         held_s, from_s = hardware.throttled_s(), self.time.now_s
         looks = [self.look()]
         work = hardware.begin_work(cores[-int(self.rng.integers(1, 5)) :], pid=100)
-        taken_s, given_s = sorted(self.rng.uniform(0, duration_s, 2)) if self.rng.random() < 1 / 3 else (1e9, 1e9)
+        taken_s, given_s = (
+            sorted(self.rng.uniform(0, duration_s, 2)) if self.rng.random() < 1 / 3 else (1e9, 1e9)
+        )
         steps = int(self.rng.integers(1, 5))
         while self.time.now_s - from_s < duration_s:
             hardware.hold_clocks(steps if taken_s <= self.time.now_s - from_s < given_s else 0)
@@ -124,11 +140,17 @@ class _Phone:
     def invocation(
         self, number: int, duration_s: float, steps: int, *, has_looks: bool
     ) -> tuple[RunRecord, float, float]:
-        """Return a run on one core with idle time around it, its mean clock, and for which share clocks were held."""
+        """Return a run on one core with idle time around it, its mean clock, and for which share
+        clocks were held."""
         hardware, cluster = self.hardware, self.hardware.clusters()[-1]
         before = self.state()
         self.time.now_s += float(self.rng.uniform(0.1, 3.0))
-        held_s, from_s, looks, clocks = hardware.throttled_s(), self.time.now_s, [self.look(has_work=True)], []
+        held_s, from_s, looks, clocks = (
+            hardware.throttled_s(),
+            self.time.now_s,
+            [self.look(has_work=True)],
+            [],
+        )
         work = hardware.begin_work([cluster.cpus[-1]], pid=100 + number)
         hardware.hold_clocks(steps)
         while (left_s := duration_s - (self.time.now_s - from_s)) > 1e-3:
@@ -147,24 +169,34 @@ class _Phone:
         return stored(number, latency_us, before, self.state(), text.encode()), clock, share
 
     def look(self, *, has_work: bool = False) -> str:
-        """Return what the watcher writes; ``has_work``: what the cores did, too, as phones show that let it be read."""
+        """Return what the watcher writes; ``has_work``: what the cores did, too, as phones show
+        that let it be read."""
         lines = ["--look", f"/proc/uptime:{self.time.now_s:.2f} 0.00"]
         if has_work:
-            busy, cores = round(100 * self.hardware.busy_s()), sum(len(one.cpus) for one in self.hardware.clusters())
-            lines.append(f"/proc/stat:cpu {busy} 0 0 {max(0, round(100 * cores * self.time.now_s) - busy)} 0 0 0 0")
+            busy, cores = (
+                round(100 * self.hardware.busy_s()),
+                sum(len(one.cpus) for one in self.hardware.clusters()),
+            )
+            lines.append(
+                f"/proc/stat:cpu {busy} 0 0 {max(0, round(100 * cores * self.time.now_s) - busy)} 0 0 0 0"
+            )
         for cluster in self.hardware.clusters():
             folder = f"/sys/devices/system/cpu/cpufreq/policy{cluster.cpus[0]}"
             lines += [
                 f"{folder}/scaling_cur_freq:{cluster.current_khz}",
                 f"{folder}/scaling_max_freq:{cluster.limit_khz}",
             ]
-            lines += [f"{folder}/stats/time_in_state:{khz} {ticks}" for khz, ticks in cluster.ticks.items()]
+            lines += [
+                f"{folder}/stats/time_in_state:{khz} {ticks}"
+                for khz, ticks in cluster.ticks.items()
+            ]
         return "\n".join(lines)
 
     def state(self) -> DeviceState:
         clusters = self.hardware.clusters()
         down = {
-            f"cpu-{cluster.name}": sum(khz > cluster.limit_khz for khz in cluster.available_khz) for cluster in clusters
+            f"cpu-{cluster.name}": sum(khz > cluster.limit_khz for khz in cluster.available_khz)
+            for cluster in clusters
         }
         return DeviceState(
             at=NOW,
@@ -178,16 +210,21 @@ class _Phone:
             time_in_state={cluster.cpus[0]: dict(cluster.ticks) for cluster in clusters},
         )
 
-    def is_called_throttled(self, before: DeviceState, looks: bytes, after: DeviceState, *, has_service: bool) -> bool:
+    def is_called_throttled(
+        self, before: DeviceState, looks: bytes, after: DeviceState, *, has_service: bool
+    ) -> bool:
         if not has_service:
-            before, after = (replace(state, cooling={}, thermal_status=None) for state in (before, after))
+            before, after = (
+                replace(state, cooling={}, thermal_status=None) for state in (before, after)
+            )
         clusters = self.hardware.clusters()
         facts = DeviceFacts(
             serial=Serial("V"),
             kind=DeviceKind.ANDROID,
             is_virtual=True,
             clusters=tuple(
-                CpuCluster(cpus=cluster.cpus, min_khz=cluster.min_khz, max_khz=cluster.max_khz) for cluster in clusters
+                CpuCluster(cpus=cluster.cpus, min_khz=cluster.min_khz, max_khz=cluster.max_khz)
+                for cluster in clusters
             ),
         )
         verdict = judge(
@@ -214,7 +251,9 @@ CASE = Case(
 )
 REPORT = ToolReport(
     outcome="ok",
-    inference=LatencySummary(count=50, median_us=1000.0, p5_us=980.0, p95_us=1050.0, mean_us=1005.0, std_us=20.0),
+    inference=LatencySummary(
+        count=50, median_us=1000.0, p5_us=980.0, p95_us=1050.0, mean_us=1005.0, std_us=20.0
+    ),
     inference_mean_us=1005.0,
     delegate=DelegateEvidence(requested="xnnpack", actual="xnnpack", truth=DelegateTruth.FULL),
 )
@@ -228,7 +267,8 @@ CASES, SIBLINGS = 150, 8
 
 
 def clock_rates(rng: np.random.Generator, *, has_looks: bool) -> Rates:
-    """Return how often healthy invocations were called slow by their clocks, and those held down found."""
+    """Return how often healthy invocations were called slow by their clocks, and those held down
+    found."""
     healthy, held_down = Tally(), Tally()
     names = profile_names()
     for number in range(CASES):
@@ -243,19 +283,32 @@ def clock_rates(rng: np.random.Generator, *, has_looks: bool) -> Rates:
             clocks.append(clock)
             touched.append(share > 0)
         called = {one.run.invocation for one in clocks_low(runs)}
-        usual = float(np.median([clock for clock, was in zip(clocks, touched, strict=True) if not was] or clocks))
+        usual = float(
+            np.median(
+                [clock for clock, was in zip(clocks, touched, strict=True) if not was] or clocks
+            )
+        )
         for invocation, (clock, was) in enumerate(zip(clocks, touched, strict=True)):
             if not was:
                 healthy.add(was_called=invocation in called)
             elif invocation == odd and sum(touched) == 1 and clock < CLOCKS_LOW_MAX * usual:
                 held_down.add(was_called=invocation in called)
-    rows = [("healthy", healthy.rate, healthy.count), ("held down", held_down.rate, held_down.count)]
+    rows = [
+        ("healthy", healthy.rate, healthy.count),
+        ("held down", held_down.rate, held_down.count),
+    ]
     return Rates(caught=held_down.rate, accused=healthy.rate, rows=rows)
 
 
-def stored(number: int, latency_us: float, before: DeviceState, after: DeviceState, looks: bytes) -> RunRecord:
+def stored(
+    number: int, latency_us: float, before: DeviceState, after: DeviceState, looks: bytes
+) -> RunRecord:
     """Return an invocation as the engine stores it."""
-    report = replace(REPORT, inference=LatencySummary(count=50, median_us=latency_us), inference_mean_us=latency_us)
+    report = replace(
+        REPORT,
+        inference=LatencySummary(count=50, median_us=latency_us),
+        inference_mean_us=latency_us,
+    )
     return RunRecord(
         run_id=RunId(str(number)),
         campaign_id=CampaignId("c"),

@@ -1,4 +1,5 @@
-"""Noise from real runs, drawn again: series whose true level is known, and whose deviations were measured."""
+"""Noise from real runs, drawn again: series whose true level is known, and whose deviations were
+measured."""
 
 from __future__ import annotations
 
@@ -22,15 +23,16 @@ TRUTH_DRAWS = 40_000
 
 @dataclass(frozen=True)
 class Noise:
-    """One recorded series of processes: the log of each process's median against their mean, and what lies within."""
+    """One recorded series of processes: the log of each process's median against their mean, and
+    what lies within."""
 
     name: str
     source: str
     is_virtual: bool
     #: Log residual of each process's median.
     between: Floats
-    #: Log residual of each inference against its process's median, processes x inferences; None: only ``inner`` is
-    #: known.
+    #: Log residual of each inference against its process's median, processes x inferences; None:
+    #: only ``inner`` is known.
     within: Floats | None
     #: Standard deviation of the inferences of each process, as a share.
     inner: Floats
@@ -90,9 +92,14 @@ def gaussian(std: float, rng: np.random.Generator) -> Noise:
     )
 
 
-def drift(rng: np.random.Generator, count: int, *, ramp: float = 0.03, step: float = 0.002) -> Floats:
-    """Return a phone's own course over ``count`` invocations: it heats up (log ramp up to ``ramp``) and wanders."""
-    return np.linspace(0, rng.uniform(0, ramp), count) + np.cumsum(rng.standard_normal(count) * step)
+def drift(
+    rng: np.random.Generator, count: int, *, ramp: float = 0.03, step: float = 0.002
+) -> Floats:
+    """Return a phone's own course over ``count`` invocations: it heats up (log ramp up to ``ramp``)
+    and wanders."""
+    return np.linspace(0, rng.uniform(0, ramp), count) + np.cumsum(
+        rng.standard_normal(count) * step
+    )
 
 
 def recorded() -> list[Noise]:
@@ -113,7 +120,10 @@ def _noise(series: dict) -> Noise:
         medians = np.median(samples, axis=1)
         within = samples - medians[:, None]
         # The nearer percentile, as own_error does.
-        inner = np.minimum(-np.quantile(within, 0.05, axis=1), np.quantile(within, 0.95, axis=1)) / MEDIAN_TO_P95
+        inner = (
+            np.minimum(-np.quantile(within, 0.05, axis=1), np.quantile(within, 0.95, axis=1))
+            / MEDIAN_TO_P95
+        )
     else:
         medians = np.log([row["median_us"] for row in rows])
         within = None

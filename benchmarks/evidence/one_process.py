@@ -1,4 +1,5 @@
-"""One fresh process: load a model into LiteRT, warm up, and print each inference's time in nanoseconds as JSON."""
+"""One fresh process: load a model into LiteRT, warm up, and print each inference's time in
+nanoseconds as JSON."""
 
 import json
 import sys
@@ -8,7 +9,12 @@ import time
 def main() -> None:
     from ai_edge_litert.interpreter import Interpreter
 
-    model, threads, runs, warm_s = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    model, threads, runs, warm_s = (
+        sys.argv[1],
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        float(sys.argv[4]),
+    )
     interpreter = Interpreter(model_path=model, num_threads=threads)
     interpreter.allocate_tensors()
     until = time.perf_counter() + warm_s

@@ -1,7 +1,8 @@
-"""Record noise again: fresh LiteRT processes on this computer, the litert tool through benchfarm, and virtual phones.
+"""Record noise again: fresh LiteRT processes on this computer, the litert tool through benchfarm,
+and virtual phones.
 
-Writes noise.json beside this file, all of it or the parts that are named (processes, tool, virtual); takes some
-minutes. Figures of virtual phones are marked virtual.
+Writes noise.json beside this file, all of it or the parts that are named (processes, tool,
+virtual); takes some minutes. Figures of virtual phones are marked virtual.
 """
 
 import json
@@ -47,10 +48,19 @@ def processes() -> list[dict]:
     begin = time.monotonic()
     for _ in range(PROCESSES):
         for model, threads in cases:
-            command = [sys.executable, str(HERE / "one_process.py"), str(model), str(threads), str(RUNS), str(WARM_S)]
+            command = [
+                sys.executable,
+                str(HERE / "one_process.py"),
+                str(model),
+                str(threads),
+                str(RUNS),
+                str(WARM_S),
+            ]
             done = subprocess.run(command, capture_output=True, check=True)
             samples = [round(ns / 1000, 1) for ns in json.loads(done.stdout.splitlines()[-1])]
-            found[model, threads].append({"at_s": round(time.monotonic() - begin, 1), "samples_us": samples})
+            found[model, threads].append(
+                {"at_s": round(time.monotonic() - begin, 1), "samples_us": samples}
+            )
     return [
         {
             "name": f"{model.stem}, {threads} threads",
@@ -63,7 +73,10 @@ def processes() -> list[dict]:
 
 
 def through_benchfarm() -> list[dict]:
-    """A campaign of benchfarm's own litert tool on this computer; the program prints summaries only."""
+    """A campaign of benchfarm's own litert tool on this computer.
+
+    The program prints summaries only.
+    """
     with tempfile.TemporaryDirectory() as folder:
         plan = f"""
 name: noise
@@ -81,7 +94,9 @@ def virtual_phones() -> list[dict]:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         try:
-            up = json.loads(benchfarm(home, "lab", "up", "pixel-4", "galaxy-s23", "--speed", "50", "--json"))
+            up = json.loads(
+                benchfarm(home, "lab", "up", "pixel-4", "galaxy-s23", "--speed", "50", "--json")
+            )
             serials = [phone["serial"] for phone in up["phones"]]
             plan = f"""
 name: noise
@@ -99,7 +114,9 @@ invocations: {VIRTUAL_INVOCATIONS}
 def campaign(home: Path, plan: str, *, source: str, virtual: bool) -> list[dict]:
     path = home / "plan.yaml"
     path.write_text(plan)
-    done = subprocess.run([BENCHFARM, "--home", home, "run", path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [BENCHFARM, "--home", home, "run", path], capture_output=True, text=True, check=False
+    )
     if done.returncode > 1:
         sys.exit(done.stderr)
     found: dict[str, list[dict]] = {}
@@ -113,7 +130,10 @@ def campaign(home: Path, plan: str, *, source: str, virtual: bool) -> list[dict]
         if virtual:
             name = f"{case['serial']}: {name}"
         at_s = (datetime.fromisoformat(run["started_at"]) - begin).total_seconds()
-        row = {key: inference[key] for key in ("count", "mean_us", "median_us", "std_us", "p5_us", "p95_us")}
+        row = {
+            key: inference[key]
+            for key in ("count", "mean_us", "median_us", "std_us", "p5_us", "p95_us")
+        }
         found.setdefault(name, []).append({"at_s": round(at_s, 1), **row})
     return [
         {"name": name, "source": source, "virtual": virtual, "invocations": rows}
@@ -128,7 +148,8 @@ def benchfarm(home: Path, *words: str) -> str:
 
 
 def compact(text: str) -> str:
-    """Put the innermost lists and objects on one line each, so that the file stays small and its changes readable."""
+    """Put the innermost lists and objects on one line each, so that the file stays small and its
+    changes readable."""
     import re
 
     return re.sub(r"\[[^][{}]*\]|\{[^{}]*\}", lambda found: re.sub(r"\s+", " ", found[0]), text)

@@ -1,4 +1,5 @@
-"""Trials on noise that remembers: autocorrelated invocations, two clock states, devices of several cases."""
+"""Trials on noise that remembers: autocorrelated invocations, two clock states, devices of several
+cases."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def autoregressive(rho: float, std: float = PHONE_INVOCATION_STD) -> Remembering
         return std * autoregression(rng, rho, count)
 
     return Remembering(
-        name=f"autocorrelation {rho:g}" + ("" if std == PHONE_INVOCATION_STD else f", {std:.0%}"), draw=draw
+        name=f"autocorrelation {rho:g}" + ("" if std == PHONE_INVOCATION_STD else f", {std:.0%}"),
+        draw=draw,
     )
 
 
@@ -55,7 +57,10 @@ def autoregression(rng: np.random.Generator, rho: float, count: int) -> Floats:
 
 
 def two_clocks(stay: float) -> Remembering:
-    """Return a phone with two clock states; with probability ``stay`` the next invocation has the last one's."""
+    """Return a phone with two clock states.
+
+    With probability ``stay`` the next invocation has the last one's.
+    """
 
     def draw(rng: np.random.Generator, count: int) -> Floats:
         fast = rng.random(count) < FAST_SHARE
@@ -71,7 +76,9 @@ def two_clocks(stay: float) -> Remembering:
         below = FAST_SHARE * NormalDist(-STATES_GAP, STATE_STD).cdf(center)
         below += (1 - FAST_SHARE) * NormalDist(0, STATE_STD).cdf(center)
         low, high = (low, center) if below > 0.5 else (center, high)
-    return Remembering(name="two clock states" + (f", staying {stay:g}" if stay else ""), draw=draw, truth=low)
+    return Remembering(
+        name="two clock states" + (f", staying {stay:g}" if stay else ""), draw=draw, truth=low
+    )
 
 
 def kinds() -> list[Remembering]:
@@ -93,13 +100,17 @@ def judged(logs: Floats, truth: float, pace: Pace = EVEN) -> tuple[bool, float]:
 
 
 def holds_as_if_independent(logs: Floats, truth: float) -> bool:
-    """Whether Student's interval of the trimmed middle holds it, as if no invocation knew of another."""
+    """Whether Student's interval of the trimmed middle holds it, as if no invocation knew of
+    another."""
     found = middle(logs.tolist())
     return abs(found.value - truth) <= t_quantile(0.975, found.degrees) * (found.error or 0.0)
 
 
-def fixed(kind: Remembering, rng: np.random.Generator, trials: int, count: int) -> tuple[float, float, float]:
-    """Return the coverage of one case alone, that as if independent, and the width against the latter's."""
+def fixed(
+    kind: Remembering, rng: np.random.Generator, trials: int, count: int
+) -> tuple[float, float, float]:
+    """Return the coverage of one case alone, that as if independent, and the width against the
+    latter's."""
     hits = naive = 0
     grown = []
     for _ in range(trials):
@@ -111,7 +122,9 @@ def fixed(kind: Remembering, rng: np.random.Generator, trials: int, count: int) 
     return hits / trials, naive / trials, float(np.mean(grown))
 
 
-def siblings(kind: Remembering, rng: np.random.Generator, devices: int, count: int) -> tuple[float, float]:
+def siblings(
+    kind: Remembering, rng: np.random.Generator, devices: int, count: int
+) -> tuple[float, float]:
     """Return the coverage of each of a device's cases, and by how much memory widens them."""
     hits, grown = 0, []
     for _ in range(devices):
@@ -138,7 +151,8 @@ def stopped(kind: Remembering, rng: np.random.Generator, trials: int) -> tuple[f
 def nights(
     kind: Remembering, rng: np.random.Generator, trials: int, counts: tuple[int, int]
 ) -> tuple[float, float, float]:
-    """Return false differences, coverage and how often 5 % slower was found, of two nights' samples."""
+    """Return false differences, coverage and how often 5 % slower was found, of two nights'
+    samples."""
     alarms = held = found = 0
     slower = math.log1p(0.05)
     for _ in range(trials):
@@ -160,13 +174,20 @@ def alternated(draw: Callable[[int], Floats], pairs: int, effect: float) -> tupl
 
 def paired(draw: Callable[[int], Floats], trials: int, pairs: int) -> float:
     """Return how often equals were called a change."""
-    return sum(compare_pairs(*map(us, alternated(draw, pairs, 0.0))).outcome in CHANGED for _ in range(trials)) / trials
+    return (
+        sum(
+            compare_pairs(*map(us, alternated(draw, pairs, 0.0))).outcome in CHANGED
+            for _ in range(trials)
+        )
+        / trials
+    )
 
 
 def small_steps(
     draw: Callable[[int], Floats], trials: int, *, detect: float, effect: float, level: float
 ) -> tuple[float, float]:
-    """Return how often ``compare --ab`` planned for a change claims one (of its direction), and the pairs it takes."""
+    """Return how often ``compare --ab`` planned for a change claims one (of its direction), and the
+    pairs it takes."""
     pairing = replace(PAIRING, detect=detect, threshold=threshold_for(detect), level=level)
     wanted = CHANGED if not effect else (ComparisonOutcome.SLOWER,)
     hits = spent = 0
@@ -175,10 +196,14 @@ def small_steps(
         ratios = (both[1] - both[0]).tolist()
         pairs = done = pairing.pilot
         while (
-            pairs := planned_pairs(pairing, ratios[: pairing.pilot], ratios[:done], pair_s=None, sides=1).pairs
+            pairs := planned_pairs(
+                pairing, ratios[: pairing.pilot], ratios[:done], pair_s=None, sides=1
+            ).pairs
         ) > done:
             done = pairs
-        verdict = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold, level=level)
+        verdict = compare_pairs(
+            us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold, level=level
+        )
         hits += verdict.outcome in wanted
         spent += done
     return hits / trials, spent / trials

@@ -1,4 +1,5 @@
-"""Trials on series of known truth: coverage, false alarms and power, and what people do today beside it."""
+"""Trials on series of known truth: coverage, false alarms and power, and what people do today
+beside it."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ def kinds_of(recorded: Sequence[Noise]) -> list[Kind]:
 
 def normal_kinds(stds: Sequence[float], rng: np.random.Generator) -> list[Kind]:
     """Return normal noise of several sizes: where the stopping rule looks most often."""
-    return [Kind(noise.name, (noise,), is_phone_sized=False) for noise in (gaussian(std, rng) for std in stds)]
+    return [
+        Kind(noise.name, (noise,), is_phone_sized=False)
+        for noise in (gaussian(std, rng) for std in stds)
+    ]
 
 
 def us(logs: Floats | Sequence[float]) -> list[float]:
@@ -75,7 +79,9 @@ def coverage(kind: Kind, way: str, rng: np.random.Generator, trials: int) -> flo
 
 
 def _fixed(count: int) -> Callable[..., tuple[float, float, float]]:
-    def way(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+    def way(
+        kind: Kind, noise: Noise, truth: float, rng: np.random.Generator
+    ) -> tuple[float, float, float]:
         logs = noise.draw(rng, count, runs=RUNS)
         if kind.drifts:
             course = drift(rng, count)
@@ -85,7 +91,9 @@ def _fixed(count: int) -> Callable[..., tuple[float, float, float]]:
     return way
 
 
-def _stopped(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+def _stopped(
+    kind: Kind, noise: Noise, truth: float, rng: np.random.Generator
+) -> tuple[float, float, float]:
     logs, course = noise.draw(rng, RULE.most, runs=RUNS), np.zeros(RULE.most)
     if kind.drifts:
         course = drift(rng, RULE.most)
@@ -95,7 +103,8 @@ def _stopped(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -
 
 
 def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple[float, float]:
-    """Return how often the stopping rule's interval held the truth, and how many invocations it took in the mean."""
+    """Return how often the stopping rule's interval held the truth, and how many invocations it
+    took in the mean."""
     truths = [noise.truth(rng, runs=RUNS) for noise in kind.series]
     hits = given = 0
     for trial in range(trials):
@@ -109,9 +118,12 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
 
 
 def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE, pace: Pace = EVEN) -> int:
-    """Return how many of the invocations the rule takes. The engine asks after each one whether they are enough.
+    """Return how many of the invocations the rule takes.
 
-    Between two looks the answer is always no (a test shows it), so only the looks are asked for here.
+    The engine asks after each one whether they are enough.
+
+    Between two looks the answer is always no (a test shows it), so only the looks are asked for
+    here.
     """
     count = 0
     while not (decision := decide(latencies_us[:count], rule, pace)).is_enough:
@@ -120,7 +132,9 @@ def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE, pace: P
 
 
 def _paired(count: int) -> Callable[..., tuple[float, float, float]]:
-    def way(kind: Kind, noise: Noise, truth: float, rng: np.random.Generator) -> tuple[float, float, float]:
+    def way(
+        kind: Kind, noise: Noise, truth: float, rng: np.random.Generator
+    ) -> tuple[float, float, float]:
         baseline, candidate = alternated(kind, noise, rng, count, effect=0.0)
         verdict = compare_pairs(us(baseline), us(candidate), level=0.95)
         return math.log(verdict.low or 0), math.log(verdict.high or 0), 0.0
@@ -144,7 +158,9 @@ def coverage_of_means(kind: Kind, rng: np.random.Generator, trials: int, *, coun
         if kind.drifts:
             course = drift(rng, count)
             logs, truth = logs + course, truth + float(course.mean())
-        hits += abs(float(logs.mean()) - truth) <= quantile * float(logs.std(ddof=1)) / math.sqrt(count)
+        hits += abs(float(logs.mean()) - truth) <= quantile * float(logs.std(ddof=1)) / math.sqrt(
+            count
+        )
     return hits / trials
 
 
@@ -165,7 +181,8 @@ WAYS: dict[str, Callable[..., tuple[float, float, float]]] = {
 def alternated(
     kind: Kind, noise: Noise, rng: np.random.Generator, pairs: int, *, effect: float
 ) -> tuple[Floats, Floats]:
-    """Return the logs of a baseline and a candidate measured A B B A A B ...; ``effect`` is a log ratio."""
+    """Return the logs of a baseline and a candidate measured A B B A A B ...; ``effect`` is a log
+    ratio."""
     logs = noise.draw(rng, 2 * pairs, runs=RUNS)
     if kind.drifts:
         logs = logs + drift(rng, 2 * pairs)
@@ -174,7 +191,9 @@ def alternated(
     return np.where(turned, second, first), np.where(turned, first, second) + effect
 
 
-def claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float, pairs: int = PAIRS) -> float:
+def claims(
+    kind: Kind, rng: np.random.Generator, trials: int, *, effect: float, pairs: int = PAIRS
+) -> float:
     """Return how often a change was claimed; with an effect, in its direction."""
     wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
     hits = 0
@@ -186,13 +205,20 @@ def claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float, 
 
 #: What a comparison is planned for when nobody says otherwise.
 PAIRING = Pairing(
-    sides=(), baseline="", candidate="", kind="build", detect=0.03, level=CLAIM_LEVEL, threshold=threshold_for(0.03)
+    sides=(),
+    baseline="",
+    candidate="",
+    kind="build",
+    detect=0.03,
+    level=CLAIM_LEVEL,
+    threshold=threshold_for(0.03),
 )
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Comparisons planned as the command plans them: claims, equals called the same, and pairs spent."""
+    """Comparisons planned as the command plans them: claims, equals called the same, and pairs
+    spent."""
 
     claimed: float
     same: float
@@ -200,7 +226,8 @@ class Planned:
 
 
 def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> Planned:
-    """Return what the shipped procedure reaches: pilot, plan, a second look at the spread, the same pairs compared.
+    """Return what the shipped procedure reaches: pilot, plan, a second look at the spread, the same
+    pairs compared.
 
     The pilot's pairs are the first of those that count, as in an A/B campaign.
     """
@@ -212,11 +239,15 @@ def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect:
         ratios = (both[1] - both[0]).tolist()
         pairs = done = PAIRING.pilot
         while True:
-            pairs = planned_pairs(PAIRING, ratios[: PAIRING.pilot], ratios[:done], pair_s=None, sides=1).pairs
+            pairs = planned_pairs(
+                PAIRING, ratios[: PAIRING.pilot], ratios[:done], pair_s=None, sides=1
+            ).pairs
             if pairs <= done:
                 break
             done = pairs
-        outcome = compare_pairs(us(both[0][:done]), us(both[1][:done]), threshold=PAIRING.threshold).outcome
+        outcome = compare_pairs(
+            us(both[0][:done]), us(both[1][:done]), threshold=PAIRING.threshold
+        ).outcome
         hits += outcome in wanted
         same += outcome is ComparisonOutcome.SAME
         spent += done
@@ -239,15 +270,20 @@ def nights(
     effect: float = 0.0,
     night_std: float = 0.0,
 ) -> tuple[float, float]:
-    """Return how often two nights of one program were called a change, and how often the 95 % interval held the truth.
+    """Return how often two nights of one program were called a change, and how often the 95 %
+    interval held the truth.
 
-    ``night_std`` is what a night as a whole is off by, which no number of invocations of that night can show.
+    ``night_std`` is what a night as a whole is off by, which no number of invocations of that night
+    can show.
     """
     wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
     alarms = held = 0
     for trial in range(trials):
         noise = kind.series[trial % len(kind.series)]
-        sides = [noise.draw(rng, count, runs=RUNS) + night_std * float(rng.standard_normal()) for count in counts]
+        sides = [
+            noise.draw(rng, count, runs=RUNS) + night_std * float(rng.standard_normal())
+            for count in counts
+        ]
         before, after = us(sides[0]), us(sides[1] + effect)
         alarms += compare_samples(before, after).outcome in wanted
         ends = compare_samples(before, after, level=0.95)
@@ -265,7 +301,10 @@ def one_run_of_fifty(before: list[Floats], after: list[Floats]) -> bool:
 
 
 def beyond_p90_of_p90s(before: list[Floats], after: list[Floats]) -> bool:
-    """Ten earlier runs; slower when the new run's median is above the 90th percentile of their 90th percentiles."""
+    """Ten earlier runs.
+
+    Slower when the new run's median is above the 90th percentile of their 90th percentiles.
+    """
     p90s = [float(np.quantile(run, 0.9)) for run in before]
     return float(np.median(after[0])) > float(np.quantile(p90s, 0.9))
 
@@ -275,7 +314,9 @@ def welch_on_inferences(before: list[Floats], after: list[Floats]) -> bool:
     left, right = before[0], after[0]
     parts = [float(np.var(side, ddof=1)) / len(side) for side in (left, right)]
     error = math.sqrt(sum(parts))
-    degrees = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, (left, right), strict=True))
+    degrees = sum(parts) ** 2 / sum(
+        part**2 / (len(side) - 1) for part, side in zip(parts, (left, right), strict=True)
+    )
     return 2 * t_cdf(-abs(float(right.mean() - left.mean())) / error, degrees) < 0.05
 
 
@@ -286,8 +327,11 @@ TODAY: dict[str, tuple[int, Callable[[list[Floats], list[Floats]], bool]]] = {
 }
 
 
-def claims_today(kind: Kind, way: str, rng: np.random.Generator, trials: int, *, effect: float) -> float:
-    """Return how often a change is claimed by what people do today, on series whose inferences are known."""
+def claims_today(
+    kind: Kind, way: str, rng: np.random.Generator, trials: int, *, effect: float
+) -> float:
+    """Return how often a change is claimed by what people do today, on series whose inferences are
+    known."""
     history, rule = TODAY[way]
     series = [noise for noise in kind.series if noise.within is not None]
     hits = 0

@@ -1,4 +1,6 @@
-"""The reference workload before and after other work: verdicts against its history, and the runs they doubt. Pure."""
+"""The reference workload before and after other work: verdicts against its history, and the runs
+they doubt. Pure.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,9 @@ def reference_moved(
 ) -> ReferenceVerdict:
     """Return whether the reference workload's figure moved between ``before`` and ``after``.
 
-    All are latencies in microseconds, one for each invocation; ``history`` are earlier figures of the same workload on
-    the same device, each taken to be at rest. Single outliers of the history don't widen the limit. Raises ValueError
-    for latencies that aren't positive numbers.
+    All are latencies in microseconds, one for each invocation; ``history`` are earlier figures of
+    the same workload on the same device, each taken to be at rest. Single outliers of the history
+    don't widen the limit. Raises ValueError for latencies that aren't positive numbers.
     """
     logs_before, logs_after, logs_history = logs_of(before), logs_of(after), logs_of(history)
     is_known = len(logs_history) >= HISTORY_MIN
@@ -70,12 +72,15 @@ def reference_moved(
 
 
 def _robust_std(logs: Sequence[float]) -> float:
-    """Return the deviation by the median of differences of neighbours, which slow changes of level don't touch."""
+    """Return the deviation by the median of differences of neighbours, which slow changes of level
+    don't touch.
+    """
     differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
     return 1.4826 * statistics.median(differences) / math.sqrt(2)
 
 
-#: Invocations of the reference workload in one check; the number of its first one is a multiple of it.
+#: Invocations of the reference workload in one check; the number of its first one is a multiple of
+#: it.
 CHECK_INVOCATIONS: Final = 3
 #: How many of the last checks of earlier campaigns show how the device usually is.
 USUAL_COUNT: Final = 9
@@ -96,7 +101,9 @@ class Check:
 
 def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
-    made = (run for run in runs if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT)
+    made = (
+        run for run in runs if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT
+    )
     numbered = grouped(made, lambda run: run.invocation // CHECK_INVOCATIONS)
     found = []
     for number, own in sorted(numbered.items()):
@@ -107,7 +114,9 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
                 latencies_us=tuple(value for run in own if (value := measured_us(run)) is not None),
                 begun_at=min(run.started_at for run in own),
                 ended_at=max(run.started_at + timedelta(seconds=run.duration_s) for run in own),
-                battery_heat_c=first.state_before.battery_heat_c if first.state_before is not None else None,
+                battery_heat_c=first.state_before.battery_heat_c
+                if first.state_before is not None
+                else None,
                 is_whole=len(own) == CHECK_INVOCATIONS,
             )
         )
@@ -115,19 +124,29 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
 
 
 def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
-    """Return the check that a campaign's later ones are held against: the last one before any other run."""
-    others = [run.started_at for run in runs if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT]
+    """Return the check that a campaign's later ones are held against: the last one before any other
+    run.
+    """
+    others = [
+        run.started_at
+        for run in runs
+        if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT
+    ]
     begun_at = min(others, default=None)
     usable = [check for check in checks(runs) if check.latencies_us]
     before = [check for check in usable if begun_at is None or check.ended_at <= begun_at]
     return before[-1] if before else next(iter(usable), None)
 
 
-def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]) -> ReferenceVerdict:
-    """Return what a check says against the campaign's baseline; the history tells the device's own noise.
+def verdict_of(
+    runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]
+) -> ReferenceVerdict:
+    """Return what a check says against the campaign's baseline.
 
-    A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are one device's of one
-    campaign, ``history_us`` what :func:`history_of` gives of earlier ones.
+    The history tells the device's own noise.
+
+    A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are
+    one device's of one campaign, ``history_us`` what :func:`history_of` gives of earlier ones.
     """
     baseline = baseline_of(runs)
     if baseline is None or check.number <= baseline.number:
@@ -136,15 +155,19 @@ def verdict_of(runs: Sequence[RunRecord], check: Check, history_us: Sequence[flo
 
 
 def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
-    """Return a figure for each check of earlier campaigns: the median of its invocations, in microseconds.
+    """Return a figure for each check of earlier campaigns: the median of its invocations, in
+    microseconds.
 
-    Invocations of one check are more alike than those of two: only whole checks tell how far they lie apart.
+    Invocations of one check are more alike than those of two: only whole checks tell how far they
+    lie apart.
     """
     numbered: dict[tuple[CampaignId, int], list[float]] = {}
     for run in runs:
         latency_us = measured_us(run) if run.run_pass is Pass.REFERENCE else None
         if latency_us is not None:
-            numbered.setdefault((run.campaign_id, run.invocation // CHECK_INVOCATIONS), []).append(latency_us)
+            numbered.setdefault((run.campaign_id, run.invocation // CHECK_INVOCATIONS), []).append(
+                latency_us
+            )
     return tuple(statistics.median(figures) for figures in numbered.values())
 
 
@@ -156,9 +179,11 @@ def _figures(check: Check, history_us: Sequence[float]) -> tuple[float, ...]:
 
 
 def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
-    """Return the finding ``reference-moved`` for each run between a good check and a next one that moved.
+    """Return the finding ``reference-moved`` for each run between a good check and a next one that
+    moved.
 
-    ``runs`` are one device's of one campaign, ``history_us`` the reference workload's figures of earlier campaigns.
+    ``runs`` are one device's of one campaign, ``history_us`` the reference workload's figures of
+    earlier campaigns.
     """
     baseline = baseline_of(runs)
     if baseline is None:
@@ -168,14 +193,18 @@ def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict
     moved_before = False
     for check in checks(runs):
         verdict = verdict_of(runs, check, history_us)
-        # The baseline is good by definition; a check without a figure says nothing, neither good nor bad.
+        # The baseline is good by definition; a check without a figure says nothing, neither good
+        # nor bad.
         moved = False if check.number <= baseline.number else verdict.moved
         if moved is None:
             continue
         if moved and not moved_before and good_at is not None and verdict.ratio is not None:
             change = format_slowdown(verdict.ratio)
             for run in runs:
-                if run.run_pass is not Pass.REFERENCE and good_at <= run.started_at < check.begun_at:
+                if (
+                    run.run_pass is not Pass.REFERENCE
+                    and good_at <= run.started_at < check.begun_at
+                ):
                     result[run.run_id] = Finding(
                         code="reference-moved",
                         severity=Severity.WARNING,

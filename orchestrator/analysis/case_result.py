@@ -1,4 +1,6 @@
-"""What the invocations of one case come to: a figure that belongs to the case, or the reason why there is none."""
+"""What the invocations of one case come to: a figure that belongs to the case, or the reason why
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ class CaseStatus(enum.StrEnum):
 
 #: What there is to show is a figure of the delegate that was asked for.
 OWN_FIGURE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
-#: An invocation whose mean clock is below this share of its siblings' median one ran at lower clocks.
+#: An invocation whose mean clock is below this share of its siblings' median one ran at lower
+#: clocks.
 CLOCKS_LOW_MAX: Final = 0.92
 #: Fewer siblings have no median that says which of them is the odd one.
 SIBLINGS_MIN: Final = 4
@@ -68,7 +71,12 @@ LEFT_OUT_MAX: Final = 0.25
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 #: What a case with figures is, by the first of these that any of its invocations shows.
-_STATUSES_OF_FIGURES: Final = (CaseStatus.MEASURED, CaseStatus.UNCONFIRMED, CaseStatus.FELL_BACK, CaseStatus.REJECTED)
+_STATUSES_OF_FIGURES: Final = (
+    CaseStatus.MEASURED,
+    CaseStatus.UNCONFIRMED,
+    CaseStatus.FELL_BACK,
+    CaseStatus.REJECTED,
+)
 _STATUS_OF_OUTCOME = {
     Outcome.COMPLETED: CaseStatus.FAILED,
     Outcome.FAILED: CaseStatus.FAILED,
@@ -84,29 +92,36 @@ class CaseResult:
     """One case over its invocations."""
 
     status: CaseStatus
-    #: Of the invocations that the figure comes from; None when nothing says where the operators ran.
+    #: Of the invocations that the figure comes from; None when nothing says where the operators
+    #: ran.
     truth: DelegateTruth | None = None
     quality: Quality | None = None
-    #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never as a result.
+    #: Over the invocations in ``used``. For FELL_BACK and REJECTED it is shown as evidence, never
+    #: as a result.
     summary: Summary | None = None
     #: The figure is of a GPU that was driven through OpenGL.
     is_on_opengl: bool = False
-    #: Half of a 95 % interval as a share of the figure that is narrow enough: the plan's, or the usual one.
+    #: Half of a 95 % interval as a share of the figure that is narrow enough: the plan's, or the
+    #: usual one.
     precision_goal: float = StoppingRule().half_width
     used: tuple[RunId, ...] = ()
-    #: What the summary is made of: the invocations' medians, or their means where a program prints no medians.
+    #: What the summary is made of: the invocations' medians, or their means where a program prints
+    #: no medians.
     figure: FigureKind = FigureKind.MEDIAN
-    #: The means of the invocations in ``used``, and how unsure each is; empty where one printed none.
+    #: The means of the invocations in ``used``, and how unsure each is; empty where one printed
+    #: none.
     means_us: tuple[float, ...] = ()
     mean_errors: tuple[float | None, ...] = ()
-    #: Timing invocations that came to an end of their own (neither skipped, nor unfit, nor interrupted by the user).
+    #: Timing invocations that came to an end of their own (neither skipped, nor unfit, nor
+    #: interrupted by the user).
     ended: int = 0
     #: Why there is no figure, or why it isn't a result.
     reason_code: str = ""
     reason: str = ""
     #: What takes from the figure at this level, as sentences.
     notes: tuple[str, ...] = ()
-    #: The worst grade of the invocations used; None when one of them has none. A comparison tells it.
+    #: The worst grade of the invocations used; None when one of them has none. A comparison tells
+    #: it.
     grade: Grade | None = None
     #: What only the invocations together show: ``clocks-low``, ``mixed-grades``, ``two-states``.
     findings: tuple[Finding, ...] = ()
@@ -118,7 +133,9 @@ class CaseResult:
     parity_error: float | None = None
 
     def named(self, configuration: str) -> str:
-        """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had asked for that."""
+        """Return a configuration that says so where its GPU ran on OpenGL and no flag of it had
+        asked for that.
+        """
         name, comma, rest = configuration.partition(",")
         if not self.is_on_opengl or "gpu_backend=" in configuration or not is_on_gpu(name):
             return configuration
@@ -126,22 +143,34 @@ class CaseResult:
 
     @property
     def own_summary(self) -> Summary | None:
-        """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
+        """The figure, where it is the requested delegate's and wasn't rejected.
+
+        None for any other.
+        """
         return self.summary if self.status in OWN_FIGURE else None
 
     @property
     def precision(self) -> float | None:
-        """Half the 95 % interval of the own figure as a share of it; None without one, as from a single process."""
+        """Half the 95 % interval of the own figure as a share of it.
+
+        None without one, as from a single process.
+        """
         return None if self.own_summary is None else self.own_summary.spread
 
     @property
     def is_precise(self) -> bool:
-        """Whether the own figure is known as closely as it is wanted; that it is clean says nothing of that."""
+        """Whether the own figure is known as closely as it is wanted.
+
+        That it is clean says nothing of that.
+        """
         return self.precision is not None and self.precision <= self.precision_goal
 
     @property
     def imprecision(self) -> str:
-        """What a figure lacks: ``not precise: \u00b136.0 %``, ``one process: no interval``; empty if it is precise."""
+        """What a figure lacks: ``not precise: \u00b136.0 %``, ``one process: no interval``.
+
+        Empty if it is precise.
+        """
         if self.own_summary is None or self.is_precise:
             return ""
         if self.precision is None:
@@ -149,7 +178,10 @@ class CaseResult:
         return f"not precise: \u00b1{format_percent(self.precision)}"
 
     def by_means(self) -> CaseResult | None:
-        """Return the same result made of means, to stand against one that has no medians; None without means."""
+        """Return the same result made of means, to stand against one that has no medians.
+
+        None without means.
+        """
         if self.figure is FigureKind.MEAN or self.summary is None:
             return self
         if not self.means_us:
@@ -174,22 +206,31 @@ class CaseResult:
 
 
 def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
-    """Return results whose figures are of one kind: by their means where one of them has no medians.
+    """Return results whose figures are of one kind: by their means where one of them has no
+    medians.
 
     Those that have no figure of that kind are left out.
     """
     if all(result.figure is FigureKind.MEDIAN for result in results.values()):
         return dict(results)
-    return {key: means for key, result in results.items() if (means := result.by_means()) is not None}
+    return {
+        key: means for key, result in results.items() if (means := result.by_means()) is not None
+    }
 
 
 def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[float, ...]]:
-    """Return what each case's siblings on its device show of the memory of invocations (see :func:`judge_case`)."""
+    """Return what each case's siblings on its device show of the memory of invocations (see
+    :func:`judge_case`).
+    """
     if len(cases) < 2:
         return {}
     found = {}
     for key, runs in cases.items():
-        timing = [run for run in runs if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None]
+        timing = [
+            run
+            for run in runs
+            if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None
+        ]
         _, alike = of_one_kind(timing)
         alike.sort(key=lambda pair: pair[0].started_at)
         pace = Pace(gaps=gaps_of([run.started_at for run, _ in alike]))
@@ -200,12 +241,14 @@ def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[floa
 def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> CaseResult:
     """Return what the stored invocations of one case come to.
 
-    A figure is made only from invocations that agree on what it is a figure of. Rejected invocations never count. The
-    quality is that of the worst invocation used; it is lowered to SUSPECT when invocations disagree about the
-    delegate, or when fewer than half of those that ended could be used. A figure of a configuration whose outputs are
-    wrong is rejected, however good it is; outputs that drift make it suspect.
+    A figure is made only from invocations that agree on what it is a figure of. Rejected
+    invocations never count. The quality is that of the worst invocation used; it is lowered to
+    SUSPECT when invocations disagree about the delegate, or when fewer than half of those that
+    ended could be used. A figure of a configuration whose outputs are wrong is rejected, however
+    good it is; outputs that drift make it suspect.
 
-    ``others`` is what other cases of the device show of the memory of invocations (:func:`remembered`).
+    ``others`` is what other cases of the device show of the memory of invocations
+    (:func:`remembered`).
     """
     result = _judge_timing(runs, others)
     verdict, reason, error = parity_verdict(runs)
@@ -223,7 +266,9 @@ def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> 
             reason=f"Its outputs are wrong, so its speed counts for nothing: {reason}.",
         )
     if verdict is ParityVerdict.DRIFT and result.quality is Quality.TRUSTED:
-        return replace(result, quality=Quality.SUSPECT, notes=(*result.notes, f"The outputs drift: {reason}."))
+        return replace(
+            result, quality=Quality.SUSPECT, notes=(*result.notes, f"The outputs drift: {reason}.")
+        )
     return result
 
 
@@ -233,8 +278,15 @@ def has_comparison(run: RunRecord) -> bool:
 
 
 def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str, float | None]:
-    """Return what the newest comparison of a case's outputs says, why, and its error; None when none was made."""
-    compared = [(run.started_at, run.report.extra) for run in runs if run.report is not None and has_comparison(run)]
+    """Return what the newest comparison of a case's outputs says, why, and its error.
+
+    None when none was made.
+    """
+    compared = [
+        (run.started_at, run.report.extra)
+        for run in runs
+        if run.report is not None and has_comparison(run)
+    ]
     if not compared:
         return None, "", None
     _, extra = max(compared, key=itemgetter(0))
@@ -247,7 +299,11 @@ def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseR
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
-    ended = [run for run in timing if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)]
+    ended = [
+        run
+        for run in timing
+        if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)
+    ]
     figures = [run for run in ended if figure_us(run) is not None]
     by_status: dict[CaseStatus, list[RunRecord]] = {status: [] for status in _STATUSES_OF_FIGURES}
     for run in figures:
@@ -261,7 +317,9 @@ def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseR
         by_status[status].append(run)
     for status, used in by_status.items():
         if used:
-            return _with_figure(status, sorted(used, key=lambda run: run.started_at), figures, ended, others)
+            return _with_figure(
+                status, sorted(used, key=lambda run: run.started_at), figures, ended, others
+            )
     # An invocation that was left out because an earlier one failed says less than that one does.
     last = (ended or timing)[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
@@ -303,12 +361,16 @@ def _with_figure(
     )
     findings = (*clock_findings, *_mixed_grades(used), *_two_states(summary))
     notes += [finding.message for finding in findings]
-    if quality is Quality.TRUSTED and any(finding.severity is Severity.WARNING for finding in findings):
+    if quality is Quality.TRUSTED and any(
+        finding.severity is Severity.WARNING for finding in findings
+    ):
         quality = Quality.SUSPECT
     grades = [run.verdict.grade for run in used]
     if kind is FigureKind.MEAN:
         printed = sum(figure_us(run, FigureKind.MEDIAN) is not None for run in used)
-        notes.append(f"{'Some' if printed else 'The'} invocations printed no medians: the figure is made of means.")
+        notes.append(
+            f"{'Some' if printed else 'The'} invocations printed no medians: the figure is made of means."
+        )
     reason_code, reason = _objection(status, used[-1])
     return CaseResult(
         status=status,
@@ -316,7 +378,9 @@ def _with_figure(
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
         quality=quality,
-        is_on_opengl=any(run.report is not None and is_on_opengl(run.report.delegate) for run in used),
+        is_on_opengl=any(
+            run.report is not None and is_on_opengl(run.report.delegate) for run in used
+        ),
         summary=summary,
         figure=kind,
         means_us=() if None in means else tuple(mean for mean in means if mean is not None),
@@ -324,7 +388,9 @@ def _with_figure(
         used=tuple(run.run_id for run in used),
         ended=len(ended),
         notes=tuple(notes),
-        grade=max((grade for grade in grades if grade is not None), default=None) if all(grades) else None,
+        grade=max((grade for grade in grades if grade is not None), default=None)
+        if all(grades)
+        else None,
         findings=findings,
     )
 
@@ -340,12 +406,14 @@ class LowClock:
 
 
 def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
-    """Return each invocation that ran at lower clocks than the others of its campaign and took longer for it.
+    """Return each invocation that ran at lower clocks than the others of its campaign and took
+    longer for it.
 
-    The clocks are those at which the cores worked, as the watcher saw them. Where it didn't look (apps, short runs)
-    they are the means between the states before and after, which hold the phone's idle time as well. So the latency
-    must have lost at least half of what the clock did. Only the CPU's own work is judged so: a phone lowers the CPU's
-    clocks as it likes while an accelerator works.
+    The clocks are those at which the cores worked, as the watcher saw them. Where it didn't look
+    (apps, short runs) they are the means between the states before and after, which hold the
+    phone's idle time as well. So the latency must have lost at least half of what the clock did.
+    Only the CPU's own work is judged so: a phone lowers the CPU's clocks as it likes while an
+    accelerator works.
     """
     measured = (run for run in runs if run.case.delegate.is_cpu and figure_us(run) is not None)
     found: list[LowClock] = []
@@ -376,15 +444,20 @@ def _busy_clock(run: RunRecord) -> float:
 def _without_low_clocks(
     used: Sequence[tuple[RunRecord, float]],
 ) -> tuple[Sequence[tuple[RunRecord, float]], tuple[Finding, ...]]:
-    """Return the invocations that the figure is to come from, and the finding about those at lower clocks.
+    """Return the invocations that the figure is to come from, and the finding about those at lower
+    clocks.
 
-    A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and all stay.
+    A few odd ones are left out. When they are many, nobody can say which clock is the phone's, and
+    all stay.
     """
     low = clocks_low([run for run, _ in used])
     if not low:
         return used, ()
     are_few = len(low) <= LEFT_OUT_MAX * len(used)
-    listed = ", ".join(f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}" for one in low)
+    listed = ", ".join(
+        f"invocation {one.run.invocation + 1} at {one.share:.0%}, not {one.usual:.0%}"
+        for one in low
+    )
     finding = Finding(
         code="clocks-low",
         severity=Severity.INFO if are_few else Severity.WARNING,
@@ -404,7 +477,9 @@ def _two_states(summary: Summary) -> tuple[Finding, ...]:
 
 
 def _mixed_grades(runs: Sequence[RunRecord]) -> tuple[Finding, ...]:
-    counts = Counter("no grade" if run.verdict.grade is None else run.verdict.grade.value for run in runs)
+    counts = Counter(
+        "no grade" if run.verdict.grade is None else run.verdict.grade.value for run in runs
+    )
     if len(counts) < 2:
         return ()
     listed = ", ".join(f"{count} of {grade}" for grade, count in sorted(counts.items()))
@@ -419,12 +494,18 @@ def _objection(status: CaseStatus, run: RunRecord) -> tuple[str, str]:
         return run.reason_code or f"delegate-{truth}", run.reason or NOT_WHAT_WAS_ASKED[truth]
     if status is CaseStatus.REJECTED:
         errors = [finding for finding in run.verdict.findings if finding.severity is Severity.ERROR]
-        return (errors[0].code, errors[0].message) if errors else ("rejected", "The invocation was rejected.")
+        return (
+            (errors[0].code, errors[0].message)
+            if errors
+            else ("rejected", "The invocation was rejected.")
+        )
     return "", ""
 
 
 def _shared_truth(truths: Sequence[DelegateTruth]) -> DelegateTruth:
-    """Return the one truth, or the lesser one: part of the operators is the most that all invocations have shown."""
+    """Return the one truth, or the lesser one: part of the operators is the most that all
+    invocations have shown.
+    """
     if DelegateTruth.PARTIAL in truths:
         return DelegateTruth.PARTIAL
     return truths[0]

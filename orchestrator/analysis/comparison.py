@@ -1,4 +1,6 @@
-"""Matched figures against each other: what keeps two apart, the verdict on those that agree, and the whole. Pure."""
+"""Matched figures against each other: what keeps two apart, the verdict on those that agree, and
+the whole. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +14,30 @@ from statistics import NormalDist
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD, compare_pairs, compare_samples, factor_of
+from orchestrator.analysis.compare import (
+    CLAIM_LEVEL,
+    THRESHOLD,
+    compare_pairs,
+    compare_samples,
+    factor_of,
+)
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
 from orchestrator.analysis.outcome import figure_error, figure_us
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict, Grade, Quality, Severity
+from orchestrator.records.verdict import (
+    ComparisonOutcome,
+    ComparisonVerdict,
+    Grade,
+    Quality,
+    Severity,
+)
 from orchestrator.records.workload import Case, grouped
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
-#: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the case.
+#: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the
+#: case.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
 
 
@@ -53,7 +68,9 @@ class ComparedCase:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the candidate fails, hangs, falls back or computes wrong outputs where the baseline has a figure."""
+        """Whether the candidate fails, hangs, falls back or computes wrong outputs where the
+        baseline has a figure.
+        """
         result = self.candidate.result
         is_of_no_use = result.status in _BROKEN or result.parity is ParityVerdict.WRONG
         return is_of_no_use and not _figure_faults("baseline", self.baseline)
@@ -90,12 +107,17 @@ class Comparison:
     @property
     def counts(self) -> dict[ComparisonOutcome, int]:
         """How many cases have each verdict; every verdict is there."""
-        return {outcome: sum(row.verdict.outcome is outcome for row in self.rows) for outcome in ComparisonOutcome}
+        return {
+            outcome: sum(row.verdict.outcome is outcome for row in self.rows)
+            for outcome in ComparisonOutcome
+        }
 
     @property
     def overall(self) -> Overall | None:
         """The mean over the comparable cases, None when there is none."""
-        return overall_of([row for row in self.rows if row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE])
+        return overall_of(
+            [row for row in self.rows if row.verdict.outcome is not ComparisonOutcome.INCOMPARABLE]
+        )
 
     @property
     def is_virtual(self) -> bool:
@@ -114,18 +136,29 @@ class FailOn(enum.StrEnum):
 
 
 def is_failure(comparison: Comparison, fail_on: FailOn) -> bool:
-    """Return whether a comparison fails. Where nothing was compared, nothing was shown to be good."""
+    """Return whether a comparison fails.
+
+    Where nothing was compared, nothing was shown to be good.
+    """
     if fail_on is FailOn.NEVER:
         return False
     counts = comparison.counts
-    if counts[ComparisonOutcome.SLOWER] or comparison.overall is None or any(row.is_broken for row in comparison.rows):
+    if (
+        counts[ComparisonOutcome.SLOWER]
+        or comparison.overall is None
+        or any(row.is_broken for row in comparison.rows)
+    ):
         return True
     doubtful = counts[ComparisonOutcome.INCONCLUSIVE] + counts[ComparisonOutcome.INCOMPARABLE]
     return fail_on is FailOn.INCONCLUSIVE and bool(doubtful)
 
 
 def compare_sides(
-    baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule, *, names: tuple[str, str] = ("", "")
+    baseline: Sequence[Measured],
+    candidate: Sequence[Measured],
+    rule: Rule,
+    *,
+    names: tuple[str, str] = ("", ""),
 ) -> Comparison:
     """Return every case that both sides have, compared, and what only one of them has."""
     pairs, left, right = match(baseline, candidate, rule)
@@ -144,23 +177,31 @@ def compare_sides(
 
 
 def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedCase:
-    """Return the verdict on two measured cases: the figures' own, or INCOMPARABLE with what differs.
+    """Return the verdict on two measured cases: the figures' own, or INCOMPARABLE with what
+    differs.
 
     INCOMPARABLE has the ratio and its interval too, where both sides have figures of real runs.
     """
     before, after, means = _of_one_kind(before, after)
     found = differences_of(before, after, rule.free)
     apart = tuple(item for item in found if item.fact in ABSOLUTE or item.fact not in rule.allowed)
-    notes = [f"Let pass: {item.text}" for item in found if item not in apart] + means + _notes(before, after, rule)
+    notes = (
+        [f"Let pass: {item.text}" for item in found if item not in apart]
+        + means
+        + _notes(before, after, rule)
+    )
     title = title_of(before, rule)
     verdict, how = _no_verdict(before, after, rule), list[str]()
     if not any(item.fact in ABSOLUTE for item in apart):
         verdict, how = _verdict(before, after, rule)
     if apart:
-        # The figures stand beside what keeps them apart: a ratio that nobody claims is still an answer.
+        # The figures stand beside what keeps them apart: a ratio that nobody claims is still an
+        # answer.
         reasons = (*(item.text for item in apart), *verdict.reasons, *how, *notes)
         verdict = replace(verdict, outcome=ComparisonOutcome.INCOMPARABLE, reasons=reasons)
-        return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict, differences=apart)
+        return ComparedCase(
+            title=title, baseline=before, candidate=after, verdict=verdict, differences=apart
+        )
     verdict = replace(verdict, reasons=(*verdict.reasons, *how, *notes))
     return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict)
 
@@ -183,7 +224,12 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
         text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
         found.append(Difference(fact=Fact.FIGURE, text=text))
     if one.model_name == other.model_name:
-        check(Fact.MODEL, f"content of the model {one.model_name}", one.model_sha256[:12], other.model_sha256[:12])
+        check(
+            Fact.MODEL,
+            f"content of the model {one.model_name}",
+            one.model_sha256[:12],
+            other.model_sha256[:12],
+        )
     else:
         check(Fact.MODEL, "model", one.model_name, other.model_name)
     check(Fact.DEVICE, "device", one.serial, other.serial)
@@ -207,13 +253,19 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
 
 
 def are_grades_apart(before: Measured, after: Measured) -> bool:
-    """Whether the sides were under control so differently that their figures say nothing of each other.
+    """Whether the sides were under control so differently that their figures say nothing of each
+    other.
 
-    Neighbouring grades are noted beside the figure: one invocation of several that was a little less controlled makes
-    the difference, by chance. So are those of two sides in turns on one device, which met the same conditions. Of grade
-    E nothing is known, so nothing is next to it.
+    Neighbouring grades are noted beside the figure: one invocation of several that was a little
+    less controlled makes the difference, by chance. So are those of two sides in turns on one
+    device, which met the same conditions. Of grade E nothing is known, so nothing is next to it.
     """
-    if before.grade is None or after.grade is None or before.grade is after.grade or _same_place(before, after):
+    if (
+        before.grade is None
+        or after.grade is None
+        or before.grade is after.grade
+        or _same_place(before, after)
+    ):
         return False
     grades = list(Grade)
     steps = abs(grades.index(before.grade) - grades.index(after.grade))
@@ -231,9 +283,14 @@ def _of_one_kind(before: Measured, after: Measured) -> tuple[Measured, Measured,
     if not without or None in by_means:
         return before, after, []
     first, second = (
-        replace(item, result=result or item.result) for item, result in zip(sides.values(), by_means, strict=True)
+        replace(item, result=result or item.result)
+        for item, result in zip(sides.values(), by_means, strict=True)
     )
-    return first, second, [f"Means are compared: the {' and the '.join(without)} printed no medians."]
+    return (
+        first,
+        second,
+        [f"Means are compared: the {' and the '.join(without)} printed no medians."],
+    )
 
 
 def _same_place(before: Measured, after: Measured) -> bool:
@@ -266,7 +323,11 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
             notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
             made = [each for run in item.used.values() for each in run.verdict.findings]
-            codes = {each.code for each in (*made, *item.result.findings) if each.severity is Severity.WARNING}
+            codes = {
+                each.code
+                for each in (*made, *item.result.findings)
+                if each.severity is Severity.WARNING
+            }
             why = "; ".join([*sorted(codes), *(note.rstrip(".") for note in item.result.notes)])
             notes.append(f"The {name} is suspect ({why}).")
         if lacking := item.result.imprecision:
@@ -280,21 +341,32 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
     if before.grade is not after.grade and not are_grades_apart(before, after):
-        grades = [grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)]
+        grades = [
+            grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)
+        ]
         notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
-    unknown = [name for name, item in (("baseline", before), ("candidate", after)) if not item.system]
+    unknown = [
+        name for name, item in (("baseline", before), ("candidate", after)) if not item.system
+    ]
     if unknown and rule.axis is not Axis.DEVICE and before.campaign_id != after.campaign_id:
         whose = " and the ".join(unknown)
-        notes.append(f"The device's operating system isn't known of the {whose}: another one isn't ruled out.")
+        notes.append(
+            f"The device's operating system isn't known of the {whose}: another one isn't ruled out."
+        )
     if rule.axis is Axis.DEVICE and before.system != after.system:
-        notes.append(f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}.")
+        notes.append(
+            f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}."
+        )
     return notes
 
 
 def _no_verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
     counts = (len(before.result.used), len(after.result.used))
     return ComparisonVerdict(
-        outcome=ComparisonOutcome.INCOMPARABLE, level=rule.level, threshold=rule.threshold, counts=counts
+        outcome=ComparisonOutcome.INCOMPARABLE,
+        level=rule.level,
+        threshold=rule.threshold,
+        counts=counts,
     )
 
 
@@ -325,7 +397,11 @@ def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:
     """Say what is no part of the pairs: one of two runs can't be used, or its side stopped earlier."""
     sides = [{run.invocation for run in item.runs} for item in (before, after)]
     both, alone = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])
-    notes = [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."] if both > paired else []
+    notes = (
+        [f"{both - paired} of {both} pairs left out: one of the two runs can't be used."]
+        if both > paired
+        else []
+    )
     if alone:
         invocations = "1 invocation has" if alone == 1 else f"{alone} invocations have"
         notes.append(f"{invocations} no partner: not run on the other side.")
@@ -342,7 +418,8 @@ def are_interleaved(before: Measured, after: Measured) -> bool:
     rounds = grouped((*before.runs, *after.runs), lambda run: run.invocation)
     numbers = sorted(number for number, runs in rounds.items() if len(runs) == 2)
     return len(numbers) > 1 and all(
-        max(run.started_at for run in rounds[first]) <= min(run.started_at for run in rounds[second])
+        max(run.started_at for run in rounds[first])
+        <= min(run.started_at for run in rounds[second])
         for first, second in pairwise(numbers)
     )
 
@@ -356,8 +433,9 @@ def _latency(run: RunRecord, kind: FigureKind) -> float:
 def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
     """Return the geometric mean of the ratios with its interval; None when no case has a ratio.
 
-    The interval is that of the measured noise of these cases. Errors of pairs are independent. Where nights are
-    compared, all cases of one device share what the night did to it: their errors are taken as one.
+    The interval is that of the measured noise of these cases. Errors of pairs are independent.
+    Where nights are compared, all cases of one device share what the night did to it: their errors
+    are taken as one.
     """
     known = [row for row in rows if row.verdict.ratio is not None]
     if not known:
@@ -368,12 +446,16 @@ def overall_of(rows: Sequence[ComparedCase]) -> Overall | None:
     for index, row in enumerate(known):
         verdict = row.verdict
         if verdict.low is None or verdict.high is None:
-            return Overall(ratio=factor_of(mean), low=None, high=None, level=level, count=len(known))
+            return Overall(
+                ratio=factor_of(mean), low=None, high=None, level=level, count=len(known)
+            )
         own = NormalDist().inv_cdf(0.5 + verdict.level / 2)
         error = (math.log(verdict.high) - math.log(verdict.low)) / 2 / own
         shared = not verdict.method.startswith("paired")
         parts[f"device {row.candidate.case.serial}" if shared else f"case {index}"].append(error)
-    reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(sum(sum(group) ** 2 for group in parts.values()))
+    reach = NormalDist().inv_cdf(0.5 + level / 2) * math.sqrt(
+        sum(sum(group) ** 2 for group in parts.values())
+    )
     reach /= len(known)
     low, high = factor_of(mean - reach), factor_of(mean + reach)
     return Overall(ratio=factor_of(mean), low=low, high=high, level=level, count=len(known))

@@ -1,7 +1,8 @@
 """The findings of an invocation: their codes, and those that its printed figures give. Pure.
 
-Of the inferences only a summary is known: count, first, last, min, max, mean, deviation and three percentiles. Each
-finding is one that the summary proves or makes very unlikely otherwise; where it doesn't, the spread alone is reported.
+Of the inferences only a summary is known: count, first, last, min, max, mean, deviation and three
+percentiles. Each finding is one that the summary proves or makes very unlikely otherwise; where it
+doesn't, the spread alone is reported.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from orchestrator.records.verdict import Finding, Severity
 from orchestrator.units import format_latency, format_percent
 
 INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
-#: Every finding's code, how much it weighs and what it means; docs/reference/findings.md says more of each.
+#: Every finding's code, how much it weighs and what it means; docs/reference/findings.md says more
+#: of each.
 CODES: Final = {
-    "virtual-device": (INFO, "the figures come from benchfarm's virtual phone; they are no measurement"),
+    "virtual-device": (
+        INFO,
+        "the figures come from benchfarm's virtual phone; they are no measurement",
+    ),
     "emulator": (WARNING, "the figures come from an Android emulator, not from a phone"),
     "not-completed": (ERROR, "the invocation gave no result"),
     "delegate-partial": (INFO, "a part of the operators ran on the CPU"),
@@ -33,14 +38,23 @@ CODES: Final = {
     "unsteady-trend": (WARNING, "the inferences became slower, or faster, while the process ran"),
     "unsteady-two-modes": (WARNING, "the inferences fall into two groups"),
     "outliers": (INFO, "a few inferences took very long; the median hides them, the mean doesn't"),
-    "coarse-resolution": (WARNING, "the program rounds its figures too coarsely for so short a latency"),
-    "sources-disagree": (WARNING, "the result line, the statistics and the result file tell different figures"),
+    "coarse-resolution": (
+        WARNING,
+        "the program rounds its figures too coarsely for so short a latency",
+    ),
+    "sources-disagree": (
+        WARNING,
+        "the result line, the statistics and the result file tell different figures",
+    ),
     "unwatched": (
         INFO,
         "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
     ),
     "log-cut": (INFO, "the log ends before its result line; the figures are the result file's"),
-    "files-refused": (INFO, "the phone refuses to hand out the app's files; the figures are the log's"),
+    "files-refused": (
+        INFO,
+        "the phone refuses to hand out the app's files; the figures are the log's",
+    ),
     "output-cut": (INFO, "the program printed very much; the middle of its output isn't kept"),
     "throttled": (WARNING, "the phone limited its clocks because of heat"),
     "clocks-capped": (INFO, "clocks were limited all along, and nothing says whether by heat"),
@@ -50,21 +64,36 @@ CODES: Final = {
     "foreign-load": (WARNING, "something else kept the processor busy"),
     "more-threads-than-big-cores": (INFO, "threads shared the big cores or ran on small ones"),
     "warm-cold-start": (ERROR, "a start that was to be cold used a cache"),
-    "start-unknown": (WARNING, "the start may have been warm: the GPU's shaders stay in the iPhone app's folder"),
+    "start-unknown": (
+        WARNING,
+        "the start may have been warm: the GPU's shaders stay in the iPhone app's folder",
+    ),
     "cache-not-used": (WARNING, "a start that was to be warm found no cache, or didn't use it"),
     "screen-off": (WARNING, "the screen went off during the run"),
     "foreground-changed": (WARNING, "another app came to the screen during the run"),
     "charging-changed": (INFO, "the charger came or went during the run"),
     "battery-draining": (INFO, "the battery was emptied though the phone was plugged in"),
-    "mixed-grades": (INFO, "the case's invocations were made under differently controlled conditions"),
+    "mixed-grades": (
+        INFO,
+        "the case's invocations were made under differently controlled conditions",
+    ),
     "two-states": (INFO, "the case's invocations fall into two groups, as at two clocks"),
     "battery-low": (WARNING, "the battery was low; phones limit their clocks then"),
     "wrong-outputs": (ERROR, "the outputs aren't the model's"),
     "outputs-drift": (WARNING, "the outputs differ more than they should"),
     "outputs-unreadable": (ERROR, "there are no outputs to compare"),
-    "parity-degenerate": (WARNING, "the model's outputs hardly depend on its inputs; they show nothing"),
-    "imported": (INFO, "somebody else made the run; nothing is known of the device's heat, load and battery"),
-    "unusual-for-device": (WARNING, "this model is much slower on this device than its other models lead to expect"),
+    "parity-degenerate": (
+        WARNING,
+        "the model's outputs hardly depend on its inputs; they show nothing",
+    ),
+    "imported": (
+        INFO,
+        "somebody else made the run; nothing is known of the device's heat, load and battery",
+    ),
+    "unusual-for-device": (
+        WARNING,
+        "this model is much slower on this device than its other models lead to expect",
+    ),
 }
 #: Rounding that may move a figure by more than this share of its value hides small changes.
 ROUNDING_MAX: Final = 0.01
@@ -74,11 +103,12 @@ RUNS_MIN: Final = 10
 SPREAD_MAX: Final = 0.5
 #: From this spread on, a trend or two modes matter.
 SPREAD_REPORTED: Final = 0.1
-#: A last repetition of a process this much slower than the first shows heat; repetitions that differ so much, anything.
+#: A last repetition of a process this much slower than the first shows heat; repetitions that
+#: differ so much, anything.
 REPETITIONS_FALL_MAX: Final = 0.1
 REPETITIONS_SPREAD_MAX: Final = 0.25
-#: Signs in a summary of a run that nobody here saw: mean over median, deviation over mean, p95 over median, median over
-#: the first inference on a CPU, and the warm-up over the measurement elsewhere.
+#: Signs in a summary of a run that nobody here saw: mean over median, deviation over mean, p95 over
+#: median, median over the first inference on a CPU, and the warm-up over the measurement elsewhere.
 SUMMARY_SKEW_MAX: Final = 0.05
 SUMMARY_SPREAD_MAX: Final = 0.1
 SUMMARY_TAIL_MAX: Final = 0.3
@@ -90,41 +120,59 @@ _SHAPE_COUNT: Final = 20
 _OUTLIER_SHARE: Final = 0.1
 
 
-def finding(code: str, message: str = "", evidence: str = "", *, severity: Severity | None = None) -> Finding:
+def finding(
+    code: str, message: str = "", evidence: str = "", *, severity: Severity | None = None
+) -> Finding:
     """Return a finding, by default with the severity and the message of its code."""
     usual, meaning = CODES[code]
-    return Finding(code=code, severity=severity or usual, message=message or meaning, evidence=evidence)
+    return Finding(
+        code=code, severity=severity or usual, message=message or meaning, evidence=evidence
+    )
 
 
 def start_findings(report: ToolReport) -> Iterator[Finding]:
     """Yield what speaks against a start's figures; nothing for a report of another pass.
 
-    A GPU delegate says that it used its cache ("from serialized data"); XNNPACK and NNAPI don't, so that for them the
-    cache's size before the start is all there is to go by.
+    A GPU delegate says that it used its cache ("from serialized data"); XNNPACK and NNAPI don't, so
+    that for them the cache's size before the start is all there is to go by.
     """
     stage, line = report.extra.get("start_stage"), str(report.extra.get("from_cache", ""))
     size = report.extra.get("cache_bytes_before")
     if stage in {StartStage.FIRST_LOAD, StartStage.PROCESS_COLD}:
         if line or (stage == StartStage.FIRST_LOAD and size):
             evidence = line or f"{size:.0f} bytes were cached before the start"
-            yield finding("warm-cold-start", f"the start '{stage}' used a cache: it wasn't cold", evidence)
+            yield finding(
+                "warm-cold-start", f"the start '{stage}' used a cache: it wasn't cold", evidence
+            )
     elif stage == StartStage.CACHE_WARM:
         reports_cache = any(
-            own.reports_cache for name, own in DELEGATES.items() if name.value == report.delegate.actual
+            own.reports_cache
+            for name, own in DELEGATES.items()
+            if name.value == report.delegate.actual
         )
         if not size:
-            yield finding("cache-not-used", "the first load had left no cache, so that this start wasn't warm", line)
+            yield finding(
+                "cache-not-used",
+                "the first load had left no cache, so that this start wasn't warm",
+                line,
+            )
         elif reports_cache and not line:
-            yield finding("cache-not-used", "there was a cache, and the delegate didn't say that it used it")
+            yield finding(
+                "cache-not-used", "there was a cache, and the delegate didn't say that it used it"
+            )
 
 
 def rounding_findings(report: ToolReport) -> Iterator[Finding]:
     """Yield that a program rounds its figures too coarsely for so short a latency."""
-    median, resolution = report.inference.median_us if report.inference else None, report.extra.get("resolution_us")
+    median, resolution = (
+        report.inference.median_us if report.inference else None,
+        report.extra.get("resolution_us"),
+    )
     if median and isinstance(resolution, float) and resolution / 2 / median > ROUNDING_MAX:
         share = format_percent(resolution / median)
         yield finding(
-            "coarse-resolution", f"figures are rounded to {format_latency(resolution)}, {share} of the median"
+            "coarse-resolution",
+            f"figures are rounded to {format_latency(resolution)}, {share} of the median",
         )
 
 
@@ -152,15 +200,22 @@ def steadiness_findings(inference: LatencySummary) -> Iterator[Finding]:
         yield finding("unsteady-two-modes", message, percentiles)
     if spread <= SPREAD_MAX and mean is not None and mean > (1 + _OUTLIER_SHARE) * median:
         over = format_percent(mean / median - 1, 0)
-        longest = f"longest {format_latency(inference.max_us)}" if inference.max_us is not None else ""
-        yield finding("outliers", f"a few inferences took so long that the mean is {over} over the median", longest)
+        longest = (
+            f"longest {format_latency(inference.max_us)}" if inference.max_us is not None else ""
+        )
+        yield finding(
+            "outliers",
+            f"a few inferences took so long that the mean is {over} over the median",
+            longest,
+        )
 
 
 def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
     """Yield what speaks against a run of which somebody else's summary is all that is known.
 
-    Nobody saw the phone's heat and clocks, so that their traces in the figures count: a mean far above the median, a
-    wide spread, a CPU that was faster at first, a GPU that was still warming up.
+    Nobody saw the phone's heat and clocks, so that their traces in the figures count: a mean far
+    above the median, a wide spread, a CPU that was faster at first, a GPU that was still warming
+    up.
     """
     inference = report.inference
     if inference is None or not inference.median_us or not inference.mean_us:
@@ -169,7 +224,11 @@ def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
     signs = (
         ("the mean's distance from the median", mean / median - 1, SUMMARY_SKEW_MAX),
         ("the deviation", (inference.std_us or 0.0) / mean, SUMMARY_SPREAD_MAX),
-        ("p95's distance from the median", (inference.p95_us or median) / median - 1, SUMMARY_TAIL_MAX),
+        (
+            "p95's distance from the median",
+            (inference.p95_us or median) / median - 1,
+            SUMMARY_TAIL_MAX,
+        ),
     )
     beyond = [
         f"{name} is {format_percent(share, 0)} (at most {format_percent(most, 0)})"
@@ -184,28 +243,39 @@ def summary_findings(report: ToolReport, *, is_cpu: bool) -> Iterator[Finding]:
         yield finding("unsteady-trend", f"the median is {slower} slower than the first inference")
     if not is_cpu and warmup and warmup > (1 + SUMMARY_RAMP_MAX) * mean:
         slower = format_percent(warmup / mean - 1, 0)
-        yield finding("unsteady-trend", f"the warm-up was {slower} slower than the measurement: it still ramped up")
+        yield finding(
+            "unsteady-trend",
+            f"the warm-up was {slower} slower than the measurement: it still ramped up",
+        )
 
 
 def repetition_findings(each_us: Sequence[float]) -> Iterator[Finding]:
-    """Yield what speaks against a process's repetitions, of which each has a time of its own, in their order.
+    """Yield what speaks against a process's repetitions, of which each has a time of its own, in
+    their order.
 
     They are one trajectory: the phone heats up while they run.
     """
     if len(each_us) < 2 or min(each_us) <= 0:
         return
     first, last = each_us[0], each_us[-1]
-    evidence = f"{len(each_us)} repetitions: " + ", ".join(format_latency(each) for each in each_us[:20])
+    evidence = f"{len(each_us)} repetitions: " + ", ".join(
+        format_latency(each) for each in each_us[:20]
+    )
     if last > (1 + REPETITIONS_FALL_MAX) * first:
         slower = format_percent(last / first - 1, 0)
-        yield finding("unsteady-trend", f"the last repetition is {slower} slower than the first", evidence)
+        yield finding(
+            "unsteady-trend", f"the last repetition is {slower} slower than the first", evidence
+        )
     elif max(each_us) > (1 + REPETITIONS_SPREAD_MAX) * min(each_us):
         longer = format_percent(max(each_us) / min(each_us) - 1, 0)
-        yield finding("unsteady", f"the slowest repetition takes {longer} longer than the fastest", evidence)
+        yield finding(
+            "unsteady", f"the slowest repetition takes {longer} longer than the fastest", evidence
+        )
 
 
 def _trend(inference: LatencySummary, p5: float, p95: float) -> str:
-    """Say which way it went when the first is among the extremes of one side and the last of the other.
+    """Say which way it went when the first is among the extremes of one side and the last of the
+    other.
 
     In an order without a trend that happens once in 200 runs (0.05 x 0.05, either way).
     """
@@ -220,10 +290,18 @@ def _trend(inference: LatencySummary, p5: float, p95: float) -> str:
 
 
 def _has_two_modes(inference: LatencySummary) -> bool:
-    """Whether the deviation is larger than any distribution with one peak between this minimum and maximum can have.
+    """Whether the deviation is larger than any distribution with one peak between this minimum and
+    maximum can have.
 
-    The variance of a unimodal distribution on [a, b] is at most (b - a)**2 / 9 (H. I. Jacobson, "The maximum variance
-    of restricted unimodal distributions", Annals of Mathematical Statistics 40, 1969).
+    The variance of a unimodal distribution on [a, b] is at most (b - a)**2 / 9 (H. I. Jacobson,
+    "The maximum variance of restricted unimodal distributions", Annals of Mathematical Statistics
+    40, 1969).
     """
     low, high, std = inference.min_us, inference.max_us, inference.std_us
-    return low is not None and high is not None and std is not None and high > low and std > (high - low) / 3
+    return (
+        low is not None
+        and high is not None
+        and std is not None
+        and high > low
+        and std > (high - low) / 3
+    )

@@ -17,7 +17,9 @@ _AT_MAXIMUM: Final = 0.99
 _QUIET_CORES: Final = 0.5
 _QUIET_LOAD_PER_CORE: Final = 1.0
 #: What makes a device one whose state was touched.
-_TOUCHED: Final = frozenset({"throttled", "clocks-capped", "foreign-load", "screen-off", "battery-low", "clock-jumped"})
+_TOUCHED: Final = frozenset(
+    {"throttled", "clocks-capped", "foreign-load", "screen-off", "battery-low", "clock-jumped"}
+)
 
 
 def grade_of(
@@ -29,7 +31,8 @@ def grade_of(
     conditions: RunConditions,
     codes: frozenset[str],
 ) -> Grade:
-    """Return the grade: the first that fits from the worst, what is unknown never counting for a better one.
+    """Return the grade: the first that fits from the worst, what is unknown never counting for a
+    better one.
 
     ``codes`` are the invocation's findings.
     """
@@ -50,18 +53,20 @@ def grade_of(
 
 
 def is_held(before: DeviceState | None, after: DeviceState | None, looks: RunSamples) -> bool:
-    """Whether every cluster was seen at one and the same clock, its limit, before, during and after the run.
+    """Whether every cluster was seen at one and the same clock, its limit, before, during and after
+    the run.
 
-    That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are else far below.
+    That is what pinned clocks and a fixed performance mode look like: an idle phone's clocks are
+    else far below.
     """
     if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
         return False
     limits = before.clock_limit_khz
     moments: tuple[Sample | DeviceState, ...] = (before, *looks.samples, after)
-    for moment in moments:
-        if dict(moment.clock_limit_khz) != dict(limits) or not _are_at(moment.clock_khz, limits):
-            return False
-    return True
+    return all(
+        dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
+        for moment in moments
+    )
 
 
 def _fastest_share(facts: DeviceFacts, conditions: RunConditions) -> float | None:
@@ -76,7 +81,9 @@ def _are_at(clocks: Mapping[int, int], limits: Mapping[int, int]) -> bool:
 
 
 def _is_pinned(state: DeviceState) -> bool:
-    """Whether no cluster has a choice: its lowest clock is its highest, or its governor keeps the highest."""
+    """Whether no cluster has a choice: its lowest clock is its highest, or its governor keeps the
+    highest.
+    """
     return bool(state.clock_limit_khz) and all(
         state.clock_floor_khz.get(cpu) == limit or state.governors.get(cpu) == "performance"
         for cpu, limit in state.clock_limit_khz.items()
@@ -85,7 +92,9 @@ def _is_pinned(state: DeviceState) -> bool:
 
 def _is_seen(state: DeviceState) -> bool:
     return (
-        bool(state.clock_limit_khz or state.heat_c) or state.thermal_status is not None or state.load_1min is not None
+        bool(state.clock_limit_khz or state.heat_c)
+        or state.thermal_status is not None
+        or state.load_1min is not None
     )
 
 
@@ -93,4 +102,8 @@ def _is_quiet(facts: DeviceFacts, before: DeviceState, conditions: RunConditions
     if conditions.foreign_cores is not None:
         return conditions.foreign_cores <= _QUIET_CORES
     cores = sum(len(cluster.cpus) for cluster in facts.clusters)
-    return before.load_1min is not None and cores > 0 and before.load_1min <= _QUIET_LOAD_PER_CORE * cores
+    return (
+        before.load_1min is not None
+        and cores > 0
+        and before.load_1min <= _QUIET_LOAD_PER_CORE * cores
+    )

@@ -1,8 +1,9 @@
 """Which cases of two sides belong together. Pure.
 
-Two figures are compared when everything but the compared thing agrees. Cases are matched in steps from "all alike" to
-"the same model by name, delegate, threads and tool", so that a case whose settings or phone changed is reported as
-incomparable, with what differs, instead of being left out without a word.
+Two figures are compared when everything but the compared thing agrees. Cases are matched in steps
+from "all alike" to "the same model by name, delegate, threads and tool", so that a case whose
+settings or phone changed is reported as incomparable, with what differs, instead of being left out
+without a word.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ class Measured:
 
     @property
     def actual(self) -> str:
-        """Where the operators ran, as the runs used show it: ``gpu, partial``; empty when nothing shows it."""
+        """Where the operators ran, as the runs used show it: ``gpu, partial``.
+
+        Empty when nothing shows it.
+        """
         reports = [run.report for run in self.used.values() if run.report is not None]
         places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
         truths = sorted({report.delegate.truth.value for report in reports})
@@ -144,10 +148,11 @@ def measured_cases(
     origins: Mapping[CampaignId, str] | None = None,
     wanted: Callable[[RunRecord], bool] | None = None,
 ) -> list[Measured]:
-    """Return the cases that were measured, one for each campaign and case, in the order in which they were stored.
+    """Return the cases that were measured, one for each campaign and case, in the order in which
+    they were stored.
 
-    ``systems`` says which fingerprint a device had in a campaign, ``origins`` where a campaign was imported from;
-    ``wanted`` leaves runs out.
+    ``systems`` says which fingerprint a device had in a campaign, ``origins`` where a campaign was
+    imported from; ``wanted`` leaves runs out.
     """
     fit = [
         run
@@ -156,7 +161,10 @@ def measured_cases(
         if wanted is None or wanted(run)
     ]
     groups, compared = (
-        grouped((run for run in fit if has_comparison(run) is of), lambda run: (run.campaign_id, run.case.case_key))
+        grouped(
+            (run for run in fit if has_comparison(run) is of),
+            lambda run: (run.campaign_id, run.case.case_key),
+        )
         for of in (False, True)
     )
     devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
@@ -178,7 +186,9 @@ def measured_cases(
                     others=others[campaign_id, case.serial].get(case_key, ()),
                 ),
                 device=facts.title if facts is not None else str(case.serial),
-                build=f"{build.name} {case.build_sha256[:8]}" if build is not None else case.build_sha256[:8],
+                build=f"{build.name} {case.build_sha256[:8]}"
+                if build is not None
+                else case.build_sha256[:8],
                 is_virtual=any(run.is_virtual for run in members),
                 system=(systems or {}).get((campaign_id, case.serial), ""),
                 origin=(origins or {}).get(campaign_id, ""),
@@ -190,7 +200,10 @@ def measured_cases(
 def match(
     baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule
 ) -> tuple[list[tuple[Measured, Measured]], list[Measured], list[Measured]]:
-    """Return the pairs that belong together, and what is left of each side; nothing is in two pairs."""
+    """Return the pairs that belong together, and what is left of each side.
+
+    Nothing is in two pairs.
+    """
     pairs: list[tuple[Measured, Measured]] = []
     left, right = list(baseline), list(candidate)
     for step, dropped in enumerate(_steps(rule)):
@@ -208,7 +221,8 @@ def match(
     return pairs, left, right
 
 
-#: Steps in which several cases may be alike; in the further ones only a single one of each side is paired.
+#: Steps in which several cases may be alike; in the further ones only a single one of each side is
+#: paired.
 _CLOSE_STEPS: Final = 3
 _Parts = frozenset[str]
 
@@ -225,7 +239,9 @@ def _steps(rule: Rule) -> list[_Parts]:
     return list(accumulate((_Parts(parts.split()) for parts in more), operator.or_, initial=free))
 
 
-def _grouped(side: Sequence[Measured], dropped: _Parts, rule: Rule) -> dict[tuple[object, ...], list[Measured]]:
+def _grouped(
+    side: Sequence[Measured], dropped: _Parts, rule: Rule
+) -> dict[tuple[object, ...], list[Measured]]:
     groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
     for item in side:
         case = item.case
@@ -247,11 +263,17 @@ def _grouped(side: Sequence[Measured], dropped: _Parts, rule: Rule) -> dict[tupl
 
 
 def title_of(item: Measured, rule: Rule) -> str:
-    """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack, 4 threads``."""
+    """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack,
+    4 threads``.
+    """
     case, free = item.case, rule.free
     model = "" if Fact.MODEL in free else case.model_name
     device = (
-        "" if Fact.DEVICE in free else f"{item.device} {case.serial}" if item.device != case.serial else item.device
+        ""
+        if Fact.DEVICE in free
+        else f"{item.device} {case.serial}"
+        if item.device != case.serial
+        else item.device
     )
     words = [
         "" if Fact.DELEGATE in free else item.result.named(case.delegate.value),

@@ -1,24 +1,28 @@
 """Invocations that resemble their neighbours in time, and what that costs an interval. Pure.
 
-Heat and clocks change slowly, so that an invocation is more like the one before it than like any other. Then the
-middle of a sample is less sure than its scatter says, and the scatter itself looks too small. The model is the
-simplest that remembers: a first-order autoregression, whose correlation rho between neighbours is unknown.
+Heat and clocks change slowly, so that an invocation is more like the one before it than like any
+other. Then the middle of a sample is less sure than its scatter says, and the scatter itself looks
+too small. The model is the simplest that remembers: a first-order autoregression, whose correlation
+rho between neighbours is unknown.
 
-- For a known rho the error of the sample's level is that of generalised least squares (Aitken 1935). Its ratio to what
-  the scatter of independent figures would give is the growth of the middle's error. Before there are figures, the
-  variance is expected to grow by D (n - 1) / (n - D), with D the mean over invocations of the sum of their correlations
-  with all (Bayley & Hammersley 1946).
-- rho is not estimated and then believed: with 8 invocations the estimate is off by 0.3 and biased towards 0 (Marriott &
-  Pope 1954). The growth is averaged over a grid of rho, each weighed by its restricted likelihood (Patterson & Thompson
-  1971; the middle's level is integrated out) and by a prior. So what isn't known of rho costs width, and the more
-  invocations there are, the less.
-- The likelihood is that of the normal scores of the ranks (van der Waerden 1952): single slow invocations don't hide
-  what the others remember, and the unit doesn't matter.
-- Cases of one device and campaign run in turns, in an order drawn afresh for each round. What one of them remembers is
-  news of the others: their likelihoods are multiplied. One case in ten may still be unlike the others.
+- For a known rho the error of the sample's level is that of generalised least squares (Aitken
+  1935). Its ratio to what the scatter of independent figures would give is the growth of the
+  middle's error. Before there are figures, the variance is expected to grow by D (n - 1) / (n - D),
+  with D the mean over invocations of the sum of their correlations with all (Bayley & Hammersley
+  1946).
+- rho is not estimated and then believed: with 8 invocations the estimate is off by 0.3 and biased
+  towards 0 (Marriott & Pope 1954). The growth is averaged over a grid of rho, each weighed by its
+  restricted likelihood (Patterson & Thompson 1971; the middle's level is integrated out) and by a
+  prior. So what isn't known of rho costs width, and the more invocations there are, the less.
+- The likelihood is that of the normal scores of the ranks (van der Waerden 1952): single slow
+  invocations don't hide what the others remember, and the unit doesn't matter.
+- Cases of one device and campaign run in turns, in an order drawn afresh for each round. What one
+  of them remembers is
+  news of the others: their likelihoods are multiplied. One case in ten may still be unlike the
+      others.
 
-rho is that between neighbours at the sample's usual gap. A longer gap (invocations left out, a pause, another night)
-counts as several gaps, and the correlation fades as rho ** gaps.
+rho is that between neighbours at the sample's usual gap. A longer gap (invocations left out, a
+pause, another night) counts as several gaps, and the correlation fades as rho ** gaps.
 """
 
 from __future__ import annotations
@@ -43,11 +47,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 #: Correlations between neighbours that are reckoned with.
 GRID: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-#: How likely each is before anything was measured: as likely none as any, and of those, large ones rather than small
-#: ones. Found on series of known truth, so that intervals hold it nearly alike for all correlations up to 0.6.
+#: How likely each is before anything was measured: as likely none as any, and of those, large ones
+#: rather than small ones. Found on series of known truth, so that intervals hold it nearly alike
+#: for all correlations up to 0.6.
 PRIOR: Final = (
     8.0,
-    *(8 * math.exp(6 * rho) / math.fsum(math.exp(6 * other) for other in GRID[1:]) for rho in GRID[1:]),
+    *(
+        8 * math.exp(6 * rho) / math.fsum(math.exp(6 * other) for other in GRID[1:])
+        for rho in GRID[1:]
+    ),
 )
 #: How likely a case is unlike the others of its device.
 _ODD_SHARE: Final = 0.1
@@ -72,7 +80,9 @@ class Pace:
 
     def first(self, count: int) -> Pace:
         """Return the pace of the first ``count`` invocations."""
-        return Pace(gaps=None if self.gaps is None else self.gaps[: max(0, count - 1)], others=self.others)
+        return Pace(
+            gaps=None if self.gaps is None else self.gaps[: max(0, count - 1)], others=self.others
+        )
 
 
 #: Evenly spaced, and nothing known beside.
@@ -80,7 +90,10 @@ EVEN: Final = Pace()
 
 
 def gaps_of(moments: Sequence[datetime]) -> tuple[int, ...] | None:
-    """Return the gaps between the starts of invocations, in order, in units of their median; None when all are one."""
+    """Return the gaps between the starts of invocations, in order, in units of their median.
+
+    None when all are one.
+    """
     seconds = [(after - before).total_seconds() for before, after in pairwise(moments)]
     usual = median(seconds) if seconds else 0.0
     if usual <= 0:
@@ -90,7 +103,9 @@ def gaps_of(moments: Sequence[datetime]) -> tuple[int, ...] | None:
 
 
 def likelihoods(logs: Sequence[float], pace: Pace = EVEN) -> tuple[float, ...]:
-    """Return the restricted log-likelihood of each correlation of the grid, from logarithms in order of time."""
+    """Return the restricted log-likelihood of each correlation of the grid, from logarithms in
+    order of time.
+    """
     return _fit(_ranks(logs), pace.gaps)[0]
 
 
@@ -99,24 +114,41 @@ def pooled(found: Mapping[Key, tuple[float, ...]]) -> dict[Key, tuple[float, ...
     total = [math.fsum(column) for column in zip(*found.values(), strict=True)]
     if len(found) < 2:
         return dict.fromkeys(found, ())
-    return {key: tuple(whole - own for whole, own in zip(total, of_key, strict=True)) for key, of_key in found.items()}
+    return {
+        key: tuple(whole - own for whole, own in zip(total, of_key, strict=True))
+        for key, of_key in found.items()
+    }
 
 
 def growth(logs: Sequence[float], weights: Sequence[float], pace: Pace = EVEN) -> float:
-    """Return by how much the error of the middle of logarithms grows over that of independent ones; at least 1."""
+    """Return by how much the error of the middle of logarithms grows over that of independent ones.
+
+    At least 1.
+    """
     return max(1.0, math.fsum(map(operator.mul, weights, _fit(_ranks(logs), pace.gaps)[1])))
 
 
 def expected_growth(count: int, weights: Sequence[float]) -> float:
     """Return the growth that is to be expected of ``count`` evenly spaced invocations."""
-    return 1.0 if count < REMEMBERS_FROM_COUNT else max(1.0, float(_design((1,) * (count - 1)).growth @ weights))
+    return (
+        1.0
+        if count < REMEMBERS_FROM_COUNT
+        else max(1.0, float(_design((1,) * (count - 1)).growth @ weights))
+    )
 
 
 def weights_of(samples: Sequence[tuple[Sequence[float], Pace]]) -> tuple[float, ...]:
-    """Return how likely each correlation of the grid is, from samples that share it and what is known beside them."""
-    own = tuple(math.fsum(column) for column in zip(*(likelihoods(logs, pace) for logs, pace in samples), strict=True))
+    """Return how likely each correlation of the grid is, from samples that share it and what is
+    known beside them.
+    """
+    own = tuple(
+        math.fsum(column)
+        for column in zip(*(likelihoods(logs, pace) for logs, pace in samples), strict=True)
+    )
     others = [pace.others for _, pace in samples if pace.others]
-    return _weights(own, tuple(math.fsum(column) for column in zip(*others, strict=True)) or (0.0,) * len(GRID))
+    return _weights(
+        own, tuple(math.fsum(column) for column in zip(*others, strict=True)) or (0.0,) * len(GRID)
+    )
 
 
 @lru_cache(maxsize=8192)
@@ -125,7 +157,9 @@ def _weights(own: tuple[float, ...], beside: tuple[float, ...]) -> tuple[float, 
 
 
 def weights(own: Sequence[float] | Floats, beside: Sequence[float] | Floats) -> Floats:
-    """Return how likely each correlation is (... x grid) from a sample's log-likelihoods and those of its siblings."""
+    """Return how likely each correlation is (... x grid) from a sample's log-likelihoods and those
+    of its siblings.
+    """
     import numpy as np
 
     prior = np.asarray(PRIOR) / math.fsum(PRIOR)
@@ -142,7 +176,9 @@ def _normalised(logs: Floats) -> Floats:
 
 
 def _ranks(logs: Sequence[float]) -> tuple[int, ...]:
-    """Return the places of the figures among each other, equal ones in one: all that a likelihood depends on."""
+    """Return the places of the figures among each other, equal ones in one: all that a likelihood
+    depends on.
+    """
     least = min(logs, default=0.0)
     values = [round((value - least) * 10**_DIGITS) for value in logs]
     places = {value: place for place, value in enumerate(sorted(set(values)))}
@@ -150,7 +186,9 @@ def _ranks(logs: Sequence[float]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=8192)
-def _fit(ranks: tuple[int, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _fit(
+    ranks: tuple[int, ...], gaps: tuple[int, ...] | None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     import numpy as np
 
     likelihood, grown = fits(np.asarray([ranks], dtype=float), gaps)
@@ -158,9 +196,11 @@ def _fit(ranks: tuple[int, ...], gaps: tuple[int, ...] | None) -> tuple[tuple[fl
 
 
 def fits(logs: Floats, gaps: tuple[int, ...] | None = None) -> tuple[Floats, Floats]:
-    """Return the log-likelihood of each correlation and how much it makes the middle's error grow, samples x grid.
+    """Return the log-likelihood of each correlation and how much it makes the middle's error grow,
+    samples x grid.
 
-    ``logs`` are samples x invocations, in order of time; ``gaps`` are the same for all, None for evenly spaced ones.
+    ``logs`` are samples x invocations, in order of time; ``gaps`` are the same for all, None for
+    evenly spaced ones.
     """
     import numpy as np
 
@@ -189,9 +229,13 @@ def fits(logs: Floats, gaps: tuple[int, ...] | None = None) -> tuple[Floats, Flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Design:
-    """What a likelihood and a growth need that doesn't depend on the figures; each by correlation of the grid."""
+    """What a likelihood and a growth need that doesn't depend on the figures.
 
-    #: What an invocation keeps of the one before it, and how much its news is scaled up to one size.
+    Each by correlation of the grid.
+    """
+
+    #: What an invocation keeps of the one before it, and how much its news is scaled up to one
+    #: size.
     carried: Floats
     scale: Floats
     #: A level of 1 after both.
@@ -239,7 +283,9 @@ def _scores(logs: Floats) -> Floats:
     shared = np.tile(_table(logs.shape[1]), (len(logs), 1))
     if not begins.all():
         group = np.cumsum(begins) - 1
-        shared = (np.bincount(group, shared.ravel()) / np.bincount(group))[group].reshape(logs.shape)
+        shared = (np.bincount(group, shared.ravel()) / np.bincount(group))[group].reshape(
+            logs.shape
+        )
     scores = np.empty_like(shared)
     np.put_along_axis(scores, order, shared, axis=1)
     return scores
@@ -249,4 +295,6 @@ def _scores(logs: Floats) -> Floats:
 def _table(count: int) -> Floats:
     import numpy as np
 
-    return np.array([NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)])
+    return np.array(
+        [NormalDist().inv_cdf((rank + 0.625) / (count + 0.25)) for rank in range(count)]
+    )

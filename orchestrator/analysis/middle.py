@@ -1,18 +1,21 @@
 """The middle of a few logarithms, with its standard error and interval, without scipy. Pure.
 
-From 8 figures on, a fifth is left out at either end (the trimmed mean), and the error comes from the winsorised sample:
-Tukey & McLaughlin (1963), Yuen (1974). Below 8 it is the plain mean. Background work slows single invocations by
-5 to 40 %; one of them in eight would move a mean by more than its interval says (docs/evidence.md shows both).
+From 8 figures on, a fifth is left out at either end (the trimmed mean), and the error comes from
+the winsorised sample: Tukey & McLaughlin (1963), Yuen (1974). Below 8 it is the plain mean.
+Background work slows single invocations by 5 to 40 %; one of them in eight would move a mean by
+more than its interval says (docs/evidence.md shows both).
 
-The hierarchical bootstrap has two levels, after Kalibera & Jones, "Rigorous benchmarking in reasonable time" (ISMM
-2013): processes are drawn with replacement, and within each drawn process its figure is drawn again. Benchmark programs
-print a summary of a process (count, deviation, percentiles) and seldom its single inferences, so the inner level is
-drawn from the standard error of the process's own median, which that summary gives. What processes differ by includes
-that error already; they are moved together first by as much (Davison & Hinkley 1997, section 3.8), or it would count
-twice. Plain percentile intervals of small samples are too short: the percentiles are moved outwards as Hesterberg,
-"What teachers should know about the bootstrap" (2015, section 5.3) says, so that they agree with Student's t for a
-normal sample. All draws are seeded and shared by samples of one size, so that the same sample always gives the same
-interval, thousands of cases cost one matrix product each, and turning a comparison round turns its interval round.
+The hierarchical bootstrap has two levels, after Kalibera & Jones, "Rigorous benchmarking in
+reasonable time" (ISMM 2013): processes are drawn with replacement, and within each drawn process
+its figure is drawn again. Benchmark programs print a summary of a process (count, deviation,
+percentiles) and seldom its single inferences, so the inner level is drawn from the standard error
+of the process's own median, which that summary gives. What processes differ by includes that error
+already; they are moved together first by as much (Davison & Hinkley 1997, section 3.8), or it would
+count twice. Plain percentile intervals of small samples are too short: the percentiles are moved
+outwards as Hesterberg, "What teachers should know about the bootstrap" (2015, section 5.3) says, so
+that they agree with Student's t for a normal sample. All draws are seeded and shared by samples of
+one size, so that the same sample always gives the same interval, thousands of cases cost one matrix
+product each, and turning a comparison round turns its interval round.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
         return 0.0
     if x >= 1:
         return 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    front = math.exp(
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    )
     # The continued fraction converges fast only on this side; the other side is its mirror.
     if x < (a + 1) / (a + b + 2):
         return front * _beta_fraction(a, b, x) / a
@@ -110,7 +115,8 @@ class Middle:
     #: Standard error of ``value``; None for one figure.
     error: float | None
     count: int
-    #: What is in ``error`` because figures resemble their neighbours in time (:mod:`orchestrator.analysis.memory`).
+    #: What is in ``error`` because figures resemble their neighbours in time
+    #: (:mod:`orchestrator.analysis.memory`).
     growth: float = 1.0
 
     @property
@@ -125,7 +131,9 @@ class Middle:
 
 
 def middle(values: Sequence[float], *, growth: float = 1.0) -> Middle:
-    """Return the middle of at least one value, in any order, its standard error multiplied by ``growth``."""
+    """Return the middle of at least one value, in any order, its standard error multiplied by
+    ``growth``.
+    """
     ordered = sorted(values)
     count, cut = len(ordered), trimmed_each_side(len(ordered))
     kept = ordered[cut : count - cut]
@@ -141,7 +149,9 @@ def middle(values: Sequence[float], *, growth: float = 1.0) -> Middle:
 
 
 def middles(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return of each row (samples x values, two or more) what :func:`middle` gives: the middle and its error."""
+    """Return of each row (samples x values, two or more) what :func:`middle` gives: the middle and
+    its error.
+    """
     import numpy as np
 
     ordered = np.sort(samples, axis=1)
@@ -157,7 +167,8 @@ def middles(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
 def _small_sample(kept: int) -> float:
     """Return by how much the error of a small trimmed sample is too small.
 
-    Found on series of known truth: without it 95 % intervals of 8 to 12 normal figures hold the truth 93 times of 100.
+    Found on series of known truth: without it 95 % intervals of 8 to 12 normal figures hold the
+    truth 93 times of 100.
     """
     return 1 + 1 / (2 * kept)
 
@@ -172,7 +183,8 @@ def degrees_of(count: int) -> int:
     return max(1, count - 2 * trimmed_each_side(count) - 1)
 
 
-#: Intervals are bootstrapped from this many invocations on; below, Student's t does better (docs/evidence.md).
+#: Intervals are bootstrapped from this many invocations on; below, Student's t does better
+#: (docs/evidence.md).
 BOOTSTRAP_FROM_COUNT: Final = 20
 #: Draws; half of them, the other half is their mirror image.
 HALF_DRAWS: Final = 4000
@@ -182,9 +194,11 @@ _SEED: Final = 20130620
 def bootstrap_middle(
     logs: Sequence[float], errors: Sequence[float] | None, *, level: float, growth: float = 1.0
 ) -> tuple[float, float]:
-    """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the single logs, or None.
+    """Return the interval of the middle of ``logs``; ``errors`` are the standard errors of the
+    single logs, or None.
 
-    Draws forget the order of the invocations; ``growth`` is what :mod:`orchestrator.analysis.memory` makes of it.
+    Draws forget the order of the invocations; ``growth`` is what
+    :mod:`orchestrator.analysis.memory` makes of it.
     """
     import numpy as np
 
@@ -201,7 +215,9 @@ def bootstrap_difference(
     level: float,
     growths: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[float, float]:
-    """Return the interval of middle(logs) - middle(minus), the two drawn apart; ``growths`` are theirs."""
+    """Return the interval of middle(logs) - middle(minus), the two drawn apart; ``growths`` are
+    theirs.
+    """
     import numpy as np
 
     parts = []
@@ -216,7 +232,9 @@ def bootstrap_difference(
 def _middles(
     logs: Sequence[float], errors: Sequence[float] | None, *, stream: int, growth: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the middles of the draws and of their mirror images, ``growth`` times as far from the sample's middle."""
+    """Return the middles of the draws and of their mirror images, ``growth`` times as far from the
+    sample's middle.
+    """
     import numpy as np
 
     values = np.asarray(logs, dtype=float)
@@ -249,11 +267,14 @@ def _without_own_errors(values: NDArray[np.float64], own_variance: float) -> NDA
 
 
 @lru_cache(maxsize=24)
-def _draws(count: int, stream: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the share of each invocation, by rank, in each draw's middle, its square, and a standard normal for each.
+def _draws(
+    count: int, stream: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the share of each invocation, by rank, in each draw's middle, its square, and a
+    standard normal for each.
 
-    The shares are HALF_DRAWS x count. How often each rank was drawn decides which copies are trimmed, whatever the
-    values are, so that the middle of every draw is one product.
+    The shares are HALF_DRAWS x count. How often each rank was drawn decides which copies are
+    trimmed, whatever the values are, so that the middle of every draw is one product.
     """
     import numpy as np
 

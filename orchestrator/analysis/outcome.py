@@ -1,7 +1,8 @@
 """How an invocation ended, and what kind of figure it printed. Pure.
 
-A program that prints percentiles gives an invocation's median, an older one its mean. The mean of a few slow inferences
-among many lies some per cent above the median: a difference of kind looks like a difference of speed.
+A program that prints percentiles gives an invocation's median, an older one its mean. The mean of a
+few slow inferences among many lies some per cent above the median: a difference of kind looks like
+a difference of speed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.summary import own_error
-from orchestrator.records.run import SETUP_CODES, DelegateTruth, FigureKind, Outcome, RunRecord, ToolReport
+from orchestrator.records.run import (
+    SETUP_CODES,
+    DelegateTruth,
+    FigureKind,
+    Outcome,
+    RunRecord,
+    ToolReport,
+)
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import FIGURE_PASS
 
@@ -39,7 +47,8 @@ class Ending:
 def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> Ending:
     """Return how the invocation ended.
 
-    A run whose delegate fell back is FAILED, so that its figures never stand under the delegate's name.
+    A run whose delegate fell back is FAILED, so that its figures never stand under the delegate's
+    name.
     """
     if timed_out:
         return Ending(
@@ -51,13 +60,15 @@ def ending_of(report: ToolReport, *, exit_code: int | None, timed_out: bool) -> 
         return Ending(
             outcome=Outcome.FAILED,
             reason_code=report.failure_code or "tool-failed",
-            reason=report.failure_reason or f"the program ended with {_exit_text(exit_code)} and no result",
+            reason=report.failure_reason
+            or f"the program ended with {_exit_text(exit_code)} and no result",
         )
     if exit_code not in {0, None}:
         return Ending(
             outcome=Outcome.FAILED,
             reason_code=report.failure_code or "tool-failed",
-            reason=report.failure_reason or f"the program printed a result but ended with {_exit_text(exit_code)}",
+            reason=report.failure_reason
+            or f"the program printed a result but ended with {_exit_text(exit_code)}",
         )
     if report.delegate.truth in NOT_WHAT_WAS_ASKED:
         why_code = report.failure_code if report.failure_code.startswith(SETUP_CODES) else ""
@@ -85,10 +96,13 @@ def truth_of(run: RunRecord) -> DelegateTruth:
 
 
 def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
-    """Return the latency that a timing invocation printed, whatever it is a figure of; None when it printed none.
+    """Return the latency that a timing invocation printed, whatever it is a figure of.
 
-    Beside :attr:`RunRecord.latency_us` this reads invocations that are kept as failed only because the delegate
-    isn't the one that was asked for: their program ended well and their figure is evidence.
+    None when it printed none.
+
+    Beside :attr:`RunRecord.latency_us` this reads invocations that are kept as failed only because
+    the delegate isn't the one that was asked for: their program ended well and their figure is
+    evidence.
 
     Args:
         run: the invocation.
@@ -97,7 +111,9 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
     report = run.report
     if run.run_pass is not FIGURE_PASS or report is None or report.outcome != "ok":
         return None
-    if run.outcome is Outcome.COMPLETED or (run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED):
+    if run.outcome is Outcome.COMPLETED or (
+        run.outcome is Outcome.FAILED and truth_of(run) in NOT_WHAT_WAS_ASKED
+    ):
         return report.latency_us(kind)
     return None
 
@@ -108,15 +124,20 @@ def worst_quality(runs: Iterable[RunRecord]) -> Quality:
 
 
 def figure_error(run: RunRecord, kind: FigureKind) -> float | None:
-    """Return how unsure the process itself is of its figure, as a share; None where it printed too little."""
+    """Return how unsure the process itself is of its figure, as a share.
+
+    None where it printed too little.
+    """
     inference = None if run.report is None else run.report.inference
     return None if inference is None else own_error(inference, of_mean=kind is FigureKind.MEAN)
 
 
 def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRecord, float]]]:
-    """Return the kind of figure that invocations share, and those of them that have it, each with its figure.
+    """Return the kind of figure that invocations share, and those of them that have it, each with
+    its figure.
 
-    That is the median where all printed one, else the mean; the median again only where more have that than a mean.
+    That is the median where all printed one, else the mean; the median again only where more have
+    that than a mean.
     """
     medians = _figures(runs, FigureKind.MEDIAN)
     if len(medians) == len(runs) or len(medians) > len(means := _figures(runs, FigureKind.MEAN)):

@@ -1,7 +1,9 @@
-"""An A/B comparison's plan: how many pairs, in which order, and which of those that ran count. Pure.
+"""An A/B comparison's plan: how many pairs, in which order, and which of those that ran count.
 
-On every device a pilot runs first, then as many pairs as its noise requires. All of it follows from the stored runs,
-so that a resume plans the same pairs again.
+Pure.
+
+On every device a pilot runs first, then as many pairs as its noise requires. All of it follows from
+the stored runs, so that a resume plans the same pairs again.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ class PairCount:
     pairs: int
     #: The deviation of the pilot's log ratios; None when the pilot has too few usable pairs to say.
     log_std: float | None
-    #: What kept it from more: ``most``, ``budget``, or ``pilot`` when the pilot gave nothing to plan with.
+    #: What kept it from more: ``most``, ``budget``, or ``pilot`` when the pilot gave nothing to
+    #: plan with.
     limit: str = ""
     #: What would have been needed.
     needed: int = 0
@@ -55,13 +58,19 @@ class PairCount:
     @property
     def most_tried(self) -> int:
         """At most this many pairs are run, those that can't be used included."""
-        return self.pairs + max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * self.pairs)) if self.limit != "pilot" else 0
+        return (
+            self.pairs + max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * self.pairs))
+            if self.limit != "pilot"
+            else 0
+        )
 
 
 def usable_pairs(
     before: Sequence[RunRecord], after: Sequence[RunRecord], *, warmup: int
 ) -> dict[int, tuple[RunRecord, RunRecord]]:
-    """Return the pairs of which both runs can be used, by number; a pair loses both when one of them can't.
+    """Return the pairs of which both runs can be used, by number.
+
+    A pair loses both when one of them can't.
 
     Pairs that warm the device aren't among them.
     """
@@ -70,24 +79,38 @@ def usable_pairs(
         counted = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
         used = set(judge_case(counted).used)
         sides.append({run.invocation: run for run in counted if run.run_id in used})
-    return {number: (sides[0][number], sides[1][number]) for number in sorted(sides[0].keys() & sides[1].keys())}
+    return {
+        number: (sides[0][number], sides[1][number])
+        for number in sorted(sides[0].keys() & sides[1].keys())
+    }
 
 
 def log_ratios(pairs: Iterable[tuple[RunRecord, RunRecord]]) -> list[float]:
-    """Return the logarithm of candidate time / baseline time of each pair, both sides' figures of one kind."""
+    """Return the logarithm of candidate time / baseline time of each pair, both sides' figures of
+    one kind.
+    """
     pairs = tuple(pairs)
     kind, _ = of_one_kind([run for pair in pairs for run in pair])
     found = [(figure_us(before, kind), figure_us(after, kind)) for before, after in pairs]
-    return [math.log(after_us / before_us) for before_us, after_us in found if before_us and after_us]
+    return [
+        math.log(after_us / before_us) for before_us, after_us in found if before_us and after_us
+    ]
 
 
 def planned_pairs(
-    pairing: Pairing, pilot: Sequence[float], ratios: Sequence[float], *, pair_s: float | None, sides: int
+    pairing: Pairing,
+    pilot: Sequence[float],
+    ratios: Sequence[float],
+    *,
+    pair_s: float | None,
+    sides: int,
 ) -> PairCount:
-    """Return how many pairs to count, from the pilot's log ratios and, once those planned have run, from theirs.
+    """Return how many pairs to count, from the pilot's log ratios and, once those planned have run,
+    from theirs.
 
-    Eight pairs often look quieter than the phone is. So the spread of all planned pairs is looked at once more: only
-    ever the spread, not the difference, which would make accidents look like changes.
+    Eight pairs often look quieter than the phone is. So the spread of all planned pairs is looked
+    at once more: only ever the spread, not the difference, which would make accidents look like
+    changes.
     """
     first = count_pairs(pairing, pilot, pair_s=pair_s, sides=sides)
     if first.limit or len(ratios) < first.pairs:
@@ -96,11 +119,14 @@ def planned_pairs(
     return again if again.pairs > first.pairs else first
 
 
-def count_pairs(pairing: Pairing, pilot: Sequence[float], *, pair_s: float | None, sides: int) -> PairCount:
+def count_pairs(
+    pairing: Pairing, pilot: Sequence[float], *, pair_s: float | None, sides: int
+) -> PairCount:
     """Return how many pairs to count, from the pilot's log ratios.
 
-    Enough to claim the wanted difference nearly always, and to call equal sides the same 8 times of 10. ``pair_s`` is
-    what one pair takes, ``sides`` how many comparisons with processes of their own share the device's budget.
+    Enough to claim the wanted difference nearly always, and to call equal sides the same 8 times of
+    10. ``pair_s`` is what one pair takes, ``sides`` how many comparisons with processes of their
+    own share the device's budget.
     """
     std = middle(pilot).std if pilot else None
     if std is None:
@@ -121,7 +147,9 @@ def count_pairs(pairing: Pairing, pilot: Sequence[float], *, pair_s: float | Non
 
 
 def _pairs_to_call_equal(std: float, threshold: float, level: float) -> int:
-    """Return the pairs after which the interval of two equal sides lies within the threshold, 8 times of 10."""
+    """Return the pairs after which the interval of two equal sides lies within the threshold, 8
+    times of 10.
+    """
 
     def is_enough(count: int) -> bool:
         degrees = degrees_of(count)
@@ -143,13 +171,21 @@ def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
 
 
 def pair_round(
-    pairing: Pairing, cases: Mapping[CaseKey, Case], number: int, sides: Sequence[int], *, seed: int, serial: str
+    pairing: Pairing,
+    cases: Mapping[CaseKey, Case],
+    number: int,
+    sides: Sequence[int],
+    *,
+    seed: int,
+    serial: str,
 ) -> list[Invocation]:
-    """Return one pair of each of some sides (indices into ``pairing.sides``), in the order in which they run.
+    """Return one pair of each of some sides (indices into ``pairing.sides``), in the order in which
+    they run.
 
-    The side that begins changes as A B, B A, B A, A B, so that a steady drift weighs on both alike; which one is
-    first of all is drawn from the seed. The order of several comparisons is shuffled in each round. Those that one
-    pair of processes answers (prefill and decode) begin with the same side, whichever of them starts it.
+    The side that begins changes as A B, B A, B A, A B, so that a steady drift weighs on both alike;
+    which one is first of all is drawn from the seed. The order of several comparisons is shuffled
+    in each round. Those that one pair of processes answers (prefill and decode) begin with the same
+    side, whichever of them starts it.
     """
     # For spreading drift, not for secrecy.
     shuffler = random.Random(f"{seed}:{serial}:{number}")  # noqa: S311
@@ -162,23 +198,30 @@ def pair_round(
         first = random.Random(f"{seed}:{serial}:{shared}").randrange(2)  # noqa: S311
         leader = (_LEADERS[number % len(_LEADERS)] + first) % 2
         invocations += [
-            Invocation(case=cases[keys[index]], run_pass=FIGURE_PASS, number=number) for index in (leader, 1 - leader)
+            Invocation(case=cases[keys[index]], run_pass=FIGURE_PASS, number=number)
+            for index in (leader, 1 - leader)
         ]
     return invocations
 
 
-def first_invocations(pairing: Pairing, cases: Mapping[CaseKey, Case], *, seed: int) -> tuple[Invocation, ...]:
+def first_invocations(
+    pairing: Pairing, cases: Mapping[CaseKey, Case], *, seed: int
+) -> tuple[Invocation, ...]:
     """Return warm-up and pilot of all devices, each device's in the order in which it runs them."""
     return tuple(
         item
         for serial in dict.fromkeys(cases[baseline].serial for baseline, _ in pairing.sides)
         for number in pairing.first_numbers
-        for item in pair_round(pairing, cases, number, _sides_of(pairing, cases, serial), seed=seed, serial=serial)
+        for item in pair_round(
+            pairing, cases, number, _sides_of(pairing, cases, serial), seed=seed, serial=serial
+        )
     )
 
 
 def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -> list[int]:
-    return [side for side, (baseline, _) in enumerate(pairing.sides) if cases[baseline].serial == serial]
+    return [
+        side for side, (baseline, _) in enumerate(pairing.sides) if cases[baseline].serial == serial
+    ]
 
 
 class PairProgress:
@@ -191,7 +234,8 @@ class PairProgress:
         self._pairing = campaign.terms.pairing
         self._cases = {item.case.case_key: item.case for item in campaign.invocations}
         self._sides = _sides_of(self._pairing, self._cases, serial)
-        #: Comparison -> what those share that the same processes answer: a language model's prefill and decode.
+        #: Comparison -> what those share that the same processes answer: a language model's prefill
+        #: and decode.
         self._process = {side: self._process_of(side) for side in self._sides}
         self._runs: dict[CaseKey, list[RunRecord]] = {
             key: [] for side in self._sides for key in self._pairing.sides[side]
@@ -205,11 +249,16 @@ class PairProgress:
             self._runs[run.case.case_key].append(run)
 
     def counts(self) -> dict[int, PairCount]:
-        """Return how many pairs each comparison needs, as the pilot says; empty before the pilot is whole."""
+        """Return how many pairs each comparison needs, as the pilot says.
+
+        Empty before the pilot is whole.
+        """
         first = set(self._pairing.first_numbers)
         if any({run.invocation for run in runs} & first != first for runs in self._runs.values()):
             return {}
-        pair_s = pair_seconds([run for runs in self._runs.values() for run in runs if run.invocation in first])
+        pair_s = pair_seconds(
+            [run for runs in self._runs.values() for run in runs if run.invocation in first]
+        )
         return {
             side: planned_pairs(
                 self._pairing,
@@ -222,10 +271,12 @@ class PairProgress:
         }
 
     def added(self) -> list[Invocation]:
-        """Return what follows the pilot and isn't stored; empty before the pilot is whole and when all is done.
+        """Return what follows the pilot and isn't stored.
 
-        Up to the planned pairs, then as many as were lost to runs that can't be used, until those run out too: the
-        pairs are of one device in one state, and not for ever.
+        Empty before the pilot is whole and when all is done.
+
+        Up to the planned pairs, then as many as were lost to runs that can't be used, until those
+        run out too: the pairs are of one device in one state, and not for ever.
         """
         wanted: dict[int, list[int]] = {}
         for side, count in self.counts().items():
@@ -238,7 +289,9 @@ class PairProgress:
         return [
             item
             for number, sides in sorted(wanted.items())
-            for item in pair_round(self._pairing, self._cases, number, sides, seed=self._seed, serial=self._serial)
+            for item in pair_round(
+                self._pairing, self._cases, number, sides, seed=self._seed, serial=self._serial
+            )
             if item.number not in self._numbers(item.case.case_key, every=True)
         ]
 
@@ -272,9 +325,11 @@ class PairProgress:
         return text
 
     def places(self, side: int) -> tuple[str, ...]:
-        """Return where the operators of a comparison's sides ran if that keeps them apart, as a first pair shows it.
+        """Return where the operators of a comparison's sides ran if that keeps them apart, as a
+        first pair shows it.
 
-        Empty where they ran in one place, where nothing shows it, and where the place is what is compared.
+        Empty where they ran in one place, where nothing shows it, and where the place is what is
+        compared.
         """
         pairs = self._usable(side)
         if not pairs or self._pairing.kind in PLACE_FREE:
@@ -284,43 +339,78 @@ class PairProgress:
         return (before, after) if before and after and before != after else ()
 
     def side_of(self, key: CaseKey) -> str:
-        """Return the name of the side that a case belongs to: ``A, build old``; empty for another case."""
-        for letter, label, place in (("A", self._pairing.baseline, 0), ("B", self._pairing.candidate, 1)):
+        """Return the name of the side that a case belongs to: ``A, build old``.
+
+        Empty for another case.
+        """
+        for letter, label, place in (
+            ("A", self._pairing.baseline, 0),
+            ("B", self._pairing.candidate, 1),
+        ):
             if any(pair[place] == key for pair in self._pairing.sides):
                 return f"{letter}, {label}"
         return ""
 
     def so_far(self, run: RunRecord) -> ComparisonVerdict | None:
-        """Return how the sides of a run compare after it; None while its pair isn't whole, or only warms the device."""
-        side = next((side for side in self._sides if run.case.case_key in self._pairing.sides[side]), None)
+        """Return how the sides of a run compare after it.
+
+        None while its pair isn't whole, or only warms the device.
+        """
+        side = next(
+            (side for side in self._sides if run.case.case_key in self._pairing.sides[side]), None
+        )
         pairs = {} if side is None else self._usable(side)
         if run.invocation not in pairs or not (logs := log_ratios(pairs.values())):
             return None
-        found = compare_pairs([1.0] * len(logs), [math.exp(log) for log in logs], level=self._pairing.level)
+        found = compare_pairs(
+            [1.0] * len(logs), [math.exp(log) for log in logs], level=self._pairing.level
+        )
         return found if found.ratio is not None else None
 
     def _process_of(self, side: int) -> str:
         cases = [self._cases[key] for key in self._pairing.sides[side]]
-        rows = [case.to_row() | {"flags": [flag for flag in case.flags if flag[0] != FIGURE]} for case in cases]
-        return json.dumps(rows, sort_keys=True, default=str) if cases[0].tool.is_session else str(side)
+        rows = [
+            case.to_row() | {"flags": [flag for flag in case.flags if flag[0] != FIGURE]}
+            for case in cases
+        ]
+        return (
+            json.dumps(rows, sort_keys=True, default=str) if cases[0].tool.is_session else str(side)
+        )
 
     def _usable(self, side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
         baseline, candidate = (self._runs[key] for key in self._pairing.sides[side])
         return usable_pairs(baseline, candidate, warmup=self._pairing.warmup)
 
     def _numbers(self, key: CaseKey, *, every: bool = False) -> set[int]:
-        """Return the stored numbers of a case; those that only warm the device are left out unless ``every``."""
-        return {run.invocation for run in self._runs[key] if every or run.invocation >= self._pairing.warmup}
+        """Return the stored numbers of a case.
+
+        Those that only warm the device are left out unless ``every``.
+        """
+        return {
+            run.invocation
+            for run in self._runs[key]
+            if every or run.invocation >= self._pairing.warmup
+        }
 
 
 def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, PairCount]:
-    """Return how many pairs each of a campaign's sides is planned to have; those without a whole pilot are left out."""
+    """Return how many pairs each of a campaign's sides is planned to have.
+
+    Those without a whole pilot are left out.
+    """
     serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
-    return {side: count for serial in serials for side, count in PairProgress(campaign, serial, runs).counts().items()}
+    return {
+        side: count
+        for serial in serials
+        for side, count in PairProgress(campaign, serial, runs).counts().items()
+    }
 
 
 def equal_campaign(campaigns: Sequence[Campaign], pairing: Pairing) -> Campaign | None:
-    """Return the first campaign that compares just these cases at least as finely; None when there is none."""
+    """Return the first campaign that compares just these cases at least as finely.
+
+    None when there is none.
+    """
     for campaign in campaigns:
         known = campaign.terms.pairing
         if (

@@ -1,10 +1,13 @@
-"""A run's outputs against the references'. Pure: from what is kept with a run, so that it can be judged again.
+"""A run's outputs against the references'.
 
-A reference is right for a delegate when that delegate may run these kernels; the nearest of them counts. Thresholds by
-type: single precision 1e-4 and half precision 1e-2 of the reference's largest magnitude, quantised integers 2 steps;
-other integers and truth values must be equal. Where two references differ by more than that on this model and these
-inputs, correct implementations differ by so much, and their distance is the threshold. The reference's own outputs for
-other inputs are the check on the check: where they would pass as well, the outputs don't depend on the inputs, and
+Pure: from what is kept with a run, so that it can be judged again.
+
+A reference is right for a delegate when that delegate may run these kernels; the nearest of them
+counts. Thresholds by type: single precision 1e-4 and half precision 1e-2 of the reference's largest
+magnitude, quantised integers 2 steps; other integers and truth values must be equal. Where two
+references differ by more than that on this model and these inputs, correct implementations differ
+by so much, and their distance is the threshold. The reference's own outputs for other inputs are
+the check on the check: where they would pass as well, the outputs don't depend on the inputs, and
 show nothing.
 """
 
@@ -41,7 +44,8 @@ if TYPE_CHECKING:
 FP32_MAX: Final = 1e-4
 FP16_MAX: Final = 1e-2
 STEPS_MAX: Final = 2.0
-#: Beyond the threshold by less than this factor, and pointing the same way, outputs are drifted and not wrong.
+#: Beyond the threshold by less than this factor, and pointing the same way, outputs are drifted and
+#: not wrong.
 DRIFT_FACTOR: Final = 5.0
 DRIFT_COSINE_MIN: Final = 0.999
 #: ... of outputs that are equal or not, up to this share of the places.
@@ -56,8 +60,16 @@ _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow
 _TOP: Final = 5
 #: What a report keeps of the worst output.
 _KEPT: Final = (
-    "error", "threshold", "max_error", "mean_error", "relative_l2", "cosine", "top1", "top5", "kernel_distance",
-)  # fmt: skip
+    "error",
+    "threshold",
+    "max_error",
+    "mean_error",
+    "relative_l2",
+    "cosine",
+    "top1",
+    "top5",
+    "kernel_distance",
+)
 
 
 def parity_of(raw: RawOutput, case: Case) -> Parity | None:
@@ -70,10 +82,19 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
     half = is_half(case)
 
     def result(
-        verdict: ParityVerdict, reason: str, compared: tuple[TensorParity, ...] = (), kernels: Kernels = Kernels.BUILTIN
+        verdict: ParityVerdict,
+        reason: str,
+        compared: tuple[TensorParity, ...] = (),
+        kernels: Kernels = Kernels.BUILTIN,
     ) -> Parity:
         about = f"{basis['runtime']}, {_KERNEL_WORDS[kernels]}"
-        return Parity(verdict=verdict, reason=reason, tensors=compared, reference=about, inputs=str(basis["inputs"]))
+        return Parity(
+            verdict=verdict,
+            reason=reason,
+            tensors=compared,
+            reference=about,
+            inputs=str(basis["inputs"]),
+        )
 
     references = {
         kernels: values
@@ -84,20 +105,30 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
     found = _split(raw.data(OUTPUTS_FILE), tensors)
     if found is None:
         size, wanted = len(raw.data(OUTPUTS_FILE)), len(raw.data(reference_file(Kernels.BUILTIN)))
-        reason = f"the program wrote {size} bytes of outputs; the model has {wanted}" if size else "no outputs came"
+        reason = (
+            f"the program wrote {size} bytes of outputs; the model has {wanted}"
+            if size
+            else "no outputs came"
+        )
         return result(ParityVerdict.UNREADABLE, reason)
     limits = [
         _limit(tensor, [values[place] for values in references.values()], half=half)
         for place, tensor in enumerate(tensors)
     ]
 
-    def against(wanted: Sequence[NDArray[Any]], given: Sequence[NDArray[Any]]) -> tuple[TensorParity, ...]:
+    def against(
+        wanted: Sequence[NDArray[Any]], given: Sequence[NDArray[Any]]
+    ) -> tuple[TensorParity, ...]:
         return tuple(_compare(*each) for each in zip(tensors, limits, wanted, given, strict=True))
 
-    # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No accelerator has a
-    # runtime of its own on this computer, so any of them may be the nearest.
+    # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No
+    # accelerator has a runtime of its own on this computer, so any of them may be the nearest.
     right = {*Kernels} - ({Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set())
-    each = {kernels: against(values, found) for kernels, values in references.items() if kernels in right}
+    each = {
+        kernels: against(values, found)
+        for kernels, values in references.items()
+        if kernels in right
+    }
     nearest = min(each, key=lambda kernels: _badness(_worst_of(each[kernels])))
     compared = each[nearest]
     builtin = references[Kernels.BUILTIN]
@@ -111,11 +142,16 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
 def is_half(case: Case) -> bool:
     """Whether a configuration is meant to compute floats in half precision."""
     flags = dict(case.flags)
-    return any(flags.get(name) in {"true", "1"} for name in _HALF_FLAGS) or DELEGATES[case.delegate].is_half(flags)
+    return any(flags.get(name) in {"true", "1"} for name in _HALF_FLAGS) or DELEGATES[
+        case.delegate
+    ].is_half(flags)
 
 
 def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the comparison gave, under names that begin with ``parity``; as it is without one."""
+    """Return a report with what the comparison gave, under names that begin with ``parity``.
+
+    As it is without one.
+    """
     parity = parity_of(raw, case)
     if parity is None or report.outcome != "ok":
         return report
@@ -129,12 +165,18 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     if parity.tensors:
         worst = _worst_of(parity.tensors)
         figures = {f"parity_{name}": getattr(worst, name) for name in _KEPT}
-        extra |= {name: value for name, value in figures.items() if value is not None and math.isfinite(value)}
+        extra |= {
+            name: value
+            for name, value in figures.items()
+            if value is not None and math.isfinite(value)
+        }
     return replace(report, extra=extra)
 
 
 def parity_findings(report: ToolReport) -> Iterator[Finding]:
-    """Yield what a run of the pass ``parity`` shows: ``wrong-outputs``, ``outputs-drift``, ``parity-degenerate`` ..."""
+    """Yield what a run of the pass ``parity`` shows: ``wrong-outputs``, ``outputs-drift``,
+    ``parity-degenerate`` ...
+    """
     verdict, reason = report.extra.get("parity"), str(report.extra.get("parity_reason", ""))
     codes = {
         ParityVerdict.WRONG: "wrong-outputs",
@@ -214,11 +256,15 @@ def _limit(tensor: ParityTensor, references: Sequence[NDArray[Any]], *, half: bo
         same = distance or 0.0
         drift = max(DRIFT_FACTOR * same, DRIFT_PLACES_MAX)
         return _Limit(same=same, drift=drift, cosine_min=None, kernel_distance=distance)
-    of_type = STEPS_MAX if kind.kind != "f" else FP16_MAX if half or kind.itemsize == 2 else FP32_MAX
+    of_type = (
+        STEPS_MAX if kind.kind != "f" else FP16_MAX if half or kind.itemsize == 2 else FP32_MAX
+    )
     same = max(of_type, distance or 0.0)
     cosine = min((pair.cosine for pair in finite if pair.cosine is not None), default=1.0)
     cosine_min = min(DRIFT_COSINE_MIN, 1.0 - DRIFT_FACTOR * (1.0 - cosine))
-    return _Limit(same=same, drift=DRIFT_FACTOR * same, cosine_min=cosine_min, kernel_distance=distance)
+    return _Limit(
+        same=same, drift=DRIFT_FACTOR * same, cosine_min=cosine_min, kernel_distance=distance
+    )
 
 
 def _difference(tensor: ParityTensor, reference: NDArray[Any], found: NDArray[Any]) -> _Difference:
@@ -246,40 +292,61 @@ def _difference(tensor: ParityTensor, reference: NDArray[Any], found: NDArray[An
         cosine = float(np.dot(ours, theirs) / lengths[0] / lengths[1])
     relative = float(np.linalg.norm(apart)) / lengths[0] if finite and lengths[0] > 0 else error
     return _Difference(
-        max_error=max_error, mean_error=float(apart.mean()), error=error, relative_l2=relative, cosine=cosine
-    )  # fmt: skip
+        max_error=max_error,
+        mean_error=float(apart.mean()),
+        error=error,
+        relative_l2=relative,
+        cosine=cosine,
+    )
 
 
-def _compare(tensor: ParityTensor, limit: _Limit, reference: NDArray[Any], found: NDArray[Any]) -> TensorParity:
+def _compare(
+    tensor: ParityTensor, limit: _Limit, reference: NDArray[Any], found: NDArray[Any]
+) -> TensorParity:
     import numpy as np
 
     apart = _difference(tensor, reference, found)
     least = limit.cosine_min
     if apart.error <= limit.same:
         verdict = ParityVerdict.SAME
-    elif apart.error <= limit.drift and (least is None or (apart.cosine is not None and apart.cosine >= least)):
+    elif apart.error <= limit.drift and (
+        least is None or (apart.cosine is not None and apart.cosine >= least)
+    ):
         verdict = ParityVerdict.DRIFT
     else:
         verdict = ParityVerdict.WRONG
     top1, top5 = _agreement(tensor, reference.astype(np.float64), found.astype(np.float64))
     return TensorParity(
-        name=tensor.name, dtype=tensor.dtype, max_error=apart.max_error, mean_error=apart.mean_error,
-        error=apart.error, threshold=limit.same, kernel_distance=limit.kernel_distance, relative_l2=apart.relative_l2,
-        cosine=apart.cosine, top1=top1, top5=top5, verdict=verdict, is_discrete=_is_discrete(tensor),
-    )  # fmt: skip
+        name=tensor.name,
+        dtype=tensor.dtype,
+        max_error=apart.max_error,
+        mean_error=apart.mean_error,
+        error=apart.error,
+        threshold=limit.same,
+        kernel_distance=limit.kernel_distance,
+        relative_l2=apart.relative_l2,
+        cosine=apart.cosine,
+        top1=top1,
+        top5=top5,
+        verdict=verdict,
+        is_discrete=_is_discrete(tensor),
+    )
 
 
 def _agreement(
     tensor: ParityTensor, wanted: NDArray[np.float64], given: NDArray[np.float64]
 ) -> tuple[float | None, float | None]:
-    """Return how often the largest value of a row is at the same place, and how many of the five largest."""
+    """Return how often the largest value of a row is at the same place, and how many of the five
+    largest.
+    """
     import numpy as np
 
     row = tensor.shape[-1] if tensor.shape else 1
     if row < 2 or not np.isfinite(given).all() or not np.isfinite(wanted).all():
         return None, None
     ours, theirs = wanted.reshape(-1, row), given.reshape(-1, row)
-    # Of equal values any may be called the largest: it counts where the reference's value is the largest, not where.
+    # Of equal values any may be called the largest: it counts where the reference's value is the
+    # largest, not where.
     best = np.take_along_axis(ours, theirs.argmax(axis=1)[:, None], axis=1)[:, 0]
     top1 = float(np.mean(best >= ours.max(axis=1)))
     if row < 2 * _TOP:
@@ -290,7 +357,9 @@ def _agreement(
 
 
 def _is_blind(reference: Sequence[NDArray[Any]], contrast: Sequence[TensorParity]) -> bool:
-    """Whether the comparison could not show anything, as other inputs give outputs that aren't told apart."""
+    """Whether the comparison could not show anything, as other inputs give outputs that aren't told
+    apart.
+    """
     import numpy as np
 
     for ours, apart in zip(reference, contrast, strict=True):
@@ -313,7 +382,13 @@ def _worst_of(tensors: Sequence[TensorParity]) -> TensorParity:
 
 def _sentence(worst: TensorParity, nearest: Kernels) -> str:
     is_float = worst.dtype.startswith("float")
-    unit = " of the largest magnitude" if is_float else " of the places" if worst.is_discrete else " steps"
+    unit = (
+        " of the largest magnitude"
+        if is_float
+        else " of the places"
+        if worst.is_discrete
+        else " steps"
+    )
     parts = [
         f"{worst.name}: at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]} (threshold {worst.threshold:.3g})"
     ]

@@ -44,7 +44,9 @@ def judge(
     after: DeviceState | None,
     around: Surroundings | None = None,
 ) -> QualityVerdict:
-    """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields those of its pass alone."""
+    """Return the quality, the grade and the findings of one invocation; ``of_pass`` yields those of
+    its pass alone.
+    """
     around = around or Surroundings()
     looks = parse_samples(around.samples)
     conditions = derive_conditions(before, after, looks)
@@ -57,16 +59,34 @@ def judge(
         findings += (*_report_findings(report, case, facts), *of_pass(report, case, facts))
     if _lacks_looks(looks, ending, case, facts, before, after):
         seen = f"{len(looks.samples)} of at least 2 looks"
-        trouble = around.samples.decode("utf-8", "replace").strip().splitlines()[-1:] if not looks.samples else []
+        trouble = (
+            around.samples.decode("utf-8", "replace").strip().splitlines()[-1:]
+            if not looks.samples
+            else []
+        )
         findings.append(finding("unwatched", evidence=": ".join([seen, *trouble])[:300]))
-    is_median = report is not None and report.inference is not None and report.inference.median_us is not None
+    is_median = (
+        report is not None
+        and report.inference is not None
+        and report.inference.median_us is not None
+    )
     findings += state_findings(
-        before, after, case=case, kind=facts.kind, looks=looks, conditions=conditions, is_median=is_median,
+        before,
+        after,
+        case=case,
+        kind=facts.kind,
+        looks=looks,
+        conditions=conditions,
+        is_median=is_median,
         screen=around.screen,
-    )  # fmt: skip
+    )
     codes = frozenset(each.code for each in findings)
     has_ended = ending.outcome is Outcome.COMPLETED
-    grade = grade_of(facts, before, after, looks=looks, conditions=conditions, codes=codes) if has_ended else None
+    grade = (
+        grade_of(facts, before, after, looks=looks, conditions=conditions, codes=codes)
+        if has_ended
+        else None
+    )
     return QualityVerdict(quality=_quality(findings), findings=tuple(findings), grade=grade)
 
 
@@ -78,7 +98,9 @@ def _lacks_looks(
     before: DeviceState | None,
     after: DeviceState | None,
 ) -> bool:
-    """Whether the sampler should have seen a run and didn't: a program of ours that ended well on a phone."""
+    """Whether the sampler should have seen a run and didn't: a program of ours that ended well on a
+    phone.
+    """
     is_ours = facts.kind is DeviceKind.ANDROID and not (
         case.tool.is_app or case.tool.is_session or case.tool in IMPORTED_TOOLS
     )
@@ -104,9 +126,15 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
         known = delegate.delegated_nodes is not None and delegate.total_nodes is not None
-        nodes = f"{delegate.delegated_nodes} of {delegate.total_nodes} operators" if known else "not all operators"
+        nodes = (
+            f"{delegate.delegated_nodes} of {delegate.total_nodes} operators"
+            if known
+            else "not all operators"
+        )
         parts = f" in {delegate.partitions} partitions" if delegate.partitions else ""
-        yield finding("delegate-partial", f"{nodes} ran on {delegate.requested}{parts}", *delegate.lines[:1])
+        yield finding(
+            "delegate-partial", f"{nodes} ran on {delegate.requested}{parts}", *delegate.lines[:1]
+        )
     elif truth is DelegateTruth.UNKNOWN and not DELEGATES[case.delegate].is_builtin:
         if delegate.actual == case.delegate.value:
             message = f"{case.delegate} was used; how many of the operators it ran isn't reported"

@@ -1,6 +1,9 @@
-"""Which invocations a campaign still wants beyond the planned ones, and why each case stopped. Pure.
+"""Which invocations a campaign still wants beyond the planned ones, and why each case stopped.
 
-All of it follows from the campaign and what is stored, so that a campaign that was killed goes on to the same end.
+Pure.
+
+All of it follows from the campaign and what is stored, so that a campaign that was killed goes on
+to the same end.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Out
 from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.units import counted
 
-#: An interval that is narrow enough must be so again after as many more invocations; after more of a case alone, whose
-#: memory no other case of its device shows: whoever stops early then is who looked forgetful by chance.
+#: An interval that is narrow enough must be so again after as many more invocations; after more of
+#: a case alone, whose memory no other case of its device shows: whoever stops early then is who
+#: looked forgetful by chance.
 CONFIRM_COUNT: Final = 3
 CONFIRM_ALONE_COUNT: Final = 8
 #: An interval below this share of what is asked for needs no confirmation.
@@ -44,19 +48,22 @@ class Decision:
     wanted: int
     #: Half the interval as a share of the estimate; None with fewer than two invocations.
     half_width: float | None
-    #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is narrow enough;
-    #: ``confirming``: it is, and must be so once more; ``most``: it is too wide, and the rule gives no more.
+    #: ``first``: too early to say; ``noisy``: the interval is too wide yet; ``reached``: it is
+    #: narrow enough; ``confirming``: it is, and must be so once more; ``most``: it is too wide, and
+    #: the rule gives no more.
     reason: str
 
 
 def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN) -> Decision:
-    """Return whether a case's invocations (one latency each, in microseconds) are enough under the rule.
+    """Return whether a case's invocations (one latency each, in microseconds) are enough under the
+    rule.
 
-    The figures are looked at after the first ones, then at the count that the spread seen so far asks for, and so on:
-    whoever looks after every invocation stops on lucky ones. For the same reason a narrow interval must be narrow still
-    after CONFIRM_COUNT more, or CONFIRM_ALONE_COUNT where ``pace`` knows of no other case of the device, unless it is
-    very narrow. When the looks are follows from the figures, in the order in which they were made; ``pace`` says when.
-    Raises ValueError for latencies that aren't positive numbers.
+    The figures are looked at after the first ones, then at the count that the spread seen so far
+    asks for, and so on: whoever looks after every invocation stops on lucky ones. For the same
+    reason a narrow interval must be narrow still after CONFIRM_COUNT more, or CONFIRM_ALONE_COUNT
+    where ``pace`` knows of no other case of the device, unless it is very narrow. When the looks
+    are follows from the figures, in the order in which they were made; ``pace`` says when. Raises
+    ValueError for latencies that aren't positive numbers.
     """
     count = len(latencies_us)
     half_width = summarize(latencies_us, pace=pace).spread if count else None
@@ -70,7 +77,11 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN)
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="reached")
         if look >= rule.most:
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
-        look = min(rule.most, look + confirming) if is_narrow else _wanted(latencies_us[:look], summary, rule)
+        look = (
+            min(rule.most, look + confirming)
+            if is_narrow
+            else _wanted(latencies_us[:look], summary, rule)
+        )
         reason = "confirming" if is_narrow else "noisy"
     return Decision(is_enough=False, wanted=look, half_width=half_width, reason=reason)
 
@@ -172,7 +183,8 @@ class Savings:
 
     cases: int
     invocations: int
-    #: What the noisiest case got: a fixed scheme gives as many to every case for the same certainty.
+    #: What the noisiest case got: a fixed scheme gives as many to every case for the same
+    #: certainty.
     noisiest: int
     #: The rule's most for a case.
     most: int
@@ -190,22 +202,27 @@ class Savings:
 
 
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
-    """Return whether a case's invocations (outcome and reason code, in the order they were made) leave no hope.
+    """Return whether a case's invocations (outcome and reason code, in the order they were made)
+    leave no hope.
 
-    The last two failed the same way, or the last one took all its time, and at least half of the last ten gave no
-    result: one that fails now and then at random goes on.
+    The last two failed the same way, or the last one took all its time, and at least half of the
+    last ten gave no result: one that fails now and then at random goes on.
     """
     tried = [item for item in endings if item[0] in _TRIED][-FAILURES_WINDOW:]
     failed = sum(outcome is not Outcome.COMPLETED for outcome, _ in tried)
     if not failed or 2 * failed < len(tried):
         return False
     last = tried[-FAILURES_MAX:]
-    in_row = len(last) == FAILURES_MAX and len(set(last)) == 1 and last[0][0] is not Outcome.COMPLETED
+    in_row = (
+        len(last) == FAILURES_MAX and len(set(last)) == 1 and last[0][0] is not Outcome.COMPLETED
+    )
     return in_row or tried[-1][0] is Outcome.TIMED_OUT
 
 
 def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseStanding]:
-    """Return how every case with timing invocations stands; ``runs`` are the campaign's, or one device's of it."""
+    """Return how every case with timing invocations stands; ``runs`` are the campaign's, or one
+    device's of it.
+    """
     planned = _planned(campaign)
     by_case: dict[CaseKey, list[RunRecord]] = {key: [] for key in planned}
     cases = {key: numbered[0] for key, numbered in planned.items()}
@@ -217,7 +234,9 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
             by_serial.setdefault(run.case.serial, []).append(run)
     others: dict[CaseKey, tuple[float, ...]] = {}
     for serial in by_serial:
-        others |= remembered({key: own for key, own in by_case.items() if cases[key].serial == serial})
+        others |= remembered(
+            {key: own for key, own in by_case.items() if cases[key].serial == serial}
+        )
     return {
         key: _standing(
             cases[key],
@@ -231,23 +250,38 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
 
 
 def next_round(
-    campaign: Campaign, runs: Sequence[RunRecord], serial: Serial, session_of: SessionOf = lambda _: ""
+    campaign: Campaign,
+    runs: Sequence[RunRecord],
+    serial: Serial,
+    session_of: SessionOf = lambda _: "",
 ) -> list[Invocation]:
-    """Return what to run next on a device beyond the planned invocations; empty when no case wants more.
+    """Return what to run next on a device beyond the planned invocations.
 
-    Each open case once, in an order by the campaign's seed. ``runs`` are the device's, of this campaign.
+    Empty when no case wants more.
+
+    Each open case once, in an order by the campaign's seed. ``runs`` are the device's, of this
+    campaign.
     """
-    known = {key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial}
+    known = {
+        key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial
+    }
     units: dict[str, list[CaseStanding]] = {}
     for key, item in known.items():
         if item.reason is not StopReason.BESIDE:
             units.setdefault(session_of(item.case) or key, []).append(item)
-    wanting = {name: unit for name, unit in units.items() if any(item.reason is StopReason.OPEN for item in unit)}
-    if not wanting or any(item.reason is StopReason.PLANNED for unit in wanting.values() for item in unit):
+    wanting = {
+        name: unit
+        for name, unit in units.items()
+        if any(item.reason is StopReason.OPEN for item in unit)
+    }
+    if not wanting or any(
+        item.reason is StopReason.PLANNED for unit in wanting.values() for item in unit
+    ):
         return []
     numbers = {name: max(item.next_number for item in unit) for name, unit in wanting.items()}
     number = min(numbers.values())
-    # Every unit is shuffled, also those that want no more: what is left of a round keeps its order after a kill.
+    # Every unit is shuffled, also those that want no more: what is left of a round keeps its order
+    # after a kill.
     order = sorted(units)
     random.Random(f"{campaign.seed}:{serial}:{number}").shuffle(order)  # noqa: S311 - spreads drift, hides nothing
     return [
@@ -259,13 +293,20 @@ def next_round(
 
 
 def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
-    """Return what the stopping rule saved, None for a campaign without one; cases that failed don't count."""
+    """Return what the stopping rule saved, None for a campaign without one.
+
+    Cases that failed don't count.
+    """
     rule = campaign.terms.stopping
     if rule is None:
         return None
     aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.BESIDE, StopReason.PLANNED}
-    counts = [item.stored for item in standings(campaign, runs).values() if item.reason not in aside]
-    return Savings(cases=len(counts), invocations=sum(counts), noisiest=max(counts, default=0), most=rule.most)
+    counts = [
+        item.stored for item in standings(campaign, runs).values() if item.reason not in aside
+    ]
+    return Savings(
+        cases=len(counts), invocations=sum(counts), noisiest=max(counts, default=0), most=rule.most
+    )
 
 
 def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
@@ -288,9 +329,15 @@ def _standing(
     result = judge_case(runs, others=others)
     kind = result.figure
     by_id = {run.run_id: run for run in runs}
-    figures = [latency_us for name in result.used if (latency_us := figure_us(by_id[name], kind)) is not None]
+    figures = [
+        latency_us
+        for name in result.used
+        if (latency_us := figure_us(by_id[name], kind)) is not None
+    ]
     taken = [run.duration_s for run in runs if run.duration_s > 0]
-    decision = decide(figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), result.pace)
+    decision = decide(
+        figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), result.pace
+    )
     reason = _reason(case, runs, rule, planned)
     if reason is StopReason.OPEN and result.status not in OWN_FIGURE:
         reason = StopReason.FAILED
@@ -330,7 +377,9 @@ def _reason(
         return StopReason.BUDGET
     if runs[-1].reason_code == ABANDONED:
         return StopReason.ABANDONED
-    if runs[-1].outcome is Outcome.SKIPPED or is_hopeless([(run.outcome, run.reason_code) for run in runs]):
+    if runs[-1].outcome is Outcome.SKIPPED or is_hopeless(
+        [(run.outcome, run.reason_code) for run in runs]
+    ):
         return StopReason.FAILED
     return StopReason.OPEN
 

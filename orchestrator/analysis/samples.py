@@ -1,7 +1,8 @@
 """What a device was like during an invocation: what the watcher wrote, its clocks and loads. Pure.
 
-The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time in which the cores
-idle too, so that it says something of a run only for the clusters that the run kept busy.
+The mean clock of a cluster is that of its ``time_in_state`` between two moments. It counts the time
+in which the cores idle too, so that it says something of a run only for the clusters that the run
+kept busy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ _TIMES: Final = "--times"
 _FREQUENCY: Final = re.compile(
     r"/cpu/(?:cpufreq/policy|cpu)(\d+)/(?:cpufreq/)?(scaling_cur_freq|scaling_max_freq):(\d+)$"
 )
-_TICKS: Final = re.compile(r"/cpu/(?:cpufreq/policy|cpu)(\d+)/(?:cpufreq/)?stats/time_in_state:(\d+) (\d+)$")
+_TICKS: Final = re.compile(
+    r"/cpu/(?:cpufreq/policy|cpu)(\d+)/(?:cpufreq/)?stats/time_in_state:(\d+) (\d+)$"
+)
 _ZONE: Final = re.compile(r"/(thermal_zone\d+)/(type|temp):(.*)$")
 _GPU: Final = re.compile(r"/(?:kgsl-3d0|mali0/device)/([\w/]+):\s*(\d+(?:\.\d+)?)(?: (\d+))?")
 _TICKS_PER_S: Final = 100
@@ -29,7 +32,10 @@ _PLAUSIBLE_C: Final = (-40.0, 200.0)
 
 
 def parse_samples(data: bytes) -> RunSamples:
-    """Read the file; a look that was cut off after its first words, or has no time since boot, is left out."""
+    """Read the file.
+
+    A look that was cut off after its first words, or has no time since boot, is left out.
+    """
     text, _, after = data.decode("utf-8", "replace").partition(f"\n{_TIMES}\n")
     times, _, last = after.partition(f"\n{_LOOK}\n")
     looks = [*re.split(rf"^{_LOOK}$", text, flags=re.M)[1:], *([last] if last else [])]
@@ -38,12 +44,18 @@ def parse_samples(data: bytes) -> RunSamples:
 
 
 def _children_s(text: str) -> float | None:
-    """Read the shell's ``times``: its second line is the processor time of the processes that it waited for."""
+    """Read the shell's ``times``: its second line is the processor time of the processes that it
+    waited for.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) < 2:
         return None
     parts = re.findall(r"(\d+)m\s*(\d+(?:[.,]\d+)?)s", lines[1])
-    return sum(60 * int(minutes) + float(seconds.replace(",", ".")) for minutes, seconds in parts) if parts else None
+    return (
+        sum(60 * int(minutes) + float(seconds.replace(",", ".")) for minutes, seconds in parts)
+        if parts
+        else None
+    )
 
 
 def _sample(text: str) -> Sample | None:
@@ -75,10 +87,16 @@ def _sample(text: str) -> Sample | None:
 
 
 def _is_cut_off(lines: list[str], uptimes: list[float]) -> bool:
-    """Whether the watcher was ended between its own words, the first two, and what it has another program read."""
+    """Whether the watcher was ended between its own words, the first two, and what it has another
+    program read.
+    """
     said = [line for line in lines if line]
     own = ("/proc/uptime:", "/proc/stat:")
-    return len(uptimes) == 1 and said[0].startswith(own[0]) and all(line.startswith(own) for line in said)
+    return (
+        len(uptimes) == 1
+        and said[0].startswith(own[0])
+        and all(line.startswith(own) for line in said)
+    )
 
 
 def _cpu_busy_s(text: str) -> float | None:
@@ -101,7 +119,13 @@ def _heat(lines: list[str]) -> Mapping[str, float]:
         elif re.fullmatch(r"-?\d+", found[3].strip()):
             raw = int(found[3])
             # Kernels give thousandths, tenths or whole degrees.
-            degrees = raw / 1000 if abs(raw) >= 1000 else raw / 10 if abs(raw) > _PLAUSIBLE_C[1] else float(raw)
+            degrees = (
+                raw / 1000
+                if abs(raw) >= 1000
+                else raw / 10
+                if abs(raw) > _PLAUSIBLE_C[1]
+                else float(raw)
+            )
             if _PLAUSIBLE_C[0] < degrees < _PLAUSIBLE_C[1] and degrees:
                 heat[found[1]] = degrees
     return {names.get(zone, zone): degrees for zone, degrees in heat.items()}
@@ -128,19 +152,22 @@ def _khz(value: float | None) -> int | None:
 
 #: A stretch between two looks is judged from this length on: the kernel counts in steps of 10 ms.
 STRETCH_MIN_S: Final = 1.0
-#: Looks that took a larger share of the stretch between them show work and clocks of different moments.
+#: Looks that took a larger share of the stretch between them show work and clocks of different
+#: moments.
 LOOK_MAX: Final = 0.03
-#: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores on.
+#: A stretch is as busy as the busiest one from this share on, and busy at all from so many cores
+#: on.
 FULL_SHARE: Final = 0.97
 FULL_CORES_MIN: Final = 0.5
-#: Processor time that may be counted too much between two looks: each of the kernel's counters goes in steps of 10 ms,
-#: and the first look is within the stretch.
+#: Processor time that may be counted too much between two looks: each of the kernel's counters goes
+#: in steps of 10 ms, and the first look is within the stretch.
 _MISCOUNT_S: Final = 0.1
 #: More cores than that at work for one program between two looks: they don't span its run.
 _CORES_MAX: Final = 64.0
 #: The name under which a report keeps it.
 BUSY_CLOCK: Final = "busy_clock_share"
-#: The same over the whole time between the two looks at the device: in runs that are held without these looks.
+#: The same over the whole time between the two looks at the device: in runs that are held without
+#: these looks.
 MEAN_CLOCK: Final = "mean_clock_share"
 Ticks = Mapping[int, int]
 
@@ -158,14 +185,18 @@ def derive_conditions(
     if own is not None and own > _CORES_MAX:
         # The sampler began when the program was about to end.
         own = None
-    busy_s = None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
+    busy_s = (
+        None if first is None or last is None else _difference(first.cpu_busy_s, last.cpu_busy_s)
+    )
     gpu_khz = _gpu_khz(first, last)
     return RunConditions(
         is_sampled=bool(samples),
         clusters=_clusters(before, after, samples),
         own_cores=own,
         foreign_cores=(
-            None if own is None or busy_s is None or not span_s else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
+            None
+            if own is None or busy_s is None or not span_s
+            else max(0.0, (busy_s - _MISCOUNT_S) / span_s - own)
         ),
         gpu_mhz=None if gpu_khz is None else gpu_khz / 1000,
         clock_jump_s=_clock_jump_s(before, after),
@@ -173,31 +204,44 @@ def derive_conditions(
 
 
 def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
-    """Return a report with the share of the highest clock at which the cores worked; as it is where no look tells.
+    """Return a report with the share of the highest clock at which the cores worked.
 
-    Of the stretches between looks in which the cores had most to do: how long a phone idled before and after says
-    nothing of a run. Kept in the report, because whoever compares runs reads them without their attachments.
+    As it is where no look tells.
+
+    Of the stretches between looks in which the cores had most to do: how long a phone idled before
+    and after says nothing of a run. Kept in the report, because whoever compares runs reads them
+    without their attachments.
     """
     looks = parse_samples(samples)
     shares = [
-        one.busiest_share for one in derive_conditions(None, None, looks).clusters if one.busiest_share is not None
+        one.busiest_share
+        for one in derive_conditions(None, None, looks).clusters
+        if one.busiest_share is not None
     ]
     return replace(report, extra={**report.extra, BUSY_CLOCK: max(shares)}) if shares else report
 
 
 def mean_clock_share(run: RunRecord) -> float:
-    """Return the mean clock between the looks before and after a run, as a share of its highest; 0 where none tells.
+    """Return the mean clock between the looks before and after a run, as a share of its highest.
+
+    0 where none tells.
 
     Of the cluster with the highest share.
     """
     kept = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
     if isinstance(kept, float):
         return kept
-    return max((one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters), default=0.0)
+    return max(
+        (one.share or 0.0 for one in derive_conditions(run.state_before, run.state_after).clusters),
+        default=0.0,
+    )
 
 
 def mean_khz(earlier: Ticks, later: Ticks) -> float | None:
-    """Return the mean clock between two readings of ``time_in_state``; None where no time passed or it restarted."""
+    """Return the mean clock between two readings of ``time_in_state``.
+
+    None where no time passed or it restarted.
+    """
     spent = {khz: ticks - earlier.get(khz, 0) for khz, ticks in later.items()}
     total = sum(spent.values())
     if total <= 0 or min(spent.values()) < 0:
@@ -210,11 +254,17 @@ def _clusters(
 ) -> tuple[ClusterConditions, ...]:
     moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
     found = []
-    for cpu in sorted({cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}):
+    for cpu in sorted(
+        {cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}
+    ):
         tables = [look.time_in_state[cpu] for look in samples if cpu in look.time_in_state]
         if len(tables) < 2:
-            tables = [moment.time_in_state[cpu] for moment in moments if cpu in moment.time_in_state]
-        limits = [moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz]
+            tables = [
+                moment.time_in_state[cpu] for moment in moments if cpu in moment.time_in_state
+            ]
+        limits = [
+            moment.clock_limit_khz[cpu] for moment in moments if cpu in moment.clock_limit_khz
+        ]
         highest = max((khz for table in tables for khz in table), default=None)
         khz = mean_khz(tables[0], tables[-1]) if len(tables) > 1 else None
         busiest = _busiest_khz(cpu, samples)
@@ -232,10 +282,12 @@ def _clusters(
 
 
 def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
-    """Return the mean clocks of the stretches between looks in which the cores had most to do, in their order.
+    """Return the mean clocks of the stretches between looks in which the cores had most to do, in
+    their order.
 
-    A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as they should. So only
-    stretches count in which as much work was done as in the busiest: what slows those down is no lack of work.
+    A program that loads its model, or has ended, leaves the cores idle, and clocks fall then as
+    they should. So only stretches count in which as much work was done as in the busiest: what
+    slows those down is no lack of work.
     """
     stretches = [
         (busy_cores, khz)
@@ -244,12 +296,16 @@ def _busiest_khz(cpu: int, samples: Sequence[Sample]) -> list[float]:
         and (khz := mean_khz(earlier.time_in_state[cpu], later.time_in_state[cpu])) is not None
     ]
     most = max((busy_cores for busy_cores, _ in stretches), default=0.0)
-    return [khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)]
+    return [
+        khz for busy_cores, khz in stretches if busy_cores >= max(FULL_SHARE * most, FULL_CORES_MIN)
+    ]
 
 
 def _largest_fall(clocks: Sequence[float]) -> float | None:
     """Return the smallest ratio of a clock to the highest before it; None for fewer than two."""
-    return min((later / max(clocks[:place]) for place, later in enumerate(clocks) if place), default=None)
+    return min(
+        (later / max(clocks[:place]) for place, later in enumerate(clocks) if place), default=None
+    )
 
 
 def _busy_cores(earlier: Sample, later: Sample) -> float | None:

@@ -1,14 +1,15 @@
 """What several invocations of one case say together. Pure.
 
-One invocation gives one figure (the median of its inferences). Inferences of one process are alike in ways that
-inferences of two processes are not, so they are never pooled: the invocations are the sample, and the interval
-comes from how much *they* differ.
+One invocation gives one figure (the median of its inferences). Inferences of one process are alike
+in ways that inferences of two processes are not, so they are never pooled: the invocations are the
+sample, and the interval comes from how much *they* differ.
 
-Invocations may fall into two groups, as those of a phone do that runs at one of two clocks. A few figures of two levels
-have no middle that a normal sample's interval would hold: its size depends on how many of each happened to be drawn.
-The median is one of the two levels unless they are equally frequent, and its interval needs no distribution: order
-statistics (Wilks 1948), between whole ranks linearly, the ranks as far apart as the binomial count of figures below the
-median makes them (its variance grows with what invocations remember, which is known of few invocations only roughly: so
+Invocations may fall into two groups, as those of a phone do that runs at one of two clocks. A few
+figures of two levels have no middle that a normal sample's interval would hold: its size depends on
+how many of each happened to be drawn. The median is one of the two levels unless they are equally
+frequent, and its interval needs no distribution: order statistics (Wilks 1948), between whole ranks
+linearly, the ranks as far apart as the binomial count of figures below the median makes them (its
+variance grows with what invocations remember, which is known of few invocations only roughly: so
 Student's t, not the normal distribution).
 """
 
@@ -22,20 +23,27 @@ from enum import StrEnum
 from typing import Final
 
 from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
-from orchestrator.analysis.middle import BOOTSTRAP_FROM_COUNT, Middle, bootstrap_middle, middle, t_quantile
+from orchestrator.analysis.middle import (
+    BOOTSTRAP_FROM_COUNT,
+    Middle,
+    bootstrap_middle,
+    middle,
+    t_quantile,
+)
 from orchestrator.records.run import LatencySummary
 
 #: Fewer figures show no groups.
 STATES_FROM_COUNT: Final = 8
 #: Both groups have at least two members, and at least this share.
 _GROUP_SHARE: Final = 0.125
-#: The groups' means are at least this many deviations within the groups apart (of few figures more, divided by their
-#: count: so that normal figures look like two groups in fewer than 3 samples of 100), and the empty space between the
-#: groups is at least so large.
+#: The groups' means are at least this many deviations within the groups apart (of few figures more,
+#: divided by their count: so that normal figures look like two groups in fewer than 3 samples of
+#: 100), and the empty space between the groups is at least so large.
 _APART: Final = 4.5
 _APART_OF_FEW: Final = 12.0
 _GAP_MIN: Final = 0.01
-#: States of two samples are as far apart as each other when the distances differ by less than this many errors.
+#: States of two samples are as far apart as each other when the distances differ by less than this
+#: many errors.
 _ALIKE: Final = 3.0
 #: Logarithms of latencies never have a smaller variance.
 _LEAST: Final = 1e-12
@@ -72,7 +80,9 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
         return None
     ordered = sorted(logs)
     least = max(2, math.ceil(_GROUP_SHARE * count))
-    cut = max(range(least, count - least + 1), key=lambda place: ordered[place] - ordered[place - 1])
+    cut = max(
+        range(least, count - least + 1), key=lambda place: ordered[place] - ordered[place - 1]
+    )
     empty = ordered[cut] - ordered[cut - 1]
     fast, slow = ordered[:cut], ordered[cut:]
     means = math.fsum(fast) / len(fast), math.fsum(slow) / len(slow)
@@ -86,20 +96,28 @@ def two_states(logs: Sequence[float]) -> TwoStates | None:
 
 
 def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | None:
-    """Return by how much both states moved alike, its standard error and degrees of freedom; None if they didn't.
+    """Return by how much both states moved alike, its standard error and degrees of freedom.
 
-    State against state, so that another share of the two is no difference. The states' means are weighed by how many
-    invocations are in both groups that they are of.
+    None if they didn't.
+
+    State against state, so that another share of the two is no difference. The states' means are
+    weighed by how many invocations are in both groups that they are of.
     """
     degrees = before.count + after.count - 4
-    variance = ((before.count - 2) * before.within**2 + (after.count - 2) * after.within**2) / degrees
+    variance = (
+        (before.count - 2) * before.within**2 + (after.count - 2) * after.within**2
+    ) / degrees
     slow, fast = (before.slow, after.slow), (before.count - before.slow, after.count - after.slow)
     squares = [max(variance, _LEAST) * (1 / early + 1 / late) for early, late in (fast, slow)]
     moves = [late - early for early, late in zip(before.levels, after.levels, strict=True)]
     if abs(moves[1] - moves[0]) > _ALIKE * math.sqrt(math.fsum(squares)):
         return None
     whole = math.fsum(1 / square for square in squares)
-    return math.fsum(move / square for move, square in zip(moves, squares, strict=True)) / whole, whole**-0.5, degrees
+    return (
+        math.fsum(move / square for move, square in zip(moves, squares, strict=True)) / whole,
+        whole**-0.5,
+        degrees,
+    )
 
 
 def median_ends(logs: Sequence[float], *, level: float, growth: float) -> tuple[float, float]:
@@ -137,7 +155,10 @@ class IntervalMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A confidence interval, in the unit of what it is about; of latencies, that of their :class:`Middle`."""
+    """A confidence interval, in the unit of what it is about.
+
+    Of latencies, that of their :class:`Middle`.
+    """
 
     low: float
     high: float
@@ -172,7 +193,10 @@ class Summary:
 
     @property
     def spread(self) -> float | None:
-        """Half the interval against the median (0.02 is plus or minus 2 %); None when there is no interval."""
+        """Half the interval against the median (0.02 is plus or minus 2 %).
+
+        None when there is no interval.
+        """
         return None if self.interval is None else self.interval.half_width / self.median_us
 
 
@@ -185,18 +209,21 @@ def summarize(
 ) -> Summary:
     """Return the summary of one latency per invocation, in the order in which they were made.
 
-    ``own_errors`` are the relative standard errors of the single latencies (see :func:`own_error`), None where a
-    program printed too little; the bootstrap's inner level draws from them. ``pace`` says when they were made, and what
-    is known of the memory of the device; without it they are evenly spaced.
+    ``own_errors`` are the relative standard errors of the single latencies (see :func:`own_error`),
+    None where a program printed too little; the bootstrap's inner level draws from them. ``pace``
+    says when they were made, and what is known of the memory of the device; without it they are
+    evenly spaced.
 
-    Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero comes from a program
-    that measured nothing and must have been sorted out before.
+    Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero
+    comes from a program that measured nothing and must have been sorted out before.
     """
     if not latencies_us:
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    log_middle = middle(logs, growth=growth(logs, weights_of([(logs, pace)]), pace) if many else 1.0)
+    log_middle = middle(
+        logs, growth=growth(logs, weights_of([(logs, pace)]), pace) if many else 1.0
+    )
     states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
@@ -214,11 +241,12 @@ def summarize(
 
 
 def own_error(inference: LatencySummary, *, of_mean: bool = False) -> float | None:
-    """Return the relative standard error of a process's median (or mean), from what it printed of its inferences.
+    """Return the relative standard error of a process's median (or mean), from what it printed of
+    its inferences.
 
-    From the percentile that is nearer to the median, because slow inferences say nothing of how sure the median is,
-    else from the deviation; as if the inferences were independent, so it is rather too small. None when neither was
-    printed.
+    From the percentile that is nearer to the median, because slow inferences say nothing of how
+    sure the median is, else from the deviation; as if the inferences were independent, so it is
+    rather too small. None when neither was printed.
     """
     median_us = None if of_mean else inference.median_us
     p5_us, p95_us = inference.p5_us, inference.p95_us
@@ -242,7 +270,9 @@ def logs_of(latencies_us: Sequence[float]) -> list[float]:
 
 
 def sample_std(values: Sequence[float], mean: float) -> float:
-    """Return the standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as slowly."""
+    """Return the standard deviation (n - 1); ``statistics`` computes it in fractions, 20 times as
+    slowly.
+    """
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
@@ -256,7 +286,10 @@ def _interval(
     if log_middle.error is None:
         return None
     if states is not None:
-        ends, method = median_ends(logs, level=level, growth=log_middle.growth), IntervalMethod.ORDER
+        ends, method = (
+            median_ends(logs, level=level, growth=log_middle.growth),
+            IntervalMethod.ORDER,
+        )
     elif len(logs) >= BOOTSTRAP_FROM_COUNT and log_middle.error > 0:
         errors = None if own_errors is None else [error or 0.0 for error in own_errors]
         ends = bootstrap_middle(logs, errors, level=level, growth=log_middle.growth)

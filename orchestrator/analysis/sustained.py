@@ -1,11 +1,13 @@
-"""Latency against time: which invocations make a curve, how a phone begins, slows down and ends. Pure.
+"""Latency against time: which invocations make a curve, how a phone begins, slows down and ends.
 
-The burst level is the median of the beginning. Onset is the moment from which the running median stays above the burst
-level by more than 5 % and more than noise explains, to the end but for short dips. The steady level is the median of
-the last quarter of the time.
+Pure.
 
-A curve can't go on where it was cut: the phone has cooled meanwhile. So each attempt has numbers of its own, and an
-attempt that was cut stays in the store beside the one that was restarted.
+The burst level is the median of the beginning. Onset is the moment from which the running median
+stays above the burst level by more than 5 % and more than noise explains, to the end but for short
+dips. The steady level is the median of the last quarter of the time.
+
+A curve can't go on where it was cut: the phone has cooled meanwhile. So each attempt has numbers of
+its own, and an attempt that was cut stays in the store beside the one that was restarted.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from typing import Final
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 from orchestrator.records.workload import grouped
 
-#: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take longer.
+#: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take
+#: longer.
 BURST_S: Final = 20.0
 BURST_POINTS: Final = 5
 #: The steady level comes from this share of the end.
@@ -58,7 +61,8 @@ class SustainedCurve:
     """What a sustained run comes to."""
 
     burst_us: float
-    #: From the first point; None when the phone didn't slow down, or too few points were taken to say.
+    #: From the first point; None when the phone didn't slow down, or too few points were taken to
+    #: say.
     onset_s: float | None
     steady_us: float
     #: steady / burst: 1.25 takes 25 % longer once the phone is hot.
@@ -70,10 +74,11 @@ class SustainedCurve:
 
 
 def sustained(points: Sequence[tuple[float, float]]) -> SustainedCurve:
-    """Return the curve of (seconds, latency in microseconds) points: inferences, or invocations one after the other.
+    """Return the curve of (seconds, latency in microseconds) points: inferences, or invocations one
+    after the other.
 
-    Order doesn't matter; seconds count from any zero. Raises ValueError for no points and for figures that are no
-    latencies or times.
+    Order doesn't matter; seconds count from any zero. Raises ValueError for no points and for
+    figures that are no latencies or times.
     """
     if not points:
         raise ValueError("there are no points")
@@ -130,10 +135,13 @@ def _onset(ordered: Sequence[tuple[float, float]], burst_us: float) -> float | N
     for index in range(len(logs)):
         start = max(0, min(index - WINDOW // 2, len(logs) - WINDOW))
         smooth.append(statistics.median(logs[start : start + WINDOW]))
-    # Neighbours differ by noise alone, whatever the curve does: their median difference measures it.
+    # Neighbours differ by noise alone, whatever the curve does: their median difference measures
+    # it.
     differences = [abs(after - before) for before, after in itertools.pairwise(logs)]
     noise = 1.4826 * statistics.median(differences) / math.sqrt(2)
-    limit = math.log(burst_us) + max(math.log1p(SLOWER_BY), SIGMAS * 1.2533 * noise / math.sqrt(WINDOW))
+    limit = math.log(burst_us) + max(
+        math.log1p(SLOWER_BY), SIGMAS * 1.2533 * noise / math.sqrt(WINDOW)
+    )
     above = [log > limit for log in smooth]
     # From the end backwards: the earliest step from which nearly all steps are above.
     held, onset = 0, None
@@ -178,7 +186,9 @@ class Attempt:
     def is_over(self, sustained_s: float) -> bool:
         """Whether nothing further belongs to it."""
         was_left_out = bool(self.runs) and self.runs[-1].reason_code in NOT_BEGUN
-        return bool(self.runs) and (was_left_out or self.elapsed_s >= sustained_s or self.has_failed)
+        return bool(self.runs) and (
+            was_left_out or self.elapsed_s >= sustained_s or self.has_failed
+        )
 
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:
@@ -198,12 +208,17 @@ def is_over(runs: Sequence[RunRecord], sustained_s: float) -> bool:
 
 
 def points_of(attempt: Attempt) -> tuple[tuple[float, float], ...]:
-    """Return the seconds since the attempt's start and the latency then, in microseconds, of each figure.
+    """Return the seconds since the attempt's start and the latency then, in microseconds, of each
+    figure.
 
-    A point stands at the middle of its process. Throttling doesn't reject a run here: it is what is looked for.
+    A point stands at the middle of its process. Throttling doesn't reject a run here: it is what is
+    looked for.
     """
     return tuple(
-        ((run.started_at - attempt.runs[0].started_at).total_seconds() + run.duration_s / 2, latency_us)
+        (
+            (run.started_at - attempt.runs[0].started_at).total_seconds() + run.duration_s / 2,
+            latency_us,
+        )
         for run in attempt.runs
         if (latency_us := measured_us(run)) is not None
     )
@@ -216,5 +231,11 @@ def curve_of(attempt: Attempt) -> SustainedCurve | None:
 
 
 def measured_us(run: RunRecord) -> float | None:
-    """Return the latency that a completed invocation of any pass printed: its median, else its mean."""
-    return None if run.outcome is not Outcome.COMPLETED or run.report is None else run.report.latency_us()
+    """Return the latency that a completed invocation of any pass printed: its median, else its
+    mean.
+    """
+    return (
+        None
+        if run.outcome is not Outcome.COMPLETED or run.report is None
+        else run.report.latency_us()
+    )

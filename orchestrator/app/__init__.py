@@ -1,1 +1,4 @@
-"""The use cases, a module a verb: typed request in, typed result out. Nothing here prints or exits."""
+"""The use cases, a module a verb: typed request in, typed result out.
+
+Nothing here prints or exits.
+"""

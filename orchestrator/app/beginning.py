@@ -56,7 +56,8 @@ def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str
     )
 
 
-#: A plan that keeps its busiest device busy for this long is bracketed by the reference workload by default.
+#: A plan that keeps its busiest device busy for this long is bracketed by the reference workload by
+#: default.
 REFERENCE_FROM_S = 600.0
 
 
@@ -105,8 +106,12 @@ class MissingProgram:
     spec: BuildSpec | None
 
 
-def missing_programs(workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]) -> list[MissingProgram]:
-    """Return the programs that devices lack, each once for all of its devices; raises ArtifactError for a named one.
+def missing_programs(
+    workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]
+) -> list[MissingProgram]:
+    """Return the programs that devices lack, each once for all of its devices.
+
+    Raises ArtifactError for a named one.
 
     What ``auto`` would only try where it is at hand isn't missing.
     """
@@ -121,12 +126,19 @@ def missing_programs(workspace: Workspace, plan: Plan, facts: Sequence[DeviceFac
         known = found.get((tool, build.reason))
         serials = (*known.serials, serial) if known else (serial,)
         spec = workspace.library.declared_for(device, tool)
-        found[tool, build.reason] = MissingProgram(tool=tool, serials=serials, reason=build.reason, spec=spec)
+        found[tool, build.reason] = MissingProgram(
+            tool=tool, serials=serials, reason=build.reason, spec=spec
+        )
     return list(found.values())
 
 
-def assumed_builds(workspace: Workspace, missing: Sequence[MissingProgram]) -> dict[tuple[Serial, ToolName], Build]:
-    """Return what a plan would be made with if the missing programs were there; nothing can be run with it."""
+def assumed_builds(
+    workspace: Workspace, missing: Sequence[MissingProgram]
+) -> dict[tuple[Serial, ToolName], Build]:
+    """Return what a plan would be made with if the missing programs were there.
+
+    Nothing can be run with it.
+    """
     return {
         (serial, item.tool): Build(
             name=item.spec.name if item.spec is not None else item.tool.value,
@@ -152,16 +164,24 @@ def expansion_of(
     named: Mapping[str, HostFiles],
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
-    """Return what a plan means on these devices, and the builds for it; raises PlanError for flags that are wrong.
+    """Return what a plan means on these devices, and the builds for it.
+
+    Raises PlanError for flags that are wrong.
 
     ``assumed`` stand for programs that aren't on this computer.
     """
     facts = [known for _, known in devices]
-    if assumed is None and (wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]):
+    if assumed is None and (
+        wanted := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
+    ):
         workspace.on_missing(wanted)
     found = {**workspace.builds.of(plan, facts), **(assumed or {})}
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
-    twins = workspace.builds.with_flex(list(builds.values())) if any(model.needs_flex for model in models) else {}
+    twins = (
+        workspace.builds.with_flex(list(builds.values()))
+        if any(model.needs_flex for model in models)
+        else {}
+    )
     expansion = expand(plan, facts, models, found, workspace.profiles, named, twins=twins)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
@@ -192,7 +212,8 @@ def prepare(
     *,
     reference: Model | None = None,
 ) -> Beginning:
-    """Return what a plan means here; ``reference`` stands in for this computer's own model of the reference workload.
+    """Return what a plan means here; ``reference`` stands in for this computer's own model of the
+    reference workload.
 
     What there is no time for is among the expansion's skips.
 
@@ -207,7 +228,9 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    expansion = time_limits.in_time(workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion))
+    expansion = time_limits.in_time(
+        workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
+    )
     checks, used = _reference_checks(workspace, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
@@ -222,9 +245,13 @@ def prepare(
 
 
 def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
-    """Whether the reference workload brackets a campaign: as the plan says, else when it costs little."""
+    """Whether the reference workload brackets a campaign: as the plan says, else when it costs
+    little.
+    """
     return (
-        plan.reference_check if plan.reference_check is not None else expansion.estimate_s(plan)[0] >= REFERENCE_FROM_S
+        plan.reference_check
+        if plan.reference_check is not None
+        else expansion.estimate_s(plan)[0] >= REFERENCE_FROM_S
     )
 
 
@@ -235,7 +262,10 @@ def _reference_checks(
     devices: Sequence[tuple[Device, DeviceFacts]],
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
-    """Return the reference workload of each device that has work, with its model; none where it isn't wanted."""
+    """Return the reference workload of each device that has work, with its model.
+
+    None where it isn't wanted.
+    """
     if not wants_reference_check(plan, expansion):
         return {}, []
     model = reference or reference_model()
@@ -277,16 +307,22 @@ _POLL_S: Final = 1.0
 
 
 def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) -> None:
-    """Have a campaign and those devices that it measures for this process, before the campaign is stored.
+    """Have a campaign and those devices that it measures for this process, before the campaign is
+    stored.
 
-    Raises DeviceBusyError when other processes, computers or programs still use all devices after `Workspace.wait`.
+    Raises DeviceBusyError when other processes, computers or programs still use all devices after
+    `Workspace.wait`.
     """
 
     def busy(device: Device) -> DeviceBusyError | None:
         while True:
             try:
-                workspace.lease.reserve(device.serial, wait_s=max(_LEASE_WAIT_S, workspace.wait.remaining_s))
-                workspace.conditioner.take(device, on_wait=lambda text: workspace.note(device.serial, text))
+                workspace.lease.reserve(
+                    device.serial, wait_s=max(_LEASE_WAIT_S, workspace.wait.remaining_s)
+                )
+                workspace.conditioner.take(
+                    device, on_wait=lambda text: workspace.note(device.serial, text)
+                )
             except DeviceBusyError as error:
                 if workspace.wait.expired or workspace.clock.wait(_POLL_S, workspace.cancelled):
                     return error
@@ -313,12 +349,16 @@ def begin(
     campaign_id: CampaignId | None = None,
     host: str = "",
 ) -> Campaign:
-    """Store a new campaign with all that its resumption needs, and return it; raises StoreError kinds, as `hold`.
+    """Store a new campaign with all that its resumption needs, and return it.
+
+    Raises StoreError kinds, as `hold`.
 
     ``campaign_id`` and ``host`` are a farm's job's.
     """
     facts = [known for _, known in devices]
-    campaign = new_campaign(workspace, plan, facts, beginning.files | named_paths(named), beginning.invocations)
+    campaign = new_campaign(
+        workspace, plan, facts, beginning.files | named_paths(named), beginning.invocations
+    )
     campaign = replace(
         campaign,
         campaign_id=campaign_id or campaign.campaign_id,
@@ -346,7 +386,8 @@ def host_files(plan: Plan) -> dict[str, HostFiles]:
     """Return what each flag value ``@path`` of a plan means.
 
     Raises:
-        PlanError: a file can't be read, or a stable delegate's settings don't say which library they are for.
+        PlanError: a file can't be read, or a stable delegate's settings don't say which library
+            they are for.
     """
     found: dict[str, HostFiles] = {}
     for flags in plan.matrix.flags:
@@ -370,9 +411,11 @@ def _named(flag: str, path: Path) -> HostFiles:
 
 
 def _library_of(settings: Path) -> list[Path]:
-    """Return the library that a stable delegate's settings name, when it lies beside them on this computer.
+    """Return the library that a stable delegate's settings name, when it lies beside them on this
+    computer.
 
-    The phone's loader finds a bare name in the folder where both are placed; an absolute path is the phone's own.
+    The phone's loader finds a bare name in the folder where both are placed; an absolute path is
+    the phone's own.
     """
     where = f"flag {_SETTINGS_FLAG}: {settings}"
     try:

@@ -47,22 +47,38 @@ class BisectRequest:
     ab: AbRequest
 
 
-def bisect(workspace: Workspace, request: BisectRequest) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
-    """Search the archived builds between two; every comparison is stored, and used again when the command is repeated.
+def bisect(
+    workspace: Workspace, request: BisectRequest
+) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
+    """Search the archived builds between two.
 
-    Returns what the search came to, the releases from the good to the bad one as it counts them, and the device.
+    Every comparison is stored, and used again when the command is repeated.
+
+    Returns what the search came to, the releases from the good to the bad one as it counts them,
+    and the device.
 
     Raises:
-        UsageError: the builds aren't of one name, in the wrong order, or nothing lies between; several devices fit.
+        UsageError: the builds aren't of one name, in the wrong order, or nothing lies between;
+            several devices fit.
         ArtifactError: a build isn't archived.
-        DeviceError kinds: the device was lost; what was measured is stored, and the same command goes on.
+        DeviceError kinds: the device was lost; what was measured is stored, and the same command
+            goes on.
     """
-    good, bad = workspace.library.find_release(request.good), workspace.library.find_release(request.bad)
-    opened = workspace.open_devices(DeviceSelection(serials=tuple(each(request.ab.options.get("devices")))))
+    good, bad = (
+        workspace.library.find_release(request.good),
+        workspace.library.find_release(request.bad),
+    )
+    opened = workspace.open_devices(
+        DeviceSelection(serials=tuple(each(request.ab.options.get("devices"))))
+    )
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
-        raise UsageError(f"{len(opened.devices)} devices fit: {names}", hint="name one with --device")
-    releases = releases_between(workspace.library.archive.releases(good.name), good, bad, opened.facts[0].abis)
+        raise UsageError(
+            f"{len(opened.devices)} devices fit: {names}", hint="name one with --device"
+        )
+    releases = releases_between(
+        workspace.library.archive.releases(good.name), good, bad, opened.facts[0].abis
+    )
     last = len(releases) - 1
 
     def compare(baseline: int, candidate: int) -> Compared:
@@ -76,11 +92,16 @@ def bisect(workspace: Workspace, request: BisectRequest) -> tuple[BisectResult, 
     return search(len(releases), compare, on_probe=note), releases, opened.facts[0]
 
 
-def releases_between(releases: Sequence[Release], good: Release, bad: Release, abis: Sequence[str]) -> list[Release]:
-    """Return the releases from the good to the bad one for a device, in the order in which they were first seen."""
+def releases_between(
+    releases: Sequence[Release], good: Release, bad: Release, abis: Sequence[str]
+) -> list[Release]:
+    """Return the releases from the good to the bad one for a device, in the order in which they
+    were first seen.
+    """
     if good.name != bad.name:
         raise UsageError(
-            f"--good and --bad are of two builds: {good.name} and {bad.name}", hint="name two of one build"
+            f"--good and --bad are of two builds: {good.name} and {bad.name}",
+            hint="name two of one build",
         )
     fitting = {
         release.release_id: release
@@ -91,12 +112,18 @@ def releases_between(releases: Sequence[Release], good: Release, bad: Release, a
     places = []
     for option, wanted in (("--good", good), ("--bad", bad)):
         if wanted.release_id not in fitting:
-            raise UsageError(f"{option} {_address(wanted)} isn't for this device ({', '.join(abis)})")
+            raise UsageError(
+                f"{option} {_address(wanted)} isn't for this device ({', '.join(abis)})"
+            )
         places.append([item.release_id for item in ordered].index(wanted.release_id))
     if places[0] == places[1]:
-        raise UsageError("--good and --bad are one and the same build", hint="benchfarm build list --all")
+        raise UsageError(
+            "--good and --bad are one and the same build", hint="benchfarm build list --all"
+        )
     if places[0] > places[1]:
-        raise UsageError("--good was archived after --bad", hint="to look for what made it faster, swap the two")
+        raise UsageError(
+            "--good was archived after --bad", hint="to look for what made it faster, swap the two"
+        )
     return ordered[places[0] : places[1] + 1]
 
 
@@ -108,29 +135,43 @@ def _compared(
     *,
     is_last: bool,
 ) -> Compared:
-    """Return the gravest verdict of the cases, from the store where it is; an unusable build is told as such."""
+    """Return the gravest verdict of the cases, from the store where it is.
+
+    An unusable build is told as such.
+    """
     try:
         named = tuple(f"build:{_address(release)}" for release in sides)
         prepared = prepare(workspace, replace(request.ab, sides=named), opened)
     except PlanError:
         raise
     except (ArtifactError, UsageError) as error:
-        # A wrong option would fail with every build; the ends are compared first, and so it is told at once.
+        # A wrong option would fail with every build; the ends are compared first, and so it is told
+        # at once.
         if is_last:
             raise
         return Compared(verdict=None, reason=str(error))
     if pairing_of(prepared.campaign).is_same:
-        return Compared(verdict=ComparisonVerdict(outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"))
+        return Compared(
+            verdict=ComparisonVerdict(
+                outcome=ComparisonOutcome.SAME, ratio=1.0, method="same content"
+            )
+        )
     campaign = _stored(workspace, request, prepared)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
         result = measure(workspace, prepared) if campaign is None else go_on(workspace, campaign)
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")
-            raise DeviceUnusableError(reason, hint="what was measured is stored; the same command resumes there")
+            raise DeviceUnusableError(
+                reason, hint="what was measured is stored; the same command resumes there"
+            )
         campaign = workspace.store.campaign(CampaignId(result.campaign.campaign_id))
         assert campaign is not None, "it has just been run"
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
-    gravest = min(verdicts, key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0)), default=None)
+    gravest = min(
+        verdicts,
+        key=lambda item: (_GRAVITY.index(item.outcome), -(item.ratio or 0.0)),
+        default=None,
+    )
     reason = "" if verdicts else "nothing was measured"
     return Compared(verdict=gravest, reason=reason, campaign_id=campaign.campaign_id)
 
@@ -141,7 +182,8 @@ def _stored(workspace: Workspace, request: BisectRequest, prepared: Prepared) ->
     recent = [
         item
         for item in workspace.store.campaigns()
-        if item.created_at >= since and item.terms.fingerprints == prepared.campaign.terms.fingerprints
+        if item.created_at >= since
+        and item.terms.fingerprints == prepared.campaign.terms.fingerprints
     ]
     found = equal_campaign(recent, pairing_of(prepared.campaign))
     return workspace.store.campaign(found.campaign_id) if found is not None else None

@@ -1,4 +1,6 @@
-"""What the phones of a running campaign do, kept from its events, and shown to other processes through a file."""
+"""What the phones of a running campaign do, kept from its events, and shown to other processes
+through a file.
+"""
 
 from __future__ import annotations
 
@@ -112,14 +114,22 @@ class Board:
                 self._so_far.clear()
                 serials = dict.fromkeys([*(facts.serial for facts in devices), *left])
                 self._rows = {
-                    serial: PhoneRow(serial=serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
+                    serial: PhoneRow(
+                        serial=serial, stored=stored.get(serial, 0), left=left.get(serial, 0)
+                    )
                     for serial in serials
                 }
-            case InvocationStarted(invocation=invocation, side=side) | Measuring(invocation=invocation, side=side):
+            case (
+                InvocationStarted(invocation=invocation, side=side)
+                | Measuring(invocation=invocation, side=side)
+            ):
                 row = self._row(invocation.case.serial)
                 row.standing, row.doing = Standing.WORKING, doing_of(invocation)
                 if side:
-                    known = [f"{side.partition(',')[0]} #{invocation.number + 1}", self._so_far.get(row.serial, "")]
+                    known = [
+                        f"{side.partition(',')[0]} #{invocation.number + 1}",
+                        self._so_far.get(row.serial, ""),
+                    ]
                     row.doing = "; ".join(filter(None, known))
             case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                 share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
@@ -178,7 +188,9 @@ class PublishedBoard:
     """
 
     def __init__(self, observer: Observer, folder: Path) -> None:
-        """The file is there from a campaign's start to its end, to `close`, or to this process's end."""
+        """The file is there from a campaign's start to its end, to `close`, or to this process's
+        end.
+        """
         self._observer = observer
         self._folder = folder
         self._board = Board()
@@ -249,7 +261,10 @@ def read_boards(folder: Path, campaigns: Locks) -> Mapping[str, Shown]:
                 continue
             content = json.loads(path.read_text("utf-8"))
             age_s = max(0.0, time.time() - content["at"])
-            rows = [PhoneRow(**{**row, "standing": Standing[row["standing"]]}) for row in content["rows"]]
+            rows = [
+                PhoneRow(**{**row, "standing": Standing[row["standing"]]})
+                for row in content["rows"]
+            ]
             for row in rows:
                 row.eta_s = None if row.eta_s is None else max(0.0, row.eta_s - age_s)
             shown[content["campaign_id"]] = Shown(holder=holder, rows=tuple(rows))
@@ -269,7 +284,9 @@ def doing_of(invocation: Invocation) -> str:
 
 @contextmanager
 def resumable(campaign: Campaign) -> Iterator[None]:
-    """Say how a campaign that is stopped is resumed: what is inside raises InterruptedByUserError with a hint."""
+    """Say how a campaign that is stopped is resumed: what is inside raises InterruptedByUserError
+    with a hint.
+    """
     try:
         yield
     except InterruptedByUserError as error:
@@ -280,22 +297,34 @@ def resumable(campaign: Campaign) -> Iterator[None]:
 def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     """Return the other computer that runs a campaign of a shared store, empty for none.
 
-    Only that computer knows whether it is still at it. A store in a file is this computer's alone, whatever it was
-    called when the campaign began.
+    Only that computer knows whether it is still at it. A store in a file is this computer's alone,
+    whatever it was called when the campaign began.
     """
-    is_own = campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
+    is_own = (
+        campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
+    )
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
 
 
 @lru_cache
-def stored_rows(workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]) -> tuple[PhoneRow, ...]:
-    """Return the phones of a campaign that nobody runs; read again only when more of it is stored (``_progress``)."""
+def stored_rows(
+    workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]
+) -> tuple[PhoneRow, ...]:
+    """Return the phones of a campaign that nobody runs.
+
+    Read again only when more of it is stored (``_progress``).
+    """
     campaign = workspace.store.campaign(campaign_id)
     if campaign is None:
         return ()
     runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign_id])]
-    by_serial, works = grouped(runs, lambda run: run.case.serial), open_works(campaign, runs, workspace.tools)
-    return tuple(_stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items())
+    by_serial, works = (
+        grouped(runs, lambda run: run.case.serial),
+        open_works(campaign, runs, workspace.tools),
+    )
+    return tuple(
+        _stored_row(serial, work, by_serial.get(serial, ())) for serial, work in works.items()
+    )
 
 
 def _stored_row(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneRow:

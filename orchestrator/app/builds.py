@@ -1,4 +1,6 @@
-"""Builds of benchmark programs: kept, downloaded, added from a file, found, and built from their source."""
+"""Builds of benchmark programs: kept, downloaded, added from a file, found, and built from their
+source.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ _TARGET: Final = re.compile(r"//([\w./+-]*):([\w./+-]+)")
 
 
 def releases_of(workspace: Workspace) -> list[tuple[Release, list[str]]]:
-    """Return every release that is kept, by name, the oldest first, and the ABIs for which it is in use.
+    """Return every release that is kept, by name, the oldest first, and the ABIs for which it is in
+    use.
 
     Raises ArtifactError.
     """
@@ -43,13 +46,21 @@ def releases_of(workspace: Workspace) -> list[tuple[Release, list[str]]]:
         pin = archive.pinned(release.name, abi)
         return pin is not None and pin.release_id == release.release_id
 
-    return [(release, [abi for abi in release.abis if is_used(release, abi)]) for release in archive.all()]
+    return [
+        (release, [abi for abi in release.abis if is_used(release, abi)])
+        for release in archive.all()
+    ]
 
 
 def fetch_builds(
-    workspace: Workspace, names: Sequence[str], abis: Sequence[str], fetch: Callable[[BuildSpec], Fetched]
+    workspace: Workspace,
+    names: Sequence[str],
+    abis: Sequence[str],
+    fetch: Callable[[BuildSpec], Fetched],
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
-    """Download declared builds, for all their ABIs where none is named; return what came, and what didn't and why.
+    """Download declared builds, for all their ABIs where none is named.
+
+    Return what came, and what didn't and why.
 
     Raises:
         UsageError: an unknown name or ABI.
@@ -69,9 +80,18 @@ def fetch_builds(
 
 
 def add_build(
-    workspace: Workspace, file: Path, name: str, libraries: Sequence[Path], *, release: str, tool: str
+    workspace: Workspace,
+    file: Path,
+    name: str,
+    libraries: Sequence[Path],
+    *,
+    release: str,
+    tool: str,
 ) -> Build:
-    """Validate a program and its libraries and add them to the cache; raises ArtifactError for any other file."""
+    """Validate a program and its libraries and add them to the cache.
+
+    Raises ArtifactError for any other file.
+    """
     wanted = tool_named(tool) if tool else None
     if wanted is None or not wanted.is_declared:
         check_shows_benchmark(file)
@@ -81,76 +101,112 @@ def add_build(
 def find_build(
     workspace: Workspace, tool: str, abi: str, name: str
 ) -> tuple[Build, ProgramFacts, BuildSpec | None, Release | None]:
-    """Return the program that a tool would be used from, its facts, how it is declared, and its release.
+    """Return the program that a tool would be used from, its facts, how it is declared, and its
+    release.
 
     Raises UsageError, ArtifactError where there is none.
     """
     build = workspace.library.resolve(tool_named(tool), abi, name_or_path=name)
     assert build.path is not None, "what is resolved has a file"
     declared = (
-        item for item in workspace.library.specs if item.name == build.name and item.abi in build.abi.split(",")
+        item
+        for item in workspace.library.specs
+        if item.name == build.name and item.abi in build.abi.split(",")
     )
-    return build, inspect_program(build.path), next(declared, None), workspace.library.release_of(build)
+    return (
+        build,
+        inspect_program(build.path),
+        next(declared, None),
+        workspace.library.release_of(build),
+    )
 
 
-def _chosen(specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]) -> list[BuildSpec]:
+def _chosen(
+    specs: Sequence[BuildSpec], names: Sequence[str], abis: Sequence[str]
+) -> list[BuildSpec]:
     chosen = []
     for name in names:
         of_name = [spec for spec in specs if spec.name == name]
         if not of_name:
             raise UsageError(
-                f"no build {name!r} is declared", hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}"
+                f"no build {name!r} is declared",
+                hint=f"there are {', '.join(sorted({spec.name for spec in specs}))}",
             )
         for abi in abis or [spec.abi for spec in of_name]:
             fitting = [spec for spec in of_name if spec.abi == abi]
             if not fitting:
                 raise UsageError(
-                    f"{name} isn't declared for {abi!r}", hint=f"it is for {', '.join(s.abi for s in of_name)}"
+                    f"{name} isn't declared for {abi!r}",
+                    hint=f"it is for {', '.join(s.abi for s in of_name)}",
                 )
             chosen += fitting
     return list(dict.fromkeys(chosen))
 
 
-def make_build(workspace: Workspace, name: str, abi: str, source: Path, target: str) -> tuple[Build, list[str]]:
-    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it and the commands.
+def make_build(
+    workspace: Workspace, name: str, abi: str, source: Path, target: str
+) -> tuple[Build, list[str]]:
+    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program.
 
-    The tools' own output goes to standard error. Raises UsageError for what can't be run as it is written,
-    ArtifactError where a tool is missing, fails, or leaves no program behind.
+    Return it and the commands.
+
+    The tools' own output goes to standard error. Raises UsageError for what can't be run as it is
+    written, ArtifactError where a tool is missing, fails, or leaves no program behind.
     """
     by_hand = f"benchfarm build add FILE --name {name}"
-    spec = next((item for item in workspace.library.specs if (item.name, item.abi) == (name, abi)), None)
+    spec = next(
+        (item for item in workspace.library.specs if (item.name, item.abi) == (name, abi)), None
+    )
     commands = list(spec.recipe) if spec is not None else []
     if target:
         if not _TARGET.fullmatch(target):
-            raise UsageError(f"--target {target!r} is no target", hint="for example //tflite/tools:benchmark_model")
+            raise UsageError(
+                f"--target {target!r} is no target",
+                hint="for example //tflite/tools:benchmark_model",
+            )
         config = [f"--config=android_{_CONFIGS[abi]}"] if abi in _CONFIGS else []
         commands = [shlex.join(["bazel", "build", "-c", "opt", *config, target])]
     if not commands:
         raise UsageError(f"{name} for {abi} declares no recipe", hint="give --target //FOLDER:NAME")
     if odd := next(filter(_OF_A_SHELL.search, commands), None):
-        raise UsageError(f"the recipe of {name} needs a shell: {odd}", hint=f"run it by hand, then: {by_hand}")
+        raise UsageError(
+            f"the recipe of {name} needs a shell: {odd}", hint=f"run it by hand, then: {by_hand}"
+        )
     if not source.is_dir():
-        raise UsageError(f"--source {source} is no folder", hint="name the checkout of the program's source")
+        raise UsageError(
+            f"--source {source} is no folder", hint="name the checkout of the program's source"
+        )
     environ = child_environment(workspace.settings.environ)
     found: list[list[str]] = []
     for command in commands:
         first, *words = shlex.split(command)
         names = (first, "bazelisk") if first == "bazel" else (first,)
-        tool = next(filter(None, (shutil.which(each, path=environ.get("PATH")) for each in names)), None)
+        tool = next(
+            filter(None, (shutil.which(each, path=environ.get("PATH")) for each in names)), None
+        )
         if tool is None:
             hint = f"install it, or run {command!r} where it is, then: {by_hand}"
-            raise ArtifactError(f"{' or '.join(names)} isn't on PATH, so nothing was built", hint=hint)
+            raise ArtifactError(
+                f"{' or '.join(names)} isn't on PATH, so nothing was built", hint=hint
+            )
         found.append([tool, *words])
     for words, line in zip(found, commands, strict=True):
         try:
             # A list of words, none of which a shell reads.
             done = subprocess.run(
-                words, cwd=source, env=environ, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+                words,
+                cwd=source,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                check=False,
             )
         except OSError as error:
             raise ArtifactError(f"{line!r} can't be started: {error.strerror}") from error
         if done.returncode:
-            raise ArtifactError(f"{line!r} ended with exit code {done.returncode}", hint="its output is above")
+            raise ArtifactError(
+                f"{line!r} ended with exit code {done.returncode}", hint="its output is above"
+            )
     programs = [spec.program] if spec is not None else []
     places = [source / program for program in programs]
     for folder, made_by in (target for command in commands for target in _TARGET.findall(command)):
@@ -158,6 +214,8 @@ def make_build(workspace: Workspace, name: str, abi: str, source: Path, target: 
         places += [source / "bazel-bin" / folder / program for program in (*programs, made_by)]
     made = next((place for place in places if place.is_file()), None)
     if made is None:
-        raise ArtifactError(f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}")
+        raise ArtifactError(
+            f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}"
+        )
     # What bazel leaves behind may be a link into its cache.
     return workspace.library.add(made.resolve(), name=name), commands

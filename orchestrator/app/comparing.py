@@ -32,7 +32,9 @@ _CONFIG_KEYS: Final[Mapping[str, tuple[Fact, Callable[[Case], str]]]] = {
 }
 
 
-def rule_for(by: str, sides: Sequence[str], *, threshold: float, level: float, allowed: Collection[str] = ()) -> Rule:
+def rule_for(
+    by: str, sides: Sequence[str], *, threshold: float, level: float, allowed: Collection[str] = ()
+) -> Rule:
     """Return the rule of a comparison.
 
     Args:
@@ -43,7 +45,8 @@ def rule_for(by: str, sides: Sequence[str], *, threshold: float, level: float, a
         allowed: Facts that may differ all the same.
 
     Raises:
-        UsageError: an axis or a fact that isn't known, or a configuration that isn't ``name=value``.
+        UsageError: an axis or a fact that isn't known, or a configuration that isn't
+            ``name=value``.
     """
     if by not in list(Axis):
         raise UsageError(f"--by {by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
@@ -58,15 +61,20 @@ def rule_for(by: str, sides: Sequence[str], *, threshold: float, level: float, a
         threshold=threshold,
         level=level,
         allowed=frozenset(Fact(name) for name in allowed),
-        varied=frozenset(_CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
+        varied=frozenset(
+            _CONFIG_KEYS[key][0] if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts
+        ),
     )
 
 
-def compare(workspace: Workspace, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()) -> Comparison:
-    """Compare two campaigns, or two builds, models, devices, delegates or configurations within campaigns.
+def compare(
+    workspace: Workspace, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()
+) -> Comparison:
+    """Compare two campaigns, or two builds, models, devices, delegates or configurations within
+    campaigns.
 
-    ``campaigns`` are those that sides of another axis are looked for in; the newest that has them when none is named.
-    Raises UsageError for a side that isn't known.
+    ``campaigns`` are those that sides of another axis are looked for in; the newest that has them
+    when none is named. Raises UsageError for a side that isn't known.
     """
     if rule.axis is not Axis.CAMPAIGN:
         return _within_campaigns(workspace, sides, rule, campaigns)
@@ -77,7 +85,10 @@ def compare(workspace: Workspace, sides: Sequence[str], rule: Rule, *, campaigns
 
 
 def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
-    """Whether a comparison is a failure for somebody; one that isn't whole always is, unless nothing is to be."""
+    """Whether a comparison is a failure for somebody.
+
+    One that isn't whole always is, unless nothing is to be.
+    """
     return is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
 
 
@@ -102,7 +113,9 @@ def _paired_campaign(store: Store, sides: Sequence[str]) -> Campaign | None:
 def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -> Comparison:
     named = {0: ("previous", "newest"), 1: (*words, "newest"), 2: tuple(words)}.get(len(words))
     if named is None:
-        raise UsageError("two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE")
+        raise UsageError(
+            "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
+        )
     before, after = (find_campaigns(workspace.store, word) for word in named)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(
@@ -110,7 +123,9 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
             hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
         )
     names = (_side_name(before), _side_name(after))
-    return compare_sides(load_measured(workspace, before), load_measured(workspace, after), rule, names=names)
+    return compare_sides(
+        load_measured(workspace, before), load_measured(workspace, after), rule, names=names
+    )
 
 
 def _side_name(campaigns: Sequence[Campaign]) -> str:
@@ -119,10 +134,13 @@ def _side_name(campaigns: Sequence[Campaign]) -> str:
     return f"{campaigns[0].name} {campaigns[0].campaign_id}{further}"
 
 
-def _within_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule, named: Sequence[str]) -> Comparison:
+def _within_campaigns(
+    workspace: Workspace, words: Sequence[str], rule: Rule, named: Sequence[str]
+) -> Comparison:
     if len(words) != 2:
         raise UsageError(
-            f"--by {rule.axis} needs two sides", hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE"
+            f"--by {rule.axis} needs two sides",
+            hint=f"benchfarm compare --by {rule.axis} BASELINE CANDIDATE",
         )
     before, after = (_selector(workspace, rule.axis, word) for word in words)
     if named:
@@ -136,7 +154,10 @@ def _within_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule, na
     ]
     for word, side in zip(words, sides, strict=True):
         if not side:
-            raise UsageError(f"nothing was measured of {rule.axis} {word!r} there", hint="see 'benchfarm results runs'")
+            raise UsageError(
+                f"nothing was measured of {rule.axis} {word!r} there",
+                hint="see 'benchfarm results runs'",
+            )
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
@@ -151,7 +172,9 @@ def _campaigns_with(
     words: Sequence[str],
     axis: Axis,
 ) -> list[list[Campaign]]:
-    """Return the newest campaign that measured both sides, else the newest of each that measured it."""
+    """Return the newest campaign that measured both sides, else the newest of each that measured
+    it.
+    """
     newest: list[Campaign | None] = [None, None]
     # Where nothing of a side has a result, the newest that tried it says why.
     tried: list[Campaign | None] = [None, None]
@@ -160,19 +183,27 @@ def _campaigns_with(
         assert campaign is not None, "it has just been listed"
         if not any(fits(item.case) for item in campaign.invocations for fits in (before, after)):
             continue
-        sides = [[item for item in load_measured(workspace, [campaign]) if fits(item.case)] for fits in (before, after)]
+        sides = [
+            [item for item in load_measured(workspace, [campaign]) if fits(item.case)]
+            for fits in (before, after)
+        ]
         has = [any(item.result.own_summary is not None for item in side) for side in sides]
         if all(has):
             return [[campaign], [campaign]]
-        newest = [known or (campaign if there else None) for known, there in zip(newest, has, strict=True)]
-        tried = [known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)]
+        newest = [
+            known or (campaign if there else None) for known, there in zip(newest, has, strict=True)
+        ]
+        tried = [
+            known or (campaign if side else None) for known, side in zip(tried, sides, strict=True)
+        ]
         if all(newest):
             break
     newest = [known or fallen_back for known, fallen_back in zip(newest, tried, strict=True)]
     for word, known in zip(words, newest, strict=True):
         if known is None:
             raise UsageError(
-                f"no campaign has a result of the {axis} {word!r}", hint="'benchfarm results runs' lists what is stored"
+                f"no campaign has a result of the {axis} {word!r}",
+                hint="'benchfarm results runs' lists what is stored",
             )
     return [[known] for known in newest if known is not None]
 
@@ -198,23 +229,39 @@ def _selector(workspace: Workspace, axis: Axis, word: str) -> Callable[[Case], b
 
 
 def _serials(workspace: Workspace, word: str) -> set[str]:
-    """Return the devices that a serial number, a profile or a name means; raises UsageError for none."""
+    """Return the devices that a serial number, a profile or a name means.
+
+    Raises UsageError for none.
+    """
     from orchestrator.report.guide_table import device_matches
 
     devices = workspace.store.devices()
-    fitting = {str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)}
+    fitting = {
+        str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)
+    }
     found = {word} & fitting or fitting
     if not found:
         known = ", ".join(sorted(f"{serial} ({facts.title})" for serial, facts in devices.items()))
-        raise UsageError(f"no device {word!r} is stored in {workspace.store.name}", hint=f"there are {known or 'none'}")
+        raise UsageError(
+            f"no device {word!r} is stored in {workspace.store.name}",
+            hint=f"there are {known or 'none'}",
+        )
     return found
 
 
 def _build_shas(workspace: Workspace, word: str) -> set[str]:
     name, _, digits = word.partition("@")
     stored = workspace.store.builds()
-    found = {sha for sha, build in stored.items() if _begins(sha, word) or (build.name == name and not digits)}
-    found |= {sha for sha, build in stored.items() if digits and build.name == name and sha.startswith(digits)}
+    found = {
+        sha
+        for sha, build in stored.items()
+        if _begins(sha, word) or (build.name == name and not digits)
+    }
+    found |= {
+        sha
+        for sha, build in stored.items()
+        if digits and build.name == name and sha.startswith(digits)
+    }
     if not found and digits:
         try:
             found = {workspace.library.find_release(word).program.sha256}
@@ -231,13 +278,17 @@ def _begins(sha256: str, word: str) -> bool:
 
 
 def config_parts(word: str) -> list[tuple[str, str]]:
-    """Return the parts of ``delegate=gpu,threads=1``; raises UsageError for one that isn't name=value."""
+    """Return the parts of ``delegate=gpu,threads=1``.
+
+    Raises UsageError for one that isn't name=value.
+    """
     parts = []
     for part in word.split(","):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise UsageError(
-                f"{part!r} isn't name=value", hint="for example --by config delegate=xnnpack,threads=1 delegate=gpu"
+                f"{part!r} isn't name=value",
+                hint="for example --by config delegate=xnnpack,threads=1 delegate=gpu",
             )
         parts.append((key.strip(), value.strip()))
     return parts
@@ -253,13 +304,18 @@ _LONGEST_NAME = 120
 
 
 def comparison_html(workspace: Workspace, comparison: Comparison) -> str:
-    """Return the comparison as one HTML file; the runs of the cases that it shows are read from the store."""
+    """Return the comparison as one HTML file.
+
+    The runs of the cases that it shows are read from the store.
+    """
     from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
     from orchestrator.tables.comparisons import worst_first
 
     shown = worst_first(comparison)[:MOST_SHOWN]
     stored = _stored(workspace, [side for row in shown for side in (row.baseline, row.candidate)])
-    return render_comparison(comparison, lambda item: stored.get((item.campaign_id, item.case.case_key)))
+    return render_comparison(
+        comparison, lambda item: stored.get((item.campaign_id, item.case.case_key))
+    )
 
 
 def _stored(workspace: Workspace, sides: list[Measured]) -> Mapping[tuple[str, str], ResultRow]:
@@ -275,4 +331,8 @@ def _stored(workspace: Workspace, sides: list[Measured]) -> Mapping[tuple[str, s
 def default_path(settings: Settings, comparison: Comparison) -> Path:
     """Return where a page goes that no file is named for."""
     name = f"compare-{comparison.axis}-{comparison.baseline}-{comparison.candidate}"
-    return settings.data_folder / "reports" / f"{re.sub('[^A-Za-z0-9._-]+', '-', name)[:_LONGEST_NAME]}.html"
+    return (
+        settings.data_folder
+        / "reports"
+        / f"{re.sub('[^A-Za-z0-9._-]+', '-', name)[:_LONGEST_NAME]}.html"
+    )

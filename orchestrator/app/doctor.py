@@ -84,7 +84,10 @@ def of_host(workspace: Workspace) -> list[Finding]:
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
-    """Return what all checks found; one that can't be made is a problem of its own, and the others are made."""
+    """Return what all checks found.
+
+    One that can't be made is a problem of its own, and the others are made.
+    """
     found: list[Finding] = []
     for name, check in checks:
         try:
@@ -95,7 +98,12 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
 
 
 def _versions(workspace: Workspace) -> list[Finding]:
-    return [ok("versions", f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}")]
+    return [
+        ok(
+            "versions",
+            f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        )
+    ]
 
 
 def _store(workspace: Workspace) -> list[Finding]:
@@ -119,7 +127,9 @@ def _future(workspace: Workspace) -> list[Finding]:
     if newest is None or newest.created_at <= now + timedelta(minutes=2):
         return [ok("clock", f"{now:%Y-%m-%d %H:%M:%S} UTC, later than all that is stored")]
     text = f"it is {now:%Y-%m-%d %H:%M} UTC here, and campaign {newest.campaign_id} began {newest.created_at:%H:%M} UTC"
-    return [problem("clock", f"{text} on {newest.created_at:%Y-%m-%d}", "set this host's clock (NTP)")]
+    return [
+        problem("clock", f"{text} on {newest.created_at:%Y-%m-%d}", "set this host's clock (NTP)")
+    ]
 
 
 def _disk(workspace: Workspace) -> list[Finding]:
@@ -134,7 +144,11 @@ def _disk(workspace: Workspace) -> list[Finding]:
         device = there.stat().st_dev
         if not os.access(there, os.W_OK):
             found.append(
-                problem("disk", f"{there} ({name}) can't be written", "change its permissions, or $BENCHFARM_HOME")
+                problem(
+                    "disk",
+                    f"{there} ({name}) can't be written",
+                    "change its permissions, or $BENCHFARM_HOME",
+                )
             )
         if device in seen:
             continue
@@ -152,24 +166,38 @@ def _disk(workspace: Workspace) -> list[Finding]:
 
 
 def _access(workspace: Workspace) -> list[Finding]:
-    """Find what other accounts of this computer may read or change: figures, raw output, programs that are run."""
+    """Find what other accounts of this computer may read or change: figures, raw output, programs
+    that are run.
+    """
     settings = workspace.settings
-    places = (settings.data_folder, settings.cache_folder, settings.state_folder, settings.store_file)
+    places = (
+        settings.data_folder,
+        settings.cache_folder,
+        settings.state_folder,
+        settings.store_file,
+    )
     found = []
-    for path in dict.fromkeys(place.resolve() for place in places if place is not None and place.exists()):
+    for path in dict.fromkeys(
+        place.resolve() for place in places if place is not None and place.exists()
+    ):
         is_behind_others = any(not parent.stat().st_mode & _OTHERS_ENTER for parent in path.parents)
         mode = 0 if is_behind_others else path.stat().st_mode & _OTHERS_ALL
         if mode:
             what = "change" if mode & _OTHERS_WRITE else "read"
             step = f"chmod go-rwx {shlex.quote(str(path))}"
-            found.append(warning("access", f"other accounts of this computer may {what} {path}", step))
+            found.append(
+                warning("access", f"other accounts of this computer may {what} {path}", step)
+            )
     return found or [ok("access", "no other account of this computer can read what is stored")]
 
 
 def _adb(workspace: Workspace) -> list[Finding]:
     servers = [
         (name, server)
-        for name, server in (("virtual lab", workspace.lab_server()), ("phones", workspace.running_plugged_server()))
+        for name, server in (
+            ("virtual lab", workspace.lab_server()),
+            ("phones", workspace.running_plugged_server()),
+        )
         if server is not None
     ]
     found = [
@@ -177,11 +205,18 @@ def _adb(workspace: Workspace) -> list[Finding]:
         for name, server in servers
     ]
     named = workspace.named_server()
-    if named is not None and str(named.address) not in {str(server.address) for _, server in servers}:
-        # None is started in its place: no plugged phone is measured. Virtual ones have a server of their own.
+    if named is not None and str(named.address) not in {
+        str(server.address) for _, server in servers
+    }:
+        # None is started in its place: no plugged phone is measured. Virtual ones have a server of
+        # their own.
         found.append(_unanswered(named, warning if workspace.lab_server() is not None else problem))
     return found or [
-        warning("adb", "no adb server runs", "none is needed before the first phone; 'benchfarm devices' starts one")
+        warning(
+            "adb",
+            "no adb server runs",
+            "none is needed before the first phone; 'benchfarm devices' starts one",
+        )
     ]
 
 
@@ -189,7 +224,9 @@ def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) ->
     try:
         server.version()
     except DeviceError as error:
-        return level("adb", str(error), error.hint or "restart it: it doesn't answer as an adb server does")
+        return level(
+            "adb", str(error), error.hint or "restart it: it doesn't answer as an adb server does"
+        )
     return ok("adb", f"server for phones at {server.address} answers again")
 
 
@@ -203,15 +240,25 @@ def _phones(workspace: Workspace) -> list[Finding]:
         return [warning("phones", "no phone is attached", step)]
     found = [
         problem(
-            "phones", f"{item.seen.serial or item.seen.address}: {item.seen.reason}", item.seen.advice or "look at it"
+            "phones",
+            f"{item.seen.serial or item.seen.address}: {item.seen.reason}",
+            item.seen.advice or "look at it",
         )
         for item in attached
         if not item.seen.usable
     ]
     usable = [item.seen.serial for item in attached if item.seen.usable]
     lab = workspace.lab_server()
-    real = [item for item in attached if item.seen.usable and (lab is None or item.server.address != lab.address)]
-    unchecked = [item.seen.serial for item in real if not check_file(workspace.settings, item.seen.serial).is_file()]
+    real = [
+        item
+        for item in attached
+        if item.seen.usable and (lab is None or item.server.address != lab.address)
+    ]
+    unchecked = [
+        item.seen.serial
+        for item in real
+        if not check_file(workspace.settings, item.seen.serial).is_file()
+    ]
     if unchecked:
         step = f"benchfarm device check -s {shlex.quote(','.join(unchecked))}"
         found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
@@ -228,12 +275,21 @@ def _iphones(workspace: Workspace) -> list[Finding]:
     if not find_command(environ):
         text = "pymobiledevice3, which talks to iPhones, isn't installed"
         return [warning("iphones", text, "pip install 'benchfarm[ios]', if any is to be measured")]
-    return [ok("iphones", "pymobiledevice3 is there; 'benchfarm device check -s UDID' tells what a phone lacks")]
+    return [
+        ok(
+            "iphones",
+            "pymobiledevice3 is there; 'benchfarm device check -s UDID' tells what a phone lacks",
+        )
+    ]
 
 
 def _inventory(workspace: Workspace) -> list[Finding]:
     """Read what phones are for; faults of the file are a problem of the check itself."""
-    return [ok("devices.yaml", f"says what {len(workspace.inventory)} phones are for")] if workspace.inventory else []
+    return (
+        [ok("devices.yaml", f"says what {len(workspace.inventory)} phones are for")]
+        if workspace.inventory
+        else []
+    )
 
 
 def _quarantine(workspace: Workspace) -> list[Finding]:
@@ -249,8 +305,14 @@ def _quarantine(workspace: Workspace) -> list[Finding]:
 
 
 def _journals(workspace: Workspace) -> list[Finding]:
-    """Find phones that a process of ours left changed: held ones are being measured, and changed on purpose."""
-    left = [serial for serial in workspace.conditioner.unrestored() if not workspace.lease.live_holder(serial)]
+    """Find phones that a process of ours left changed: held ones are being measured, and changed on
+    purpose.
+    """
+    left = [
+        serial
+        for serial in workspace.conditioner.unrestored()
+        if not workspace.lease.live_holder(serial)
+    ]
     found = [
         problem(
             "journals",
@@ -263,7 +325,10 @@ def _journals(workspace: Workspace) -> list[Finding]:
 
 
 def _leases(workspace: Workspace) -> list[Finding]:
-    found = [ok("leases", f"{serial}: {holder}") for serial, holder in workspace.lease.live_holders().items()]
+    found = [
+        ok("leases", f"{serial}: {holder}")
+        for serial, holder in workspace.lease.live_holders().items()
+    ]
     return found or [ok("leases", "no phone is in use")]
 
 
@@ -288,6 +353,8 @@ def _campaigns(workspace: Workspace) -> list[Finding]:
         found.append(warning("campaigns", text, step))
     most = 10
     further = (
-        [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")] if len(found) > most else []
+        [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")]
+        if len(found) > most
+        else []
     )
     return [*found[:most], *further] or [ok("campaigns", "none is open without a process at it")]

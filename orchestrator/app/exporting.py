@@ -1,4 +1,6 @@
-"""Results of campaigns in files: which formats there are is known by the plugins (``benchfarm.exporters``)."""
+"""Results of campaigns in files: which formats there are is known by the plugins
+(``benchfarm.exporters``).
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,26 @@ class ExportRequest:
     campaigns: Campaigns = ()
     out: Annotated[
         Path | None,
-        opt("--out -o", "File, or folder for proto (default: benchfarm-... in this folder, by format)."),
+        opt(
+            "--out -o",
+            "File, or folder for proto (default: benchfarm-... in this folder, by format).",
+        ),
     ] = None
-    form: Annotated[str, opt("--format -f", f"{', '.join(plugins('exporters'))} (default: by --out, else bundle).")] = (
-        ""
-    )
-    runs: Annotated[Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")] = ()
+    form: Annotated[
+        str,
+        opt("--format -f", f"{', '.join(plugins('exporters'))} (default: by --out, else bundle)."),
+    ] = ""
+    runs: Annotated[
+        Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")
+    ] = ()
     rows: Annotated[str, opt("--rows", "Rows of csv and parquet: cases or invocations.")] = "cases"
     force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
 
 
 def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], Exported]:
-    """Write campaigns, or some of their runs, to a file or folder; return the files, and what is to be told of them.
+    """Write campaigns, or some of their runs, to a file or folder.
+
+    Return the files, and what is to be told of them.
 
     Raises:
         UsageError: An unknown format, run or campaign; a file that exists, without ``force``.
@@ -52,7 +62,9 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
     exporter = find("exporters", request.form, Exporter)
     target = request.out or exporter.path
     if request.rows not in ROWS:
-        raise UsageError(f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}")
+        raise UsageError(
+            f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
+        )
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run chooses runs; {request.form} is about whole campaigns")
     if exporter.is_folder and target.is_file():
@@ -68,7 +80,9 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
             chosen = _named(workspace, request.campaigns or ("",))
             (made if exporter.is_folder else made.parent).mkdir(parents=True, exist_ok=True)
             done = exporter.write(workspace, chosen, request, made) or Exported()
-        files = _files(made, target, force=request.force) if exporter.is_folder else [(made, target)]
+        files = (
+            _files(made, target, force=request.force) if exporter.is_folder else [(made, target)]
+        )
         for new, path in files:
             path.parent.mkdir(exist_ok=True)
             new.replace(path)
@@ -81,63 +95,95 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], 
 
 
 def _files(made: Path, target: Path, *, force: bool) -> list[tuple[Path, Path]]:
-    """Return the new files of a folder and where each goes; raises UsageError for another file in its place."""
+    """Return the new files of a folder and where each goes.
+
+    Raises UsageError for another file in its place.
+    """
     files = [(new, target / new.name) for new in sorted(made.iterdir())]
     for new, path in files:
-        is_other = os.path.lexists(path) and not (path.is_file() and path.read_bytes() == new.read_bytes())
+        is_other = os.path.lexists(path) and not (
+            path.is_file() and path.read_bytes() == new.read_bytes()
+        )
         if is_other and not force:
             raise _exists(path)
     return files
 
 
 def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
-    """Return the campaigns that some words mean, each once and without its invocations; raises UsageError."""
+    """Return the campaigns that some words mean, each once and without its invocations.
+
+    Raises UsageError.
+    """
     found: dict[CampaignId, Campaign] = {}
     for word in words:
-        found |= {item.campaign_id: replace(item, invocations=()) for item in find_campaigns(workspace.store, word)}
+        found |= {
+            item.campaign_id: replace(item, invocations=())
+            for item in find_campaigns(workspace.store, word)
+        }
     return list(found.values())
 
 
 def _whole(workspace: Workspace, campaigns: Sequence[Campaign]) -> Iterator[Campaign]:
-    return (item for one in campaigns if (item := workspace.store.campaign(one.campaign_id)) is not None)
+    return (
+        item for one in campaigns if (item := workspace.store.campaign(one.campaign_id)) is not None
+    )
 
 
 def _exists(path: Path) -> UsageError:
-    return UsageError(f"{path}: is there already", hint="name another file with --out, or replace it with --force")
+    return UsageError(
+        f"{path}: is there already", hint="name another file with --out, or replace it with --force"
+    )
 
 
 def own_folders_of(workspace: Workspace) -> Sequence[Path]:
     """Return the folders of this computer whose paths are left out of what others get."""
-    return (workspace.settings.data_folder, workspace.settings.cache_folder, workspace.settings.state_folder)
+    return (
+        workspace.settings.data_folder,
+        workspace.settings.cache_folder,
+        workspace.settings.state_folder,
+    )
 
 
 _Content = Callable[[Iterable[ReportData], Rows, Callable[[str], str]], Iterable[str | bytes]]
 
 
 def _results(path: str, content: _Content) -> Exporter:
-    """Return the exporter of a file with all results; ``content`` takes them by campaign, its rows, and the redaction.
+    """Return the exporter of a file with all results; ``content`` takes them by campaign, its rows,
+    and the redaction.
 
-    Each campaign is on its own: a case that was measured on two nights is two results. One is held at a time.
+    Each campaign is on its own: a case that was measured on two nights is two results. One is held
+    at a time.
     """
 
-    def write(workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+    def write(
+        workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+    ) -> None:
         from orchestrator.store.own_folders import own_folders
 
         parts = (report_data(workspace, [campaign]) for campaign in _whole(workspace, campaigns))
         hide = own_folders(workspace.store, campaigns, own_folders_of(workspace)).hide
-        write_file(out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide))
+        write_file(
+            out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide)
+        )
 
     return Exporter(path=Path(path), write=write)
 
 
-def _bencher(workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path) -> None:
+def _bencher(
+    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
+) -> None:
     write_file(out, exports.to_bencher(report_data(workspace, list(_whole(workspace, campaigns)))))
 
 
 # A piece is a whole line or value: no folder's name is torn.
-CSV = _results("benchfarm-results.csv", lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows)))
-PARQUET = _results(
-    "benchfarm-results.parquet", lambda parts, rows, hide: exports.parquet_pieces(parts, rows, text=hide)
+CSV = _results(
+    "benchfarm-results.csv", lambda parts, rows, hide: map(hide, exports.csv_pieces(parts, rows))
 )
-JSON = _results("benchfarm-results.json", lambda parts, _, hide: map(hide, exports.json_pieces(parts)))
+PARQUET = _results(
+    "benchfarm-results.parquet",
+    lambda parts, rows, hide: exports.parquet_pieces(parts, rows, text=hide),
+)
+JSON = _results(
+    "benchfarm-results.json", lambda parts, _, hide: map(hide, exports.json_pieces(parts))
+)
 BENCHER = Exporter(path=Path("benchfarm-bencher.json"), write=_bencher)

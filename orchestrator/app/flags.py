@@ -30,17 +30,21 @@ class Flags:
     schema: FlagSchema
 
 
-def flags_of(settings: Settings, name: str, *, build: str, tool: str, serial: str) -> tuple[Flags, FlagSpec | None]:
+def flags_of(
+    settings: Settings, name: str, *, build: str, tool: str, serial: str
+) -> tuple[Flags, FlagSpec | None]:
     """Return the flags of a program, and the one of them that is named.
 
-    Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build, DeviceError kinds for a
-    device that was named.
+    Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build,
+    DeviceError kinds for a device that was named.
     """
     with Workspace(settings) as workspace:
         if name in declared_names() and name not in list(ToolName):
             name, tool = "", name
         wanted = _tool(tool)
-        found = _declared(wanted) if wanted.is_declared else _source(workspace, wanted, build, serial)
+        found = (
+            _declared(wanted) if wanted.is_declared else _source(workspace, wanted, build, serial)
+        )
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in found.schema.flags:
         nearest = found.schema.nearest(bare)
@@ -80,13 +84,27 @@ def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Fl
     from orchestrator.programs.flags.checking import documented_flags
 
     book = workspace.flag_book
-    build = _on_device(workspace, tool, named, serial) if serial else _named(workspace, tool, named) if named else None
+    build = (
+        _on_device(workspace, tool, named, serial)
+        if serial
+        else _named(workspace, tool, named)
+        if named
+        else None
+    )
     if build is None:
         schema = program(tool).own_schema or documented_flags(program(tool).family)
-        return Flags(tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented")
+        return Flags(
+            tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented"
+        )
     schema = book.schema(build)
-    how = "as it says itself" if schema.is_learned else "as documented for all builds: it wasn't asked yet"
-    return Flags(tool=tool, schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}")
+    how = (
+        "as it says itself"
+        if schema.is_learned
+        else "as documented for all builds: it wasn't asked yet"
+    )
+    return Flags(
+        tool=tool, schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}"
+    )
 
 
 def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
@@ -94,7 +112,9 @@ def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
     problem: ArtifactError | None = None
     host = workspace.host()
     facts = host.facts()
-    places = [(abi, facts.kind) for abi in facts.abis] + [(abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS]
+    places = [(abi, facts.kind) for abi in facts.abis] + [
+        (abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS
+    ]
     for abi, kind in places:
         try:
             build = workspace.library.resolve(tool, abi, name_or_path=named, kind=kind)
@@ -102,7 +122,9 @@ def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
             problem = problem or error
             continue
         if kind is facts.kind:
-            learn_flags(workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build})
+            learn_flags(
+                workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build}
+            )
         return build
     assert problem is not None
     raise problem
@@ -112,7 +134,9 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
     """Return the build that would be used on a device, after it was asked for its flags there."""
     is_host = serial == "host"
     selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
-    plan = Plan(name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {})
+    plan = Plan(
+        name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {}
+    )
     ((device, facts),) = workspace.open_devices(selection).devices
     build = workspace.builds.of(plan, [facts])[facts.serial, tool]
     if isinstance(build, Skip):

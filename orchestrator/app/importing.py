@@ -1,4 +1,7 @@
-"""Results of runs that benchfarm didn't start, stored and judged as its own; importers are plugins that read them."""
+"""Results of runs that benchfarm didn't start, stored and judged as its own.
+
+Importers are plugins that read them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ class Imported:
     result: ImportResult
     #: What people should know beside it.
     notes: Sequence[str] = ()
-    #: The cases of what is new as a report shows them, and where that report was written; None when nothing is new.
+    #: The cases of what is new as a report shows them, and where that report was written; None when
+    #: nothing is new.
     shown: ReportData | None = None
     report: Path | None = None
     #: How many of the source's jobs were left out.
@@ -68,7 +72,9 @@ def store_import(
     origin: Origin | None = None,
     notes: Sequence[str] = (),
 ) -> Imported:
-    """Store a batch as a campaign, and write the report of what is new, by default among the campaigns' own reports."""
+    """Store a batch as a campaign, and write the report of what is new, by default among the
+    campaigns' own reports.
+    """
     from orchestrator.engine.importing import import_runs
 
     campaign = Campaign(
@@ -86,9 +92,19 @@ def store_import(
     if result.campaign is None:
         return Imported(result=result, notes=notes, left_out=len(batch.faults))
     shown = report_data(workspace, [result.campaign])
-    path = request.out or workspace.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
-    write_html(shown, path, title=report_title([result.campaign]), cache_folder=workspace.settings.cache_folder)
-    return Imported(result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults))
+    path = (
+        request.out
+        or workspace.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
+    )
+    write_html(
+        shown,
+        path,
+        title=report_title([result.campaign]),
+        cache_folder=workspace.settings.cache_folder,
+    )
+    return Imported(
+        result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults)
+    )
 
 
 def raw_output(
@@ -99,7 +115,10 @@ def raw_output(
     exit_code: int | None = None,
     at: datetime | None = None,
 ) -> RawOutput:
-    """Return what an imported run left behind; where nothing says when it was made, the file's time is taken."""
+    """Return what an imported run left behind.
+
+    Where nothing says when it was made, the file's time is taken.
+    """
     return RawOutput(
         command=command,
         exit_code=exit_code,
@@ -111,7 +130,9 @@ def raw_output(
 
 
 def require_printable(**options: str) -> None:
-    """Raise UsageError for an option that isn't text to be shown in one line; ``device`` and ``name`` aren't empty."""
+    """Raise UsageError for an option that isn't text to be shown in one line; ``device`` and
+    ``name`` aren't empty.
+    """
     for option, value in options.items():
         if not value.isprintable() or (option in {"device", "name"} and not value.strip()):
             raise UsageError(f"--{option} {value!r} isn't a text that can be shown")

@@ -31,11 +31,12 @@ class Progress:
 
 
 class Lab:
-    """The phones of this computer, this computer itself, and the store of what was measured on them.
+    """The phones of this computer, this computer itself, and the store of what was measured on
+    them.
 
-    A context manager: it closes the store at its end. Nothing is printed, and no signal handler is set; phones are
-    restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt), which is raised as
-    InterruptedByUserError.
+    A context manager: it closes the store at its end. Nothing is printed, and no signal handler is
+    set; phones are restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt),
+    which is raised as InterruptedByUserError.
     """
 
     def __init__(
@@ -47,7 +48,8 @@ class Lab:
         adb_server: str | None = None,
         progress: Callable[[Progress], object] | None = None,
     ) -> None:
-        """Use these, else what the environment says (``BENCHFARM_HOME`` ...), else the user's own folders.
+        """Use these, else what the environment says (``BENCHFARM_HOME`` ...), else the user's own
+        folders.
 
         Args:
             home: Folder for store, cache and state.
@@ -57,7 +59,8 @@ class Lab:
             progress: Called with each thing that happens, from any thread; must return quickly.
         """
         found = Settings.from_environment(
-            home=Path(home) if home is not None else None, store=str(store) if store is not None else None
+            home=Path(home) if home is not None else None,
+            store=str(store) if store is not None else None,
         )
         self.settings = replace(
             found,
@@ -72,7 +75,10 @@ class Lab:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -92,7 +98,10 @@ class Lab:
             self._progress(Progress(text=text, event=event))
 
     def devices(self) -> list[ListedDevice]:
-        """Return the attached phones; of those that can't be used the reason. Raises AdbUnavailableError, PlanError."""
+        """Return the attached phones; of those that can't be used the reason.
+
+        Raises AdbUnavailableError, PlanError.
+        """
         from orchestrator.app.phones import list_devices
 
         with self._workspace(makes_store=False) as workspace:
@@ -103,15 +112,17 @@ class Lab:
 
         Args:
             model: ``.tflite`` file, or several.
-            options: What a plan says, by the names in ``orchestrator.records.plan``; the usual ones:
-                ``delegates="cpu,gpu"`` (those that phone and program have when left out), ``threads=[1, 4]``,
-                ``devices="SERIAL"`` (``"host"`` is this computer; every usable phone when left out),
-                ``invocations=10`` (as many as the noise needs when left out).
+            options: What a plan says, by the names in ``orchestrator.records.plan``; the usual
+                ones: ``delegates="cpu,gpu"`` (those that phone and program have when left out),
+                ``threads=[1, 4]``, ``devices="SERIAL"`` (``"host"`` is this computer; every usable
+                phone when left out), ``invocations=10`` (as many as the noise needs when left out).
 
         Raises:
             PlanError: options with faults, all of them listed.
-            UsageError kinds, NoDeviceError, ArtifactError: nothing can be measured; nothing was started.
-            InterruptedByUserError: Ctrl-C; what was measured is stored, :meth:`resume` measures the rest.
+            UsageError kinds, NoDeviceError, ArtifactError: nothing can be measured; nothing was
+                started.
+            InterruptedByUserError: Ctrl-C; what was measured is stored, :meth:`resume` measures the
+                rest.
             StoreError, HostStorageError: a run couldn't be kept.
         """
         from orchestrator.app import measuring
@@ -123,7 +134,10 @@ class Lab:
             return self._results(measuring.bench(workspace, plan))
 
     def run(self, plan: str | Path | Plan) -> Results:
-        """Run a plan, or the plan file of this path; raises PlanError with all its faults, else as :meth:`bench`."""
+        """Run a plan, or the plan file of this path.
+
+        Raises PlanError with all its faults, else as :meth:`bench`.
+        """
         from orchestrator.app import measuring
         from orchestrator.config.plan import load_plan
 
@@ -133,10 +147,11 @@ class Lab:
             return self._results(measuring.run(workspace, plan))
 
     def resume(self, campaign: str = "") -> Results | Comparison | None:
-        """Measure what an interrupted campaign still lacks: the one of this id, else the newest open one.
+        """Measure what an interrupted campaign still lacks: the one of this id, else the newest
+        open one.
 
-        Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError for a campaign that
-        isn't open or that another process runs, else as :meth:`bench`.
+        Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError
+        for a campaign that isn't open or that another process runs, else as :meth:`bench`.
         """
         from orchestrator.app import resuming
         from orchestrator.app.measuring import MeasuredCampaign
@@ -163,11 +178,14 @@ class Lab:
         """Compare what is stored, case by case.
 
         Args:
-            a: The baseline: a campaign's id or the beginning of one, ``newest``, ``previous``, or Results. With ``by``
-                a build, model, device, delegate or configuration (``"threads=1"``).
+            a: The baseline: a campaign's id or the beginning of one, ``newest``, ``previous``, or
+                Results. With ``by`` a build, model, device, delegate or configuration
+                (``"threads=1"``).
             b: The candidate.
-            by: ``build``, ``model``, ``device``, ``delegate`` or ``config``: compare within campaigns.
-            campaigns: With ``by``: where to look; the newest campaign that has both sides when left out.
+            by: ``build``, ``model``, ``device``, ``delegate`` or ``config``: compare within
+                campaigns.
+            campaigns: With ``by``: where to look; the newest campaign that has both sides when left
+                out.
             threshold: Smaller differences are none, as a share.
             level: Of the intervals, as a share.
             allow: Facts that may differ, for example ``system``.
@@ -178,14 +196,19 @@ class Lab:
         from orchestrator.app.results import Comparison
 
         sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
-        rule = comparing.rule_for(by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow))
+        rule = comparing.rule_for(
+            by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow)
+        )
         with self._workspace(makes_store=False) as workspace:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
-        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``; several as one.
+        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``.
 
-        Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't there.
+        Several as one.
+
+        Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't
+        there.
         """
         from orchestrator.app.reporting import report_data
         from orchestrator.app.results import Results
@@ -193,7 +216,9 @@ class Lab:
 
         with self._workspace(makes_store=False) as workspace:
             chosen = named_campaigns(workspace.store, each(campaign))
-            return Results(report_data(workspace, chosen), chosen, cache_folder=self.settings.cache_folder)
+            return Results(
+                report_data(workspace, chosen), chosen, cache_folder=self.settings.cache_folder
+            )
 
     def _workspace(self, *, makes_store: bool = True) -> Workspace:
         if makes_store and self._keeper is None:
@@ -202,7 +227,10 @@ class Lab:
         return Workspace(self.settings, store=store, makes_store=makes_store, observer=self)
 
     def _results(self, measured: MeasuredCampaign) -> Results:
-        """Return what came of a campaign; raises what ended a device's part and isn't the device's."""
+        """Return what came of a campaign.
+
+        Raises what ended a device's part and isn't the device's.
+        """
         from orchestrator.app.results import Results
 
         if measured.result.fault is not None:
@@ -229,7 +257,9 @@ def run(plan: str | Path | Plan) -> Results:
         return lab.run(plan)
 
 
-def compare(a: str | Results = "previous", b: str | Results = "newest", *, by: str | None = None) -> Comparison:
+def compare(
+    a: str | Results = "previous", b: str | Results = "newest", *, by: str | None = None
+) -> Comparison:
     """Compare what the default Lab has stored: see :meth:`Lab.compare`."""
     with Lab() as lab:
         return lab.compare(a, b, by=by)

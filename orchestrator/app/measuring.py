@@ -82,7 +82,9 @@ class MeasuredCampaign:
         timed = [row for row in self.data.results if row.result.status not in _NO_FIGURE_EXPECTED]
         if not timed or any(row.result.is_judged for row in timed):
             return ""
-        return f"no result is clean ({', '.join(dict.fromkeys(row.why_not_clean for row in timed))})"
+        return (
+            f"no result is clean ({', '.join(dict.fromkeys(row.why_not_clean for row in timed))})"
+        )
 
 
 def bench_plan(options: PlanOptions) -> Plan:
@@ -95,7 +97,8 @@ def bench_plan(options: PlanOptions) -> Plan:
 def with_question(options: PlanOptions) -> PlanOptions:
     """Return a quick measurement's options with the delegates to try.
 
-    Where nothing but timing is asked for, and no delegate is named, the question is which one is the fastest.
+    Where nothing but timing is asked for, and no delegate is named, the question is which one is
+    the fastest.
     """
     if any(options.get(key) for key in _NOT_WHICH_DELEGATE):
         return options
@@ -103,7 +106,10 @@ def with_question(options: PlanOptions) -> PlanOptions:
 
 
 def bench(workspace: Workspace, plan: Plan) -> MeasuredCampaign:
-    """Measure a plan for somebody who waits: the phones that it names must be there. Raises as :func:`run`."""
+    """Measure a plan for somebody who waits: the phones that it names must be there.
+
+    Raises as :func:`run`.
+    """
     return run(workspace, plan, despite_losses=False)
 
 
@@ -124,10 +130,15 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
         workspace.observer.on_event(Notice(event="hint", text=hint))
     beginning = prepare(workspace, plan, opened.devices, models, named)
     if not beginning.expansion.cases:
-        raise UsageError("the time budget is too small for any case", hint="increase --budget or reduce the plan")
+        raise UsageError(
+            "the time budget is too small for any case", hint="increase --budget or reduce the plan"
+        )
     campaign = begin(workspace, plan, opened.devices, beginning, named)
     return measure(
-        workspace, Prepared(campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened)
+        workspace,
+        Prepared(
+            campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened
+        ),
     )
 
 
@@ -150,7 +161,9 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
 
 
 class _CountedRuns:
-    """What a campaign's result says of runs that pass by: those of a large one, held together, take a gigabyte."""
+    """What a campaign's result says of runs that pass by: those of a large one, held together, take
+    a gigabyte.
+    """
 
     def __init__(self) -> None:
         #: How many gave no result.
@@ -170,7 +183,8 @@ class _CountedRuns:
 def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
     """Run what is open of a campaign, and report it to the farm's observer and to other processes.
 
-    All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a farm's jobs.
+    All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a
+    farm's jobs.
     """
     campaign, opened = prepared.campaign, prepared.opened
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
@@ -197,7 +211,9 @@ def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
         reference=workspace.reference,
     )
     for serial, reason in opened.left_out.items():
-        observer.on_event(DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True))
+        observer.on_event(
+            DeviceNote(serial=Serial(serial), text=f"not used: {reason}", is_problem=True)
+        )
     with resumable(campaign):
         return run_on_devices(context, opened.devices)
 
@@ -206,8 +222,14 @@ _Known = TypeVar("_Known", Model, Build)
 
 
 def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
-    """Return the cases of what is open of a stored campaign, with the reference workload of their devices."""
-    works = open_works(campaign, map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])), workspace.tools)
+    """Return the cases of what is open of a stored campaign, with the reference workload of their
+    devices.
+    """
+    works = open_works(
+        campaign,
+        map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
+        workspace.tools,
+    )
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
     marks = (item.case for item in campaign.invocations if is_around_others(item))
@@ -222,7 +244,10 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
         NoDeviceError: none of the cases' devices is there.
     """
     known_models, known_builds = workspace.store.models(), workspace.store.builds()
-    models = [_with_file(known_models[sha256], campaign) for sha256 in {case.model_sha256 for case in cases}]
+    models = [
+        _with_file(known_models[sha256], campaign)
+        for sha256 in {case.model_sha256 for case in cases}
+    ]
     on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
     builds = [
         _with_file(known_builds[sha256], campaign, is_on_host=sha256 in on_host)
@@ -238,10 +263,17 @@ def reopen(workspace: Workspace, campaign: Campaign, cases: Sequence[Case]) -> P
 
 def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -> _Known:
     """Return a stored model or build with its file, which must be there and unchanged."""
-    if is_on_host and isinstance(known, Build) and (find := program(known.tool).installed) is not None:
+    if (
+        is_on_host
+        and isinstance(known, Build)
+        and (find := program(known.tool).installed) is not None
+    ):
         installed = find(campaign.terms.files.get(known.sha256, ""))
         if installed.sha256 != known.sha256:
-            raise UsageError(f"{known.name} isn't installed any more, but {installed.name}", hint="install it again")
+            raise UsageError(
+                f"{known.name} isn't installed any more, but {installed.name}",
+                hint="install it again",
+            )
         return replace(known, path=installed.path)
     if (
         isinstance(known, Build)
@@ -254,12 +286,17 @@ def _with_file(known: _Known, campaign: Campaign, *, is_on_host: bool = False) -
 
 
 def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
-    """Return where a campaign's file is; raises UsageError when it is gone or has another content."""
+    """Return where a campaign's file is.
+
+    Raises UsageError when it is gone or has another content.
+    """
     path = Path(campaign.terms.files.get(sha256, ""))
     if not path.is_file():
         raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
     if sha256_of(path) != sha256:
-        raise UsageError(f"{name}: {path} has another content now", hint="put the old file back, then resume")
+        raise UsageError(
+            f"{name}: {path} has another content now", hint="put the old file back, then resume"
+        )
     return path
 
 
@@ -267,7 +304,9 @@ def _reachable(workspace: Workspace, serials: set[Serial]) -> OpenedDevices:
     """Open those of a campaign's devices that are there; raises NoDeviceError when none is."""
     phones = serials - {HOST_SERIAL}
     attached = workspace.attached(serials=sorted(phones)) if phones else []
-    kept_out: dict[str, str] = {serial: reason for serial in phones if (reason := _kept_out(workspace, serial))}
+    kept_out: dict[str, str] = {
+        serial: reason for serial in phones if (reason := _kept_out(workspace, serial))
+    }
     seen = {item.seen.serial for item in attached if item.seen.usable} - kept_out.keys()
     selection = DeviceSelection(serials=tuple(sorted(phones & seen)), host=HOST_SERIAL in serials)
     if not selection.serials and not selection.host:
@@ -283,7 +322,10 @@ def _reachable(workspace: Workspace, serials: set[Serial]) -> OpenedDevices:
 
 
 def _kept_out(workspace: Workspace, serial: Serial) -> str:
-    """Return why a phone isn't even asked anything; one that is measured by another command would be disturbed."""
+    """Return why a phone isn't even asked anything.
+
+    One that is measured by another command would be disturbed.
+    """
     if reason := workspace.quarantine.reason(serial):
         return f"in quarantine: {reason}"
     holder = workspace.user_of(serial)

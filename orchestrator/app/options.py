@@ -1,4 +1,7 @@
-"""What a field of a request is called on the command line. A command's options are such a record (``cli.frame``)."""
+"""What a field of a request is called on the command line.
+
+A command's options are such a record (``cli.frame``).
+"""
 
 from __future__ import annotations
 

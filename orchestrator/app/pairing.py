@@ -11,7 +11,14 @@ from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.app.beginning import expansion_of, files_of, hold, host_files, identify, new_campaign
+from orchestrator.app.beginning import (
+    expansion_of,
+    files_of,
+    hold,
+    host_files,
+    identify,
+    new_campaign,
+)
 from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import OpenedDevices, Workspace
@@ -31,7 +38,8 @@ from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_percent
 
-#: What two sides may differ in -> the fact that is then free, and the parts of a case that differ with it.
+#: What two sides may differ in -> the fact that is then free, and the parts of a case that differ
+#: with it.
 KINDS: Final[Mapping[str, tuple[Fact, tuple[str, ...]]]] = {
     "build": (Fact.BUILD, ("build_sha256", "files")),
     "model": (Fact.MODEL, ("model_sha256", "model_name")),
@@ -76,14 +84,19 @@ class Side:
 
 
 def parse_side(text: str) -> Side:
-    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a model by its ending."""
+    """Return what ``build:NAME``, ``flags:name=value`` ... means.
+
+    A bare word is a build, or a model by its ending.
+    """
     kind, colon, value = text.partition(":")
     if colon and kind in KINDS:
         if not value and kind != "flags":
             raise UsageError(f"{text!r} names nothing", hint=f"for example {kind}:...")
         return Side(kind=kind, value=value)
     if not text:
-        raise UsageError("an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL")
+        raise UsageError(
+            "an empty word names no side", hint="benchfarm ab build:OLD build:NEW -m MODEL"
+        )
     is_model = text.endswith(".tflite") or is_language_model(Path(text)) or is_foreign(Path(text))
     return Side(kind="model" if is_model else "build", value=text)
 
@@ -100,8 +113,13 @@ def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded:
     return measure(workspace, prepared)
 
 
-def prepare(workspace: Workspace, request: AbRequest, opened: OpenedDevices | None = None) -> Prepared:
-    """Return the campaign that a request means, on its devices or on these; raises UsageError kinds."""
+def prepare(
+    workspace: Workspace, request: AbRequest, opened: OpenedDevices | None = None
+) -> Prepared:
+    """Return the campaign that a request means, on its devices or on these.
+
+    Raises UsageError kinds.
+    """
     sides = _sides(request)
     plans = [_plan(request, side) for side in sides]
     identified = [identify(plan) for plan in plans]
@@ -116,7 +134,9 @@ def prepare(workspace: Workspace, request: AbRequest, opened: OpenedDevices | No
         named = host_files(plan)
         expansion, found = expansion_of(workspace, plan, opened.devices, own, named)
         builds |= {build.sha256: build for build in found}
-        files |= {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
+        files |= {
+            sha256: str(path) for item in named.values() for sha256, path in item.paths.items()
+        }
         reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
@@ -149,7 +169,9 @@ def prepare(workspace: Workspace, request: AbRequest, opened: OpenedDevices | No
         campaign=campaign,
         models=list(models.values()),
         builds=list(builds.values()),
-        opened=replace(opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)),
+        opened=replace(
+            opened, devices=tuple(item for item in opened.devices if item[1].serial in serials)
+        ),
     )
 
 
@@ -157,7 +179,10 @@ def measure(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
     """Store the campaign and run it to its end; raises as `hold` before it is stored."""
     hold(workspace, prepared.campaign, [device for device, _ in prepared.opened.devices])
     workspace.store.begin_campaign(
-        prepared.campaign, devices=prepared.opened.facts, models=prepared.models, builds=prepared.builds
+        prepared.campaign,
+        devices=prepared.opened.facts,
+        models=prepared.models,
+        builds=prepared.builds,
     )
     return _run(workspace, prepared)
 
@@ -180,7 +205,9 @@ def pairing_of(campaign: Campaign) -> Pairing:
     return campaign.terms.pairing
 
 
-def pair_comparison(workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()) -> Comparison:
+def pair_comparison(
+    workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()
+) -> Comparison:
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
     pairing = pairing_of(campaign)
     rule = Rule(
@@ -191,14 +218,18 @@ def pair_comparison(workspace: Workspace, campaign: Campaign, *, allowed: frozen
         allowed=allowed,
     )
     known = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
-    counts = pair_counts(campaign, [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])])
+    counts = pair_counts(
+        campaign, [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
+    )
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
     unmeasured: list[str] = []
     for side, (baseline, candidate) in enumerate(pairing.sides):
         if baseline not in known or candidate not in known:
             case = cases[baseline]
-            unmeasured.append(f"not measured: {case.model_name} on {case.serial}: {case.configuration}")
+            unmeasured.append(
+                f"not measured: {case.model_name} on {case.serial}: {case.configuration}"
+            )
             continue
         row = compare_measured(known[baseline], known[candidate], rule)
         reasons = (*row.verdict.reasons, *_plan_reasons(row, pairing, counts.get(side)))
@@ -210,14 +241,19 @@ def pair_comparison(workspace: Workspace, campaign: Campaign, *, allowed: frozen
         rows=tuple(rows),
         threshold=pairing.threshold,
         level=pairing.level,
-        notes=(f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).", *unmeasured),
+        notes=(
+            f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
+            *unmeasured,
+        ),
     )
 
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
     """Return what the plan of a pair says about its verdict."""
     if row.differences:
-        return ["No pairs were added to the pilot's: more of them would not make the sides comparable."]
+        return [
+            "No pairs were added to the pilot's: more of them would not make the sides comparable."
+        ]
     if count is None:
         return ["Its pilot isn't whole."]
     reasons = []
@@ -225,8 +261,14 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
         what = "the maximum allowed" if count.limit == "most" else "what the budget allows"
         reasons.append(f"{count.pairs} pairs are {what}; {count.needed} would be needed.")
     seen = row.verdict.detectable
-    if row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE and seen is not None and seen <= pairing.detect:
-        reasons.append("There may be a difference, and it is smaller than the one that was to be found.")
+    if (
+        row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE
+        and seen is not None
+        and seen <= pairing.detect
+    ):
+        reasons.append(
+            "There may be a difference, and it is smaller than the one that was to be found."
+        )
     return reasons
 
 
@@ -235,13 +277,18 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
         raise UsageError("ab needs two sides", hint="benchfarm ab build:OLD build:NEW -m MODEL")
     before, after = (parse_side(text) for text in request.sides)
     if before.kind != after.kind:
-        raise UsageError(f"the sides differ in kind: {before.kind} and {after.kind}", hint="vary one thing at a time")
+        raise UsageError(
+            f"the sides differ in kind: {before.kind} and {after.kind}",
+            hint="vary one thing at a time",
+        )
     if before.kind == "model" and request.options.get("models"):
         raise UsageError("the models are the sides; leave -m out")
     if before.kind == "build" and request.options.get("builds"):
         raise UsageError("the builds are the sides; leave --build out")
     if before.kind != "model" and not request.options.get("models"):
-        raise UsageError("no model is named", hint="give one with -m FILE.tflite; it may be given again")
+        raise UsageError(
+            "no model is named", hint="give one with -m FILE.tflite; it may be given again"
+        )
     return before, after
 
 
@@ -255,17 +302,25 @@ def _plan(request: AbRequest, side: Side) -> Plan:
             options["models"] = Path(side.value)
         case "build":
             usual = tools_for(plan_from_options(**options), DeviceKind.ANDROID)[:1]
-            options["builds"] = dict.fromkeys(split(request.options.get("tools")) or map(str, usual), side.value)
+            options["builds"] = dict.fromkeys(
+                split(request.options.get("tools")) or map(str, usual), side.value
+            )
         case "flags":
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:
             options[_OPTIONS[kind]] = side.value
     plan = plan_from_options(**options)
     # A language model's prefill and decode are paired both, by the same processes.
-    shared = [tool for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_session and tool not in PER_TOKEN_TOOLS]
+    shared = [
+        tool
+        for tool in tools_for(plan, DeviceKind.ANDROID)
+        if tool.is_session and tool not in PER_TOKEN_TOOLS
+    ]
     if shared:
         hint = "--tool native, or measure twice and compare the campaigns: benchfarm compare BEFORE AFTER"
-        raise PlanError(f"{shared[0]} measures many cases in one process, which can't be paired", hint=hint)
+        raise PlanError(
+            f"{shared[0]} measures many cases in one process, which can't be paired", hint=hint
+        )
     return plan
 
 

@@ -1,4 +1,6 @@
-"""The phones of this computer: which are attached and usable, checks, restoring, quarantine, adb servers."""
+"""The phones of this computer: which are attached and usable, checks, restoring, quarantine, adb
+servers.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,7 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 #: A phone with it turned on doesn't show at all.
-HIDDEN_SAMSUNG: Final = (
-    "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
-)
+HIDDEN_SAMSUNG: Final = "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +54,26 @@ class Restored:
     notes: Sequence[str] = ()
 
 
-def restore_phones(workspace: Workspace, serials: Sequence[str] | None, *, take: bool = False) -> list[Restored]:
+def restore_phones(
+    workspace: Workspace, serials: Sequence[str] | None, *, take: bool = False
+) -> list[Restored]:
     """Undo what is open on some devices, on all at once, and return what came of it in their order.
 
-    None: what this computer's journal tells, and on attached phones what their own files tell. A server is
-    started for phones that are named only.
+    None: what this computer's journal tells, and on attached phones what their own files tell. A
+    server is started for phones that are named only.
     """
-    own = list(workspace.conditioner.unrestored()) if serials is None else list(dict.fromkeys(serials))
+    own = (
+        list(workspace.conditioner.unrestored())
+        if serials is None
+        else list(dict.fromkeys(serials))
+    )
     phones = [serial for serial in own if serial != HOST_SERIAL]
     listed: Sequence[Attached] | AdbUnavailableError = []
     if phones or serials is None:
         try:
-            listed = workspace.attached(serials=() if serials is None else phones, start_server=bool(phones))
+            listed = workspace.attached(
+                serials=() if serials is None else phones, start_server=bool(phones)
+            )
         except AdbUnavailableError as error:
             listed = error
     results = all_at_once(lambda serial: _restore_phone(workspace, serial, listed, take=take), own)
@@ -76,7 +84,10 @@ def restore_phones(workspace: Workspace, serials: Sequence[str] | None, *, take:
 
 
 def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
-    """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is left alone."""
+    """Undo what is open on a phone by its own file, None when nothing is.
+
+    One that somebody uses is left alone.
+    """
     serial = Serial(item.seen.serial)
     if holder := workspace.lease.live_holder(serial):
         return Restored(name=serial, notes=(f"left alone: in use by {holder}",))
@@ -89,12 +100,18 @@ def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
         return None
     result = _restore_phone(workspace, serial, [item])
     if isinstance(result.error, DeviceBusyError):
-        return Restored(name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),))
+        return Restored(
+            name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),)
+        )
     return result
 
 
 def _restore_phone(
-    workspace: Workspace, name: str, listed: Sequence[Attached] | AdbUnavailableError, *, take: bool = False
+    workspace: Workspace,
+    name: str,
+    listed: Sequence[Attached] | AdbUnavailableError,
+    *,
+    take: bool = False,
 ) -> Restored:
     notes: list[str] = []
     try:
@@ -116,11 +133,15 @@ def _restore_phone(
                 notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
             )
         return Restored(name=name, error=error, notes=notes)
-    return Restored(name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes)
+    return Restored(
+        name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes
+    )
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return what came of each item, in their order: one phone that hangs mustn't hold the others up."""
+    """Return what came of each item, in their order: one phone that hangs mustn't hold the others
+    up.
+    """
     with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(items)))) as pool:
         return list(pool.map(work, items))
 
@@ -148,7 +169,8 @@ class ListedDevice:
 def list_devices(workspace: Workspace) -> list[ListedDevice]:
     """Return what is attached, by serial number.
 
-    Raises PlanError for faults of devices.yaml, without which no phone can be opened; AdbUnavailableError.
+    Raises PlanError for faults of devices.yaml, without which no phone can be opened;
+    AdbUnavailableError.
     """
     _ = workspace.inventory
     attached = workspace.attached()
@@ -191,7 +213,9 @@ def check_file(settings: Settings, serial: str) -> Path:
 
 
 def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
-    """Return an offer to check a phone that wasn't checked since its last system update; empty when it was.
+    """Return an offer to check a phone that wasn't checked since its last system update.
+
+    Empty when it was.
 
     A virtual phone needs none, nor does this computer.
     """
@@ -211,8 +235,8 @@ def check_phones(
 ) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
-    Yields each phone, what it found, and the file of its report, which can be written. Raises UsageError, DeviceError
-    kinds.
+    Yields each phone, what it found, and the file of its report, which can be written. Raises
+    UsageError, DeviceError kinds.
     """
     from orchestrator.devices.checking import check_iphone, check_phone
 
@@ -225,7 +249,9 @@ def check_phones(
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
         if not isinstance(device, AdbDevice | IPhoneDevice):
-            raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
+            raise UsageError(
+                "only phones are checked", hint="benchfarm doctor checks this computer"
+            )
         path = out or check_file(workspace.settings, facts.serial)
         check_writable(path)
         with workspace.lease.acquire(facts.serial):
@@ -243,28 +269,48 @@ def release_phone(settings: Settings, serial: str) -> DoneAnswer:
 
     with Workspace(settings) as workspace:
         reason = workspace.quarantine.release(Serial(serial))
-    text = f"{serial}: released; it was in quarantine: {reason}" if reason else f"{serial} isn't in quarantine"
-    return DoneAnswer(text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason})
+    text = (
+        f"{serial}: released; it was in quarantine: {reason}"
+        if reason
+        else f"{serial} isn't in quarantine"
+    )
+    return DoneAnswer(
+        text=one_line(text), data={"serial": serial, "released": bool(reason), "reason": reason}
+    )
 
 
 def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
-    """Return the adb servers that run, as JSON has them, and the binary that would be started, or why there is none.
+    """Return the adb servers that run, as JSON has them, and the binary that would be started, or
+    why there is none.
 
-    A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it doesn't.
+    A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it
+    doesn't.
     """
     from orchestrator.devices.server_process import find_adb
 
     servers: list[dict[str, object]] = []
-    for what, find in (("real phones", workspace.running_plugged_server), ("virtual lab", workspace.lab_server)):
+    for what, find in (
+        ("real phones", workspace.running_plugged_server),
+        ("virtual lab", workspace.lab_server),
+    ):
         if (server := find()) is None:
             continue
         try:
             version = str(server.version())
         except BenchfarmError as error:
             version = f"doesn't answer: {error}"
-        servers.append({"for": what, "address": str(server.address), "version": version, "ours": server.is_ours})
+        servers.append(
+            {
+                "for": what,
+                "address": str(server.address),
+                "version": version,
+                "ours": server.is_ours,
+            }
+        )
     try:
-        binary = str(find_adb(workspace.settings.adb, search_path=workspace.settings.environ.get("PATH")))
+        binary = str(
+            find_adb(workspace.settings.adb, search_path=workspace.settings.environ.get("PATH"))
+        )
     except AdbUnavailableError as error:
         binary = str(error)
     return servers, binary
@@ -278,11 +324,17 @@ def stop_adb(settings: Settings) -> DoneAnswer:
     server = OwnServer.adopt(settings.state_folder)
     if server is not None:
         server.stop()
-    text = f"stopped the adb server at {server.address}" if server else "benchfarm has no adb server running"
+    text = (
+        f"stopped the adb server at {server.address}"
+        if server
+        else "benchfarm has no adb server running"
+    )
     return DoneAnswer(text=text, data={"stopped": server is not None})
 
 
-def audit_phone(workspace: Workspace, serial: str) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
+def audit_phone(
+    workspace: Workspace, serial: str
+) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
     """Compare a phone with what it was before the first change that isn't undone.
 
     Returns what it is, what is still to be undone, and what differs.

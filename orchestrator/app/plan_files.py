@@ -47,7 +47,9 @@ def initial_plan(devices: Sequence[DeviceFacts], models: Sequence[str], path: Pa
     named = [f"  - {json.dumps(_from(path.absolute().parent, model))}" for model in models] or [
         "  - model.tflite # name yours"
     ]
-    return _TEXT.format(file=shlex.quote(str(path)), models="\n".join(named), devices=_devices(devices))
+    return _TEXT.format(
+        file=shlex.quote(str(path)), models="\n".join(named), devices=_devices(devices)
+    )
 
 
 def _from(folder: Path, model: str) -> str:

@@ -29,9 +29,15 @@ from orchestrator.units import counted, format_bytes, format_change, format_dura
 
 #: Events that are written for programs.
 _EVENTS: Final = (
-    CampaignStarted, CampaignEnded, DeviceFinished, DeviceNote, FilePlaced, InvocationStarted, RoundAdded,
+    CampaignStarted,
+    CampaignEnded,
+    DeviceFinished,
+    DeviceNote,
+    FilePlaced,
+    InvocationStarted,
+    RoundAdded,
     RunStored,
-)  # fmt: skip
+)
 
 
 def describe(event: object) -> str:
@@ -39,7 +45,9 @@ def describe(event: object) -> str:
     match event:
         case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
             counts = Counter(facts.title for facts in devices)
-            named = [title if count == 1 else f"{count} x {title}" for title, count in counts.items()]
+            named = [
+                title if count == 1 else f"{count} x {title}" for title, count in counts.items()
+            ]
             names = ", ".join(named) or "no device"
             stored = f", {done} stored already" if done else ""
             text = f"campaign {campaign.campaign_id} '{campaign.name}': {total} invocations on {names}{stored}"
@@ -51,11 +59,17 @@ def describe(event: object) -> str:
             text = f"{serial}: sent {name}, {format_bytes(pushed_bytes)} in {format_duration(duration_s)}"
         case DeviceNote(serial=serial, text=note, is_problem=is_problem):
             text = f"{serial}: {'problem: ' if is_problem else ''}{note}"
-        case RoundAdded(serial=serial, cases=cases, run_pass=name) if pass_of(name).compares_outputs:
+        case RoundAdded(serial=serial, cases=cases, run_pass=name) if pass_of(
+            name
+        ).compares_outputs:
             text = f"{serial}: the outputs of {counted(cases, 'case')} are to be compared with the reference"
         case RoundAdded(serial=serial, number=number, last=last, cases=cases):
             some = "1 case isn't" if cases == 1 else f"{cases} cases aren't"
-            more = f"invocation {number + 1} is" if number == last else f"invocations {number + 1} to {last + 1} are"
+            more = (
+                f"invocation {number + 1} is"
+                if number == last
+                else f"invocations {number + 1} to {last + 1} are"
+            )
             text = f"{serial}: {some} certain enough yet; {more} added"
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
             # The failure that it follows from was reported.
@@ -67,7 +81,9 @@ def describe(event: object) -> str:
                 text += f"; {difference_so_far(so_far, run)} against A after {counted(so_far.pairs, 'pair')}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left, savings=savings):
+        case CampaignEnded(
+            campaign=campaign, status=status, stored=stored, left=left, savings=savings
+        ):
             saved = f"; {savings.text}" if savings is not None and savings.text else ""
             text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"
         case _:
@@ -76,7 +92,8 @@ def describe(event: object) -> str:
 
 
 def difference_so_far(so_far: PairsSoFar, run: RunRecord) -> str:
-    """Return what the candidate's time is against the baseline's as yet: ``B -21.0 % [-24.1 %, -17.8 %]``.
+    """Return what the candidate's time is against the baseline's as yet: ``B -21.0 % [-24.1 %,
+    -17.8 %]``.
 
     Of a language model it is the speed: ``B's speed +26.6 % [...]``.
     """
@@ -111,7 +128,9 @@ def describe_run(run: RunRecord) -> str:
         counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
         share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
         nodes = f", {share} operators delegated"
-    codes = ", ".join(dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info"))
+    codes = ", ".join(
+        dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info")
+    )
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     virtual = " [virtual]" if run.is_virtual else ""
@@ -119,7 +138,8 @@ def describe_run(run: RunRecord) -> str:
 
 
 def record_of(event: object) -> dict[str, Any] | None:
-    """Return an event for programs: ``event``, ``level``, ``text`` and what it is about (docs/reference/monitoring.md).
+    """Return an event for programs: ``event``, ``level``, ``text`` and what it is about
+    (docs/reference/monitoring.md).
 
     None for one that isn't written: a file on its way has a hundred events a second.
     """
@@ -134,7 +154,11 @@ def record_of(event: object) -> dict[str, Any] | None:
 
 def _level_of(event: object) -> str:
     match event:
-        case RunStored(run=run) if run.outcome in {Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED}:
+        case RunStored(run=run) if run.outcome in {
+            Outcome.FAILED,
+            Outcome.TIMED_OUT,
+            Outcome.ABORTED,
+        }:
             return "error"
         case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
             return "warning"
@@ -150,7 +174,14 @@ def _keys_of(event: object) -> dict[str, object]:
     match event:
         case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
             found = {**_of_run(run), "position": position, "total": total, "side": side}
-            return {**found, **({f"so_far_{name}": value for name, value in asdict(so_far).items()} if so_far else {})}
+            return {
+                **found,
+                **(
+                    {f"so_far_{name}": value for name, value in asdict(so_far).items()}
+                    if so_far
+                    else {}
+                ),
+            }
         case InvocationStarted(invocation=invocation, position=position, total=total, side=side):
             about = {**_of_case(invocation.case), "side": side}
             about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
@@ -162,7 +193,12 @@ def _keys_of(event: object) -> dict[str, object]:
         case DeviceFinished(serial=serial, left=left):
             return {"serial": serial, "left": left}
         case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
-            return {"serial": serial, "file": name, "pushed_bytes": pushed_bytes, "duration_s": round(duration_s, 3)}
+            return {
+                "serial": serial,
+                "file": name,
+                "pushed_bytes": pushed_bytes,
+                "duration_s": round(duration_s, 3),
+            }
         case DeviceNote(serial=serial) | RoundAdded(serial=serial):
             return {"serial": serial}
         case _:

@@ -1,4 +1,6 @@
-"""A farm's queue beside a store, which an extension has, and what becomes of campaigns that are its jobs'."""
+"""A farm's queue beside a store, which an extension has, and what becomes of campaigns that are its
+jobs'.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ class Owner(Protocol):
 
 
 class QueueView(Protocol):
-    """What pages, numbers and checks read of a farm's queue; rows as the extension's ``FarmQueue`` describes them."""
+    """What pages, numbers and checks read of a farm's queue.
+
+    Rows as the extension's ``FarmQueue`` describes them.
+    """
 
     def hosts(self) -> _Rows: ...  # noqa: D102
     def phones(self) -> _Rows: ...  # noqa: D102
@@ -53,12 +58,18 @@ class QueueView(Protocol):
 
 
 def extension(module: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module of who has queues; raises ImportError without its packages, KeyError where nobody has."""
+    """Return a module of who has queues.
+
+    Raises ImportError without its packages, KeyError where nobody has.
+    """
     return load(plugins("queues")[module], ModuleType)
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
-    """Return the queue in the store's database; None without the packages, or where there is none to be read."""
+    """Return the queue in the store's database.
+
+    None without the packages, or where there is none to be read.
+    """
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:
@@ -71,7 +82,10 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
 
 
 def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Owner]:
-    """Return the jobs that some campaigns belong to; campaigns of no job aside. Raises StoreError."""
+    """Return the jobs that some campaigns belong to; campaigns of no job aside.
+
+    Raises StoreError.
+    """
     with ExitStack() as stack:
         queue = queue_beside(settings, stack) if campaign_ids else None
         return queue.owners(campaign_ids) if queue is not None else {}

@@ -38,7 +38,8 @@ def report_data(
     accuracy: Mapping[str, float] | None = None,
     runs: Iterable[RunRecord] | None = None,
 ) -> ReportData:
-    """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody else looks at them.
+    """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody
+    else looks at them.
 
     None of them is held as it was read: tens of thousands would take a gigabyte.
     """
@@ -46,7 +47,9 @@ def report_data(
     from orchestrator.report.lean import lean_runs, newest_runs
 
     named = [item.campaign_id for item in campaigns]
-    shown: Iterable[RunRecord] = lean_runs(workspace.store.runs(campaign_ids=named) if runs is None else runs)
+    shown: Iterable[RunRecord] = lean_runs(
+        workspace.store.runs(campaign_ids=named) if runs is None else runs
+    )
     note = ""
     if len(set(named)) > 1:
         campaigns, shown, note = newest_runs(campaigns, list(shown))
@@ -67,7 +70,8 @@ def report_data(
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     """Return the accuracies that the data folder's models.yaml knows, in percent by sha256.
 
-    A manifest with faults is no reason to have no report after a night; 'benchfarm model list' tells the faults.
+    A manifest with faults is no reason to have no report after a night; 'benchfarm model list'
+    tells the faults.
     """
     from orchestrator.config.model_manifest import MANIFEST_NAME, load_manifest
 
@@ -75,11 +79,16 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
         entries = load_manifest(settings.data_folder / MANIFEST_NAME)
     except PlanError:
         return {}
-    return {sha256: entry.accuracy.percent for sha256, entry in entries.items() if entry.accuracy is not None}
+    return {
+        sha256: entry.accuracy.percent
+        for sha256, entry in entries.items()
+        if entry.accuracy is not None
+    }
 
 
 def load_ahead(invocations: int, cache_folder: Path) -> None:
-    """Begin to load what a report of so many invocations is made with, while something else is waited for.
+    """Begin to load what a report of so many invocations is made with, while something else is
+    waited for.
 
     The script that draws a page's charts is made, too, where ``cache_folder`` doesn't hold it yet.
     """
@@ -97,7 +106,9 @@ def load_ahead(invocations: int, cache_folder: Path) -> None:
     threading.Thread(target=load, name="report").start()
 
 
-def write_html(data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None) -> None:
+def write_html(
+    data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None
+) -> None:
     """Write the HTML report; what it takes long to make of it is kept in ``cache_folder``."""
     from orchestrator.report.render import render_html
 
@@ -110,7 +121,10 @@ def report_title(campaigns: Sequence[Campaign]) -> str:
 
 
 def sustained_campaign(workspace: Workspace, prefix: str) -> Campaign:
-    """Return the named campaign, else the newest one with a sustained measurement; raises UsageError for none."""
+    """Return the named campaign, else the newest one with a sustained measurement.
+
+    Raises UsageError for none.
+    """
     named = [find_campaign(workspace.store, prefix)] if prefix else workspace.store.campaigns()
     for listed in named:
         campaign = workspace.store.campaign(listed.campaign_id)
@@ -130,7 +144,9 @@ def load_accuracy(path: Path) -> Mapping[str, float]:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.reader(stream)
             if [name.strip() for name in next(rows, [])][:2] != ["model", "accuracy"]:
-                raise UsageError(f"{path}:1: the columns must be model,accuracy", hint="accuracy is in percent")
+                raise UsageError(
+                    f"{path}:1: the columns must be model,accuracy", hint="accuracy is in percent"
+                )
             for row in filter(None, rows):
                 found[row[0].strip()] = _percent(row, f"{path}:{rows.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -144,5 +160,8 @@ def _percent(row: list[str], where: str) -> float:
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from error
     if not 0 <= percent <= 100:
-        raise UsageError(f"{where}: there is no accuracy from 0 to 100 in this row", hint="write it in percent: 71.8")
+        raise UsageError(
+            f"{where}: there is no accuracy from 0 to 100 in this row",
+            hint="write it in percent: 71.8",
+        )
     return percent

@@ -1,4 +1,6 @@
-"""What the library returns: a campaign's cases and a comparison, as rows, as pandas frames, and for notebooks."""
+"""What the library returns: a campaign's cases and a comparison, as rows, as pandas frames, and for
+notebooks.
+"""
 
 from __future__ import annotations
 
@@ -59,10 +61,12 @@ class Results(Sequence[ResultRow]):
         return report_title(self.campaigns)
 
     def frame(self, rows: Literal["cases", "runs"] = "cases") -> pd.DataFrame:
-        """Return one row a case, or one a run; units stand in the columns' names (docs/reference/exports.md).
+        """Return one row a case, or one a run.
 
-        What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is virtual
-        and where it was imported from.
+        Units stand in the columns' names (docs/reference/exports.md).
+
+        What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is
+        virtual and where it was imported from.
         """
         from orchestrator.report.exports import frame_of
 
@@ -73,7 +77,10 @@ class Results(Sequence[ResultRow]):
         return self.frame("runs")
 
     def report(self, path: str | Path) -> Path:
-        """Write the HTML report, one file that needs nothing else; raises UsageError, HostStorageError."""
+        """Write the HTML report, one file that needs nothing else.
+
+        Raises UsageError, HostStorageError.
+        """
         write_html(self.data, Path(path), title=self.title, cache_folder=self._cache_folder)
         return Path(path)
 
@@ -128,7 +135,9 @@ class Comparison(Sequence[ComparedCase]):
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many cases have each verdict: ``slower``, ``faster``, ``same``, ``inconclusive``, ``incomparable``."""
+        """How many cases have each verdict: ``slower``, ``faster``, ``same``, ``inconclusive``,
+        ``incomparable``.
+        """
         return {outcome.value: count for outcome, count in self.compared.counts.items()}
 
     def frame(self) -> pd.DataFrame:
@@ -166,5 +175,7 @@ class Comparison(Sequence[ComparedCase]):
         from orchestrator.tables.comparisons import compared_table
 
         table = compared_table(self.compared)
-        notes = [f"{row.title}: {reason}" for row in table.listed for reason in row.verdict.reasons][:_SHOWN]
+        notes = [
+            f"{row.title}: {reason}" for row in table.listed for reason in row.verdict.reasons
+        ][:_SHOWN]
         return _notebook(table, summary_line(self.compared), notes)

@@ -21,42 +21,57 @@ from orchestrator.records.identity import CampaignId, Serial
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:
-    """Resume a campaign that was cut off: the one that is named, else the newest open one that has runs.
+    """Resume a campaign that was cut off: the one that is named, else the newest open one that has
+    runs.
 
-    Returns what came of it, of an A/B comparison its campaign's end; None when none is named and none is open.
+    Returns what came of it, of an A/B comparison its campaign's end; None when none is named and
+    none is open.
 
-    Raises UsageError when the one that is named isn't open, when those that are open are others' to resume, when a
-    process is at it now, or when its files have gone.
+    Raises UsageError when the one that is named isn't open, when those that are open are others' to
+    resume, when a process is at it now, or when its files have gone.
     """
-    campaign = find_campaign(workspace.store, prefix, only_open=True) if prefix else _chosen(workspace)
+    campaign = (
+        find_campaign(workspace.store, prefix, only_open=True) if prefix else _chosen(workspace)
+    )
     if campaign is None:
         return None
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
     if campaign.terms.pairing is not None:
         return go_on(workspace, campaign)
     cases = open_cases(workspace, campaign)
-    restore_left(workspace, {item.case.serial for item in campaign.invocations} - {case.serial for case in cases})
+    restore_left(
+        workspace,
+        {item.case.serial for item in campaign.invocations} - {case.serial for case in cases},
+    )
     return measure(workspace, reopen(workspace, campaign, cases))
 
 
 def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
-    """Restore those phones that a killed process left changed; nothing is open on them, so nobody else would."""
-    for item in restore_phones(workspace, sorted(set(serials) & set(workspace.conditioner.unrestored()))):
+    """Restore those phones that a killed process left changed.
+
+    Nothing is open on them, so nobody else would.
+    """
+    for item in restore_phones(
+        workspace, sorted(set(serials) & set(workspace.conditioner.unrestored()))
+    ):
         # The process that uses a busy one restores it.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = (
-                f"{item.error}; it isn't restored yet: 'benchfarm device restore {shlex.quote(item.name)}' tries again"
-            )
+            text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {shlex.quote(item.name)}' tries again"
             keys = {"device": item.name}
-            workspace.observer.on_event(Notice(event="resume", text=text, level="warning", keys=keys))
+            workspace.observer.on_event(
+                Notice(event="resume", text=text, level="warning", keys=keys)
+            )
 
 
 def _chosen(workspace: Workspace) -> Campaign | None:
-    """Return the open campaign to resume when none is named, and say which others are open; None when none is open.
+    """Return the open campaign to resume when none is named, and say which others are open.
 
-    It is the newest that measures what a plan asks for, one that has runs before one that has none. Those that are run
-    now are left to whoever does, and the farm's jobs to its workers. A search and a trace are left to whoever names
-    them: they answered somebody who was waiting. Raises UsageError when nothing else is open.
+    None when none is open.
+
+    It is the newest that measures what a plan asks for, one that has runs before one that has none.
+    Those that are run now are left to whoever does, and the farm's jobs to its workers. A search
+    and a trace are left to whoever names them: they answered somebody who was waiting. Raises
+    UsageError when nothing else is open.
     """
     known_open = workspace.store.campaigns(only_open=True)
     if not known_open:
@@ -78,19 +93,33 @@ def _chosen(workspace: Workspace) -> Campaign | None:
         else:
             begun = f"{known.created_at.astimezone():%Y-%m-%d %H:%M}"
             usual.append(
-                (known, stored, f"{identity} ({known.name}, begun {begun}, {stored} of {planned} runs stored)")
+                (
+                    known,
+                    stored,
+                    f"{identity} ({known.name}, begun {begun}, {stored} of {planned} runs stored)",
+                )
             )
     if not usual:
         named = f"; run now: {', '.join(running)}" if running else ""
         named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
         named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-        way = "'benchfarm run --resume ID' resumes one" if others else "'benchfarm results list' lists them"
-        raise UsageError(f"there is no campaign that could be resumed in {workspace.store.name}{named}", hint=way)
+        way = (
+            "'benchfarm run --resume ID' resumes one"
+            if others
+            else "'benchfarm results list' lists them"
+        )
+        raise UsageError(
+            f"there is no campaign that could be resumed in {workspace.store.name}{named}", hint=way
+        )
     # The store lists the newest first.
     chosen = next((item for item in usual if item[1]), usual[0])
     further = [item[2] for item in usual if item is not chosen] + others
     text = f"resumes campaign {chosen[2]}"
-    text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}" if further else ""
+    text += (
+        f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
+        if further
+        else ""
+    )
     keys = {"campaign_id": chosen[0].campaign_id, "campaign": chosen[0].name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
     return _whole(workspace, chosen[0].campaign_id)
@@ -109,34 +138,46 @@ def _kind_of(campaign: Campaign) -> str:
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
-    """Give up what is left of some open campaigns, all or none of them; phones left changed are restored.
+    """Give up what is left of some open campaigns, all or none of them.
 
-    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are abandoned. Raises
-    UsageError for a campaign that isn't open, or that somebody runs or will run.
+    Phones left changed are restored.
+
+    ``words`` are their ids or the beginnings of these. Returns each with how many invocations are
+    abandoned. Raises UsageError for a campaign that isn't open, or that somebody runs or will run.
     """
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
         campaigns = list({item.campaign_id: item for item in chosen}.values())
         check_left_alone(workspace, campaigns)
         closed = {
-            item.campaign_id: close_campaign(item, workspace.store, workspace.tools, workspace.clock)
+            item.campaign_id: close_campaign(
+                item, workspace.store, workspace.tools, workspace.clock
+            )
             for item in campaigns
         }
-        restore_left(workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations})
+        restore_left(
+            workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations}
+        )
     return [(item, closed[item.campaign_id]) for item in campaigns]
 
 
 def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) -> int:
-    """Close those campaigns that were begun and are open yet, of jobs that nobody does any more; return how many."""
+    """Close those campaigns that were begun and are open yet, of jobs that nobody does any more.
+
+    Return how many.
+    """
     stored = [workspace.store.campaign(campaign_id) for campaign_id in campaign_ids]
-    begun = [item for item in stored if item is not None and item.status is not CampaignStatus.FINISHED]
+    begun = [
+        item for item in stored if item is not None and item.status is not CampaignStatus.FINISHED
+    ]
     for campaign in begun:
         close_campaign(campaign, workspace.store, workspace.tools, workspace.clock)
     return len(begun)
 
 
 def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> None:
-    """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or will be.
+    """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or
+    will be.
 
     Those that aren't can be begun by nobody until the farm is closed.
     """
@@ -152,4 +193,7 @@ def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> Non
             )
         # Of a job that is over its worker's computer is known to be over with it.
         if owner is None and (where := runner_elsewhere(workspace.settings, campaign)):
-            raise UsageError(f"{name} is run by {where}, as far as is known here", hint="close it on that computer")
+            raise UsageError(
+                f"{name} is run by {where}, as far as is known here",
+                hint="close it on that computer",
+            )

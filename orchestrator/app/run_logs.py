@@ -1,4 +1,6 @@
-"""One run as text: what ``results log`` shows, the same text read again by ``parse``, and an issue tracker's text."""
+"""One run as text: what ``results log`` shows, the same text read again by ``parse``, and an issue
+tracker's text.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +59,15 @@ def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
 def _section(attachment: Attachment) -> str:
     text = attachment.data.decode("utf-8", "replace")
     # What a phone printed must not be able to drive the terminal.
-    return "\n".join([f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())])
+    return "\n".join(
+        [f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())]
+    )
 
 
 def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
-    """Return the report of each log in a text that begins with one, read by its own program; none for another text.
+    """Return the report of each log in a text that begins with one, read by its own program.
+
+    None for another text.
 
     Raises:
         OutputParseError: a run's raw output was deleted, or the line of its flags was damaged.
@@ -71,13 +77,17 @@ def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
     if not heads or heads[0].start():
         return []
     ends = [*(head.start() for head in heads[1:]), len(text)]
-    return [_report(head, text[head.end() : end], tools) for head, end in zip(heads, ends, strict=True)]
+    return [
+        _report(head, text[head.end() : end], tools) for head, end in zip(heads, ends, strict=True)
+    ]
 
 
 def _report(head: re.Match[str], body: str, tools: Mapping[ToolName, Tool]) -> ToolReport:
     attachments = tuple(_attachments(body))
     if is_pruned(attachments):
-        raise OutputParseError("what the run printed was deleted", hint="'benchfarm results runs' shows its figures")
+        raise OutputParseError(
+            "what the run printed was deleted", hint="'benchfarm results runs' shows its figures"
+        )
     raw = RawOutput(
         command=head["command"],
         exit_code=None if head["exit_code"] == "None" else int(head["exit_code"]),
@@ -90,7 +100,9 @@ def _report(head: re.Match[str], body: str, tools: Mapping[ToolName, Tool]) -> T
         words = shlex.split(head["flags"] or "")
     except ValueError as error:
         hint = "write the log again: benchfarm results log RUN"
-        raise OutputParseError(f"its flags {one_line(head['flags'])!r} can't be read: {error}", hint=hint) from error
+        raise OutputParseError(
+            f"its flags {one_line(head['flags'])!r} can't be read: {error}", hint=hint
+        ) from error
     flags = (word.removeprefix("--").partition("=") for word in words)
     case = Case(
         serial=Serial(""),
@@ -109,8 +121,11 @@ def _attachments(text: str) -> Iterator[Attachment]:
     _, *parts = _SECTION.split(text)
     for name, size, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         data = body.encode()
-        # Where a program was stopped in its last line, only the size shows that the line has no end.
-        yield Attachment(name=name, data=data.removesuffix(b"\n") if len(data) == int(size) + 1 else data)
+        # Where a program was stopped in its last line, only the size shows that the line has no
+        # end.
+        yield Attachment(
+            name=name, data=data.removesuffix(b"\n") if len(data) == int(size) + 1 else data
+        )
 
 
 def public_report(report: ToolReport) -> dict[str, object]:
@@ -128,7 +143,8 @@ def describe_report(report: ToolReport) -> list[str]:
 
 
 def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
-    """Return the first runs of a file (``-``: of standard input), at most two, and an iterator over all of them.
+    """Return the first runs of a file (``-``: of standard input), at most two, and an iterator over
+    all of them.
 
     Raises UsageError for an unreadable file, OutputParseError for one without any run.
     """
@@ -152,10 +168,16 @@ def _reports(file: str) -> Iterator[ToolReport]:
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
             with path.open("rb") as begun:
                 is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            own = read_logs(path.read_text("utf-8", "replace"), Workspace(settings).tools) if is_log else []
+            own = (
+                read_logs(path.read_text("utf-8", "replace"), Workspace(settings).tools)
+                if is_log
+                else []
+            )
             yield from own or iterate_file(path)
     except OutputParseError as error:
-        raise OutputParseError(f"{'standard input' if file == '-' else file}: {error}", hint=error.hint) from error
+        raise OutputParseError(
+            f"{'standard input' if file == '-' else file}: {error}", hint=error.hint
+        ) from error
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}") from error
 
@@ -164,7 +186,8 @@ def _reports(file: str) -> Iterator[ToolReport]:
 def _kept(stream: io.BufferedReader) -> Iterator[Path]:
     """Keep what comes through a pipe in a file while it is read."""
     with tempfile.NamedTemporaryFile() as kept:
-        # One read a turn: a signal that comes between two reads is handled before the next one waits.
+        # One read a turn: a signal that comes between two reads is handled before the next one
+        # waits.
         while piece := stream.read1():
             kept.write(piece)
         kept.flush()
@@ -172,7 +195,10 @@ def _kept(stream: io.BufferedReader) -> Iterator[Path]:
 
 
 def issue_of(workspace: Workspace, run: RunRecord) -> str:
-    """Return a run as a text for an issue tracker; nothing that names a person, a computer or a phone is in it."""
+    """Return a run as a text for an issue tracker.
+
+    Nothing that names a person, a computer or a phone is in it.
+    """
     from orchestrator.report.issue import Reported, issue_text
 
     store, case = workspace.store, run.case

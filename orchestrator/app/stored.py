@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:
-    """Return the campaigns that a word means: one, or a farm's submission, whose phones have a campaign each.
+    """Return the campaigns that a word means: one, or a farm's submission, whose phones have a
+    campaign each.
 
-    A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole submissions too.
-    Raises UsageError.
+    A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole
+    submissions too. Raises UsageError.
     """
     if word == "previous":
         newest = find_campaigns(store, "newest")
@@ -32,7 +33,8 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         others = [item for item in store.campaigns() if item.campaign_id not in ids]
         if not others:
             raise UsageError(
-                f"there is no previous campaign in {store.name}", hint="'benchfarm results list' lists what is stored"
+                f"there is no previous campaign in {store.name}",
+                hint="'benchfarm results list' lists what is stored",
             )
         return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
@@ -47,7 +49,8 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
 
 
 def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:
-    """Return the newest of the others that has a case of these, one of the same name before one of another.
+    """Return the newest of the others that has a case of these, one of the same name before one of
+    another.
 
     Where none has a case in common it is the newest.
     """
@@ -60,17 +63,25 @@ def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaig
 
 
 def _what(item: Invocation) -> tuple[str, str, str, Pass]:
-    """Return what two campaigns measured alike: the model by its name, the device, the configuration."""
+    """Return what two campaigns measured alike: the model by its name, the device, the
+    configuration.
+    """
     return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
 
 
 def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
-    """Return the campaigns that some words mean, one after the other; raises UsageError (find_campaigns)."""
+    """Return the campaigns that some words mean, one after the other.
+
+    Raises UsageError (find_campaigns).
+    """
     return [campaign for word in words for campaign in find_campaigns(store, word)]
 
 
 def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
-    """Return a campaign with those of the other phones of its submission; alone when it is of none."""
+    """Return a campaign with those of the other phones of its submission.
+
+    Alone when it is of none.
+    """
     serials = {item.case.serial for item in campaign.invocations}
     if len(serials) != 1:
         return [campaign]
@@ -83,7 +94,9 @@ def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
 
 def _jobs_of(store: Store, submission: str) -> list[Campaign]:
     """Return the campaigns of a submission's phones, in the order of their serial numbers."""
-    found = (store.campaign(campaign_id_of(submission, serial)) for serial in sorted(store.devices()))
+    found = (
+        store.campaign(campaign_id_of(submission, serial)) for serial in sorted(store.devices())
+    )
     return [item for item in found if item is not None]
 
 
@@ -93,16 +106,21 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     A word is an id or the beginning of one, or ``newest`` (as the empty word).
     """
     prefix = "" if prefix == "newest" else prefix
-    known = store.campaigns(only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1)
+    known = store.campaigns(
+        only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1
+    )
     matching = [item for item in known if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
     if not matching:
         what = "campaign that could be resumed" if only_open else "campaign"
         named = f" {prefix!r}" if prefix else ""
-        raise UsageError(f"there is no {what}{named} in {store.name}", hint="'benchfarm results list' lists them")
+        raise UsageError(
+            f"there is no {what}{named} in {store.name}", hint="'benchfarm results list' lists them"
+        )
     if prefix and len(matching) > 1:
         raise UsageError(
-            f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}", hint="give more letters"
+            f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",
+            hint="give more letters",
         )
     found = store.campaign(matching[0].campaign_id)
     assert found is not None
@@ -113,7 +131,10 @@ def find_run(store: Store, prefix: str) -> RunRecord:
     """Return the run that the beginning of an id means; raises UsageError."""
     matching = store.run_ids(prefix)
     if not matching:
-        raise UsageError(f"there is no run {prefix!r} in {store.name}", hint="'benchfarm results runs' lists them")
+        raise UsageError(
+            f"there is no run {prefix!r} in {store.name}",
+            hint="'benchfarm results runs' lists them",
+        )
     if len(matching) > 1 and prefix not in matching:
         raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
     found = store.run(RunId(prefix) if prefix in matching else matching[0])
@@ -126,7 +147,9 @@ def _listed(identities: Sequence[str]) -> str:
 
 
 def load_measured(
-    workspace: Workspace, campaigns: Sequence[Campaign], wanted: Callable[[RunRecord], bool] | None = None
+    workspace: Workspace,
+    campaigns: Sequence[Campaign],
+    wanted: Callable[[RunRecord], bool] | None = None,
 ) -> list[Measured]:
     """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
     known = {campaign.campaign_id: campaign for campaign in campaigns}
@@ -136,7 +159,9 @@ def load_measured(
         return not is_warm_up and (wanted is None or wanted(run))
 
     return measured_cases(
-        workspace.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns]) if campaigns else (),
+        workspace.store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns])
+        if campaigns
+        else (),
         devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
         builds=workspace.store.builds(),
         systems={
@@ -144,13 +169,20 @@ def load_measured(
             for campaign in campaigns
             for serial, fingerprint in campaign.terms.fingerprints.items()
         },
-        origins={item.campaign_id: item.terms.origin.text for item in campaigns if item.terms.origin is not None},
+        origins={
+            item.campaign_id: item.terms.origin.text
+            for item in campaigns
+            if item.terms.origin is not None
+        },
         wanted=counts,
     )
 
 
 def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
-    """Read the stored output of some campaigns again, of all where none is named; raises UsageError, StoreError."""
+    """Read the stored output of some campaigns again, of all where none is named.
+
+    Raises UsageError, StoreError.
+    """
     from orchestrator.engine.review import reparse
 
     chosen = tuple(campaign.campaign_id for campaign in named_campaigns(workspace.store, words))

@@ -23,23 +23,40 @@ SOURCES = ("store", "published", "language-models")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """What the table is to show: own figures, and those that others published where they are asked for."""
+    """What the table is to show: own figures, and those that others published where they are asked
+    for.
+    """
 
-    devices: Annotated[Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")] = ()
-    configurations: Annotated[Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")] = ()
-    models: Annotated[Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")] = ()
-    sources: Annotated[Listed, opt("--source", "store, published, language-models (a,b).")] = ("store",)
-    campaigns: Annotated[Texts, opt("--campaign", "Use only this campaign. Repeat for several.")] = ()
+    devices: Annotated[
+        Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")
+    ] = ()
+    configurations: Annotated[
+        Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")
+    ] = ()
+    models: Annotated[
+        Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")
+    ] = ()
+    sources: Annotated[Listed, opt("--source", "store, published, language-models (a,b).")] = (
+        "store",
+    )
+    campaigns: Annotated[
+        Texts, opt("--campaign", "Use only this campaign. Repeat for several.")
+    ] = ()
 
 
 def build(workspace: Workspace, request: TableRequest) -> GuideTable:
-    """Gather what the table shows. Raises UsageError for a source, device or configuration that isn't known."""
+    """Gather what the table shows.
+
+    Raises UsageError for a source, device or configuration that isn't known.
+    """
     from orchestrator.report import guide_table
     from orchestrator.report.published import load_language_models, load_published
 
     for source in request.sources:
         if source not in SOURCES:
-            raise UsageError(f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}")
+            raise UsageError(
+                f"there is no source {source!r}", hint=f"choose one of {', '.join(SOURCES)}"
+            )
     figures = load_published() if "published" in request.sources else ()
     measured = _measured(workspace, request) if "store" in request.sources else []
     if "language-models" in request.sources:
@@ -52,40 +69,56 @@ def build(workspace: Workspace, request: TableRequest) -> GuideTable:
 
     def is_wanted(model: str, names: Sequence[str]) -> bool:
         return _is_one_of(model, request.models) and (
-            not request.devices or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
+            not request.devices
+            or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
         )
 
     shown = [figure for figure in figures if is_wanted(figure.model, (figure.device,))]
-    columns = tuple(map(guide_table.parse_column, request.configurations)) or guide_table.usual_columns(shown, measured)
+    columns = tuple(
+        map(guide_table.parse_column, request.configurations)
+    ) or guide_table.usual_columns(shown, measured)
     lines = [
         *guide_table.measured_lines(measured, columns),
         *guide_table.published_lines(figures, columns, is_wanted=is_wanted),
     ]
     return guide_table.GuideTable(
-        columns=columns, lines=tuple(line for line in lines if any(cell.latency_us is not None for cell in line.cells))
+        columns=columns,
+        lines=tuple(
+            line for line in lines if any(cell.latency_us is not None for cell in line.cells)
+        ),
     )
 
 
 def _check_devices(workspace: Workspace, request: TableRequest, published: Iterable[str]) -> None:
-    """Raise UsageError for a device that nothing is known of: a typo would show as an empty table, or not at all."""
+    """Raise UsageError for a device that nothing is known of: a typo would show as an empty table,
+    or not at all.
+    """
     from orchestrator.report.guide_table import device_matches
 
     if not request.devices:
         return
-    known = dict.fromkeys(name for profile in workspace.profiles.values() for name in (profile.name, profile.title))
-    known |= dict.fromkeys(name for facts in workspace.store.devices().values() for name in facts.names if name)
+    known = dict.fromkeys(
+        name for profile in workspace.profiles.values() for name in (profile.name, profile.title)
+    )
+    known |= dict.fromkeys(
+        name for facts in workspace.store.devices().values() for name in facts.names if name
+    )
     known |= dict.fromkeys(published)
     for wanted in request.devices:
         if not device_matches(wanted, tuple(known)):
-            hint = nearest(wanted, known) or "'benchfarm devices' and 'benchfarm table' list those that there are"
+            hint = (
+                nearest(wanted, known)
+                or "'benchfarm devices' and 'benchfarm table' list those that there are"
+            )
             raise UsageError(f"there is no device {wanted!r}", hint=hint)
 
 
 def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]:
-    """Return the wanted cases of the campaigns that are named, else of the newest down to one that is known well.
+    """Return the wanted cases of the campaigns that are named, else of the newest down to one that
+    is known well.
 
-    That is of a series and a model's content. A comparison side by side (A/B) replays old builds: only who names it
-    sees it.
+    That is of a series and a model's content. A comparison side by side (A/B) replays old builds:
+    only who names it sees it.
     """
     from orchestrator.analysis.case_result import judge_case, remembered
     from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
@@ -97,7 +130,8 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
     wanted = [
         serial
         for serial, of_device in facts.items()
-        if not request.devices or any(device_matches(name, of_device.names) for name in request.devices)
+        if not request.devices
+        or any(device_matches(name, of_device.names) for name in request.devices)
     ]
     left = _open_places(workspace, wanted, request.models)
     found: list[MeasuredCase] = []
@@ -117,10 +151,14 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
             and not campaign.is_warm_up(run.run_pass, run.invocation)
         ]
         done: set[tuple[SeriesKey, ModelSha]] = set()
-        groups = {key: list(of_case) for key, of_case in groupby(sorted(runs, key=key_of), key=key_of)}
+        groups = {
+            key: list(of_case) for key, of_case in groupby(sorted(runs, key=key_of), key=key_of)
+        }
         others: dict[str, tuple[float, ...]] = {}
         for serial in {group[0].case.serial for group in groups.values()}:
-            others |= remembered({key: own for key, own in groups.items() if own[0].case.serial == serial})
+            others |= remembered(
+                {key: own for key, own in groups.items() if own[0].case.serial == serial}
+            )
         for key, group in groups.items():
             found.append(
                 MeasuredCase(
@@ -138,8 +176,12 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
     return found
 
 
-def _open_places(workspace: Workspace, wanted: Sequence[str], models: Sequence[str]) -> set[tuple[SeriesKey, ModelSha]]:
-    """Return what has been measured on the wanted devices: series, and of each the contents of its model."""
+def _open_places(
+    workspace: Workspace, wanted: Sequence[str], models: Sequence[str]
+) -> set[tuple[SeriesKey, ModelSha]]:
+    """Return what has been measured on the wanted devices: series, and of each the contents of its
+    model.
+    """
     series = {
         key: case
         for key, case in workspace.store.series().items()

@@ -51,20 +51,31 @@ def span_of(option: str, text: str) -> float | None:
 
 
 def waiting(text: str) -> Deadline:
-    """Return until when phones that are in use are waited for, as ``--wait`` says; raises UsageError."""
+    """Return until when phones that are in use are waited for, as ``--wait`` says.
+
+    Raises UsageError.
+    """
     return Deadline(span_of("--wait", text) or 0.0)
 
 
 def moment_of(text: str, now: datetime) -> datetime:
-    """Return the moment (UTC) of ``06:00`` (the next one here) or of a date with a time; raises UsageError."""
+    """Return the moment (UTC) of ``06:00`` (the next one here) or of a date with a time.
+
+    Raises UsageError.
+    """
     try:
         if len(text) <= 5:
             at = time.fromisoformat(text.rjust(5, "0"))
-            named = [datetime.combine(now.astimezone().date() + timedelta(days=day), at) for day in (0, 1)]
+            named = [
+                datetime.combine(now.astimezone().date() + timedelta(days=day), at)
+                for day in (0, 1)
+            ]
         else:
             named = [datetime.fromisoformat(text)]
     except ValueError as error:
-        raise UsageError(f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00") from error
+        raise UsageError(
+            f"--until: {error}", hint="for example 06:00 or 2026-11-23T06:00"
+        ) from error
     moment = next((moment for local in named for moment in _moments(local) if moment > now), None)
     if moment is None:
         raise UsageError(f"--until {text} has passed")
@@ -83,7 +94,9 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def in_time(workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool) -> Expansion:
+def in_time(
+    workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool
+) -> Expansion:
     """Return what there is time for; the rest is among the skips."""
     return cut_to_time(
         plan,
@@ -107,8 +120,12 @@ def as_it_would_be(
     return kept, f"each device has {format_duration(plan.budget)}{cut}"
 
 
-def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> list[dict[str, object]]:
-    """Return what of a campaign there was no time for: cases from the beginning, then single invocations."""
+def left_out_of(
+    skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]
+) -> list[dict[str, object]]:
+    """Return what of a campaign there was no time for: cases from the beginning, then single
+    invocations.
+    """
     late: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.reason_code == OUT_OF_TIME:
@@ -131,13 +148,17 @@ def left_out_of(skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]) -> li
     ]
 
 
-def stored_left_out(store: Store, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, list[dict[str, object]]]:
+def stored_left_out(
+    store: Store, campaign_ids: Sequence[CampaignId]
+) -> Mapping[CampaignId, list[dict[str, object]]]:
     """Return what of stored campaigns there was no time for, those with time for all aside.
 
     Of the campaigns that don't say so no run is read.
     """
     skips = store.skips(campaign_ids, OUT_OF_TIME)
-    cut = [name for name, counts in store.reason_counts(campaign_ids).items() if OUT_OF_TIME in counts]
+    cut = [
+        name for name, counts in store.reason_counts(campaign_ids).items() if OUT_OF_TIME in counts
+    ]
     late: dict[CampaignId, list[RunRecord]] = {name: [] for name in cut}
     for run in store.runs(campaign_ids=cut) if cut else ():
         if run.reason_code == OUT_OF_TIME:
@@ -152,7 +173,9 @@ def stored_left_out(store: Store, campaign_ids: Sequence[CampaignId]) -> Mapping
 def told(left_out: Sequence[Mapping[str, object]]) -> str:
     """Return one line about what there was no time for, empty when all was measured."""
     cases = sum(item["invocations"] is None for item in left_out)
-    late = sum(int(str(item["invocations"])) for item in left_out if item["invocations"] is not None)
+    late = sum(
+        int(str(item["invocations"])) for item in left_out if item["invocations"] is not None
+    )
     parts = [f"{cases} {'case' if cases == 1 else 'cases'} left out"] if cases else []
     parts += [f"{late} {'invocation' if late == 1 else 'invocations'} not begun"] if late else []
     return f"no time for all: {', '.join(parts)}" if parts else ""

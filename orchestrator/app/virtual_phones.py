@@ -41,11 +41,14 @@ def start(
     rooted: bool = False,
     exit_with_parent: bool = False,
 ) -> Started:
-    """Start a lab and connect its phones; when anything fails, all that was started is stopped again.
+    """Start a lab and connect its phones.
+
+    When anything fails, all that was started is stopped again.
 
     Args:
         settings: name its folder.
-        profiles: one for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; the usual ones when empty.
+        profiles: one for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; the usual
+            ones when empty.
         speed: seconds of the phones in one real second.
         seed: of the phones' noise.
         rooted: whether they have su.
@@ -57,7 +60,9 @@ def start(
     asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
     specs = [
         virtual_lab.phone_spec(name, serial, rooted=rooted, usb=usb)
-        for (name, serial), (_, _, usb) in zip(serials_for(tuple(name for name, _, _ in asked)), asked, strict=True)
+        for (name, serial), (_, _, usb) in zip(
+            serials_for(tuple(name for name, _, _ in asked)), asked, strict=True
+        )
     ]
     server = OwnServer.start(
         binary=find_adb(settings.adb, search_path=settings.environ.get("PATH")),
@@ -88,7 +93,10 @@ def start(
 
 
 def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, Any]:
-    """Plug one more phone in at a lab that is up, and return what it says of it; raises UsageError."""
+    """Plug one more phone in at a lab that is up, and return what it says of it.
+
+    Raises UsageError.
+    """
     name, _, usb = profile.partition("@")
     folder, server = settings.lab_folder, _server(settings)
     present = virtual_lab.read_lab(folder).phones
@@ -96,30 +104,44 @@ def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, A
         raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
     if not serial:
         taken = {phone.serial for phone in present}
-        serial = next(serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken)
+        serial = next(
+            serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken
+        )
     spec = virtual_lab.phone_spec(name, serial, usb=usb)
-    phone: dict[str, Any] = virtual_lab.lab_request(folder, {"request": "add", "phone": spec.to_json()})["phone"]
+    phone: dict[str, Any] = virtual_lab.lab_request(
+        folder, {"request": "add", "phone": spec.to_json()}
+    )["phone"]
     server.connect_tcp(phone["address"])
     return phone
 
 
 def detach(settings: Settings, serial: str) -> None:
-    """Unplug a phone of a lab that is up; what lies on it stays for the next time. Raises UsageError."""
+    """Unplug a phone of a lab that is up; what lies on it stays for the next time.
+
+    Raises UsageError.
+    """
     folder, server = settings.lab_folder, _server(settings)
-    address = next((phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial), "")
+    address = next(
+        (phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial),
+        "",
+    )
     virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
     if server is not None and address:
         server.disconnect(address)
 
 
 def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a kind on."""
+    """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a
+    kind on.
+    """
     known = virtual_lab.profile_names()
     seen: Counter[str] = Counter()
     pairs = []
     for profile in profiles or DEFAULT_PROFILES:
         if profile not in known:
-            raise UsageError(f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}")
+            raise UsageError(
+                f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}"
+            )
         seen[profile] += 1
         number = f"-{seen[profile]}" if seen[profile] > 1 else ""
         pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
@@ -127,7 +149,10 @@ def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def stop(settings: Settings) -> tuple[bool, bool]:
-    """Stop the lab and its adb server; return whether there was a lab, and whether there was a server."""
+    """Stop the lab and its adb server.
+
+    Return whether there was a lab, and whether there was a server.
+    """
     server = _server(settings)
     stopped = virtual_lab.stop_lab(settings.lab_folder)
     if server is not None:
@@ -145,10 +170,13 @@ def stop_quietly(settings: Settings) -> None:
 
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
-    """Return what the quickstart measures: the sample models, on virtual phones and on this computer."""
+    """Return what the quickstart measures: the sample models, on virtual phones and on this
+    computer.
+    """
     from orchestrator.models.zoo import sample_models
 
-    # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what its noise needs.
+    # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what
+    # its noise needs.
     return PlanOptions(
         models=tuple(sample_models()),
         delegates=tuple(name.value for name, own in DELEGATES.items() if own.kinds == EVERYWHERE),
@@ -170,13 +198,17 @@ def clear_faults(settings: Settings, serial: str) -> Sequence[Any]:
     return _asked(settings, {"request": "clear", "serial": serial})["cleared"]  # type: ignore[no-any-return]
 
 
-def add_fault(settings: Settings, serial: str, kind: str, options: Sequence[str]) -> dict[str, object]:
+def add_fault(
+    settings: Settings, serial: str, kind: str, options: Sequence[str]
+) -> dict[str, object]:
     """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
     values: dict[str, object] = {"kind": kind}
     for option in options:
         name, equals, value = option.partition("=")
         if not equals:
-            raise UsageError(f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault")
+            raise UsageError(
+                f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault"
+            )
         values[name] = value
     return _asked(settings, {"request": "fault", "serial": serial, "fault": values})["fault"]  # type: ignore[no-any-return]
 
@@ -193,10 +225,16 @@ def _server(settings: Settings) -> AdbServer | None:
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:
-    """Write a fake program that takes so much longer than the usual one; return its version. Raises UsageError."""
+    """Write a fake program that takes so much longer than the usual one; return its version.
+
+    Raises UsageError.
+    """
     marked = f"{version} time{time_percent:+.4g}%" if time_percent else version
     if abs(virtual_lab.time_factor_of(marked) - (1 + time_percent / 100)) > 1e-6:
-        raise UsageError(f"--time {time_percent:g} can't be", hint="a percentage from -95 to 999 with at most 4 digits")
+        raise UsageError(
+            f"--time {time_percent:g} can't be",
+            hint="a percentage from -95 to 999 with at most 4 digits",
+        )
     write_file(path, virtual_lab.fake_program(name, abi, version=marked))
     path.chmod(0o755)
     return marked

@@ -1,7 +1,8 @@
 """What an APK says about itself: its manifest and its files. Nothing is installed or run.
 
-The manifest's layout is that of ResourceTypes.h in the Android Open Source Project (frameworks/base, libs/androidfw):
-chunks of type, header size and size; a pool of strings; a map from attribute names to resource numbers; the elements.
+The manifest's layout is that of ResourceTypes.h in the Android Open Source Project
+(frameworks/base, libs/androidfw): chunks of type, header size and size; a pool of strings; a map
+from attribute names to resource numbers; the elements.
 """
 
 from __future__ import annotations
@@ -25,22 +26,40 @@ _LIBRARY: Final = re.compile(r"lib/([A-Za-z0-9_-]+)/[^/]+\.so")
 _FAKE_BYTES_MAX: Final = 65_536
 #: What reading a damaged archive raises, beside zipfile's own error.
 _DAMAGE: Final = (
-    zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, NotImplementedError, RuntimeError, struct.error,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+)
 
 #: Types of chunks.
-_STRING_POOL, _XML, _START_ELEMENT, _END_ELEMENT, _RESOURCE_MAP = 0x0001, 0x0003, 0x0102, 0x0103, 0x0180
+_STRING_POOL, _XML, _START_ELEMENT, _END_ELEMENT, _RESOURCE_MAP = (
+    0x0001,
+    0x0003,
+    0x0102,
+    0x0103,
+    0x0180,
+)
 _UTF8_FLAG: Final = 1 << 8
 _NONE: Final = 0xFFFFFFFF
 #: Types of values.
 _STRING, _INT, _HEX, _BOOL = 0x03, 0x10, 0x11, 0x12
-#: Attributes are known by their resource number: tools that shrink an app drop or change their names.
+#: Attributes are known by their resource number: tools that shrink an app drop or change their
+#: names.
 _ATTRIBUTES: Final = {
-    0x01010003: "name", 0x0101000F: "debuggable", 0x0101020C: "minSdkVersion", 0x0101021C: "versionName",
-}  # fmt: skip
+    0x01010003: "name",
+    0x0101000F: "debuggable",
+    0x0101020C: "minSdkVersion",
+    0x0101021C: "versionName",
+}
 _STRINGS_MAX: Final = 100_000
 
-#: An element: the names of those around it and its own, and those attributes whose value isn't a reference.
+#: An element: the names of those around it and its own, and those attributes whose value isn't a
+#: reference.
 _Element = tuple[tuple[str, ...], dict[str, str | int | bool]]
 
 
@@ -58,11 +77,15 @@ def inspect_apk(path: Path) -> ProgramFacts:
         with zipfile.ZipFile(path) as archive:
             return _facts(archive, path)
     except DamagedManifestError as error:
-        raise ArtifactError(f"{str(path)!r}: its {_MANIFEST} is damaged: {error}", hint="get the file again") from error
+        raise ArtifactError(
+            f"{str(path)!r}: its {_MANIFEST} is damaged: {error}", hint="get the file again"
+        ) from error
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror or error}") from error
     except _DAMAGE as error:
-        raise ArtifactError(f"{str(path)!r} is no APK, or a damaged one: {error}", hint="get the file again") from error
+        raise ArtifactError(
+            f"{str(path)!r} is no APK, or a damaged one: {error}", hint="get the file again"
+        ) from error
 
 
 def full_activity(package: str, activity: str) -> str:
@@ -78,7 +101,9 @@ def _facts(archive: zipfile.ZipFile, path: Path) -> ProgramFacts:
     with archive.open(_MANIFEST) as stream:
         content = stream.read(_MANIFEST_BYTES_MAX + 1)
     if len(content) > _MANIFEST_BYTES_MAX:
-        raise ArtifactError(f"{str(path)!r}: its {_MANIFEST} is larger than {_MANIFEST_BYTES_MAX} bytes")
+        raise ArtifactError(
+            f"{str(path)!r}: its {_MANIFEST} is larger than {_MANIFEST_BYTES_MAX} bytes"
+        )
     try:
         elements = list(_elements(content))
     except (struct.error, IndexError) as error:
@@ -121,7 +146,10 @@ def _is_fake(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bool:
 
 
 def _elements(data: bytes) -> Iterator[_Element]:
-    """Yield the elements of a binary XML file; raises DamagedManifestError, struct.error, IndexError."""
+    """Yield the elements of a binary XML file.
+
+    Raises DamagedManifestError, struct.error, IndexError.
+    """
     kind, start, end = struct.unpack_from("<HHI", data)
     if kind != _XML or end > len(data):
         raise DamagedManifestError("it doesn't begin as binary XML does")
@@ -138,7 +166,9 @@ def _elements(data: bytes) -> Iterator[_Element]:
             strings = _strings(chunk, head)
         elif kind == _RESOURCE_MAP:
             ids = struct.unpack_from(f"<{(size - head) // 4}I", chunk, head)
-            names = {index: _ATTRIBUTES[value] for index, value in enumerate(ids) if value in _ATTRIBUTES}
+            names = {
+                index: _ATTRIBUTES[value] for index, value in enumerate(ids) if value in _ATTRIBUTES
+            }
         elif kind == _START_ELEMENT:
             name, attributes = _element(chunk[head:], strings, names)
             path.append(name)
@@ -159,7 +189,10 @@ def _strings(pool: bytes, head: int) -> list[str]:
 
 
 def _string(pool: bytes, at: int, *, is_utf8: bool) -> str:
-    """Return a string; its length, one or two units of 8 or 16 bits, comes first, and twice (chars, bytes) in UTF-8."""
+    """Return a string.
+
+    Its length, one or two units of 8 or 16 bits, comes first, and twice (chars, bytes) in UTF-8.
+    """
     unit, width = ("<B", 1) if is_utf8 else ("<H", 2)
     length = 0
     for _ in range(2 if is_utf8 else 1):
@@ -174,7 +207,9 @@ def _string(pool: bytes, at: int, *, is_utf8: bool) -> str:
     return text.decode("utf-8" if is_utf8 else "utf-16-le", "replace")
 
 
-def _element(body: bytes, strings: list[str], names: dict[int, str]) -> tuple[str, dict[str, str | int | bool]]:
+def _element(
+    body: bytes, strings: list[str], names: dict[int, str]
+) -> tuple[str, dict[str, str | int | bool]]:
     _, name, start, size, count = struct.unpack_from("<IIHHH", body)
     attributes: dict[str, str | int | bool] = {}
     if size < 20:

@@ -1,7 +1,9 @@
-"""What was fetched and added, and when: files that came together, each under its sha256, and which of them are in use.
+"""What was fetched and added, and when: files that came together, each under its sha256, and which
+of them are in use.
 
-The public addresses have a new content every night and publish no checksum. So each content that was ever seen stays
-here with its date, the newest isn't taken for the one in use, and going back is choosing another.
+The public addresses have a new content every night and publish no checksum. So each content that
+was ever seen stays here with its date, the newest isn't taken for the one in use, and going back is
+choosing another.
 """
 
 from __future__ import annotations
@@ -61,9 +63,11 @@ class Release:
 
     #: The build's name.
     name: str
-    #: For which it was fetched; else those that it is built for, empty text for one that runs everywhere.
+    #: For which it was fetched; else those that it is built for, empty text for one that runs
+    #: everywhere.
     abis: tuple[str, ...]
-    #: Which release it is, as the address or the user says: ``2.1.0``, ``latest 2026-11-21``; empty when unknown.
+    #: Which release it is, as the address or the user says: ``2.1.0``, ``latest 2026-11-21``; empty
+    #: when unknown.
     tag: str
     seen_at: datetime
     #: The program first.
@@ -87,23 +91,36 @@ class Release:
 
     @property
     def release_id(self) -> str:
-        """What its contents are known by, as 12 hexadecimal digits; the program's own without libraries."""
+        """What its contents are known by, as 12 hexadecimal digits.
+
+        The program's own without libraries.
+        """
         if not self.libraries:
             return self.program.sha256[:12]
-        contents = "\n".join([self.program.sha256, *sorted(f"{file.name} {file.sha256}" for file in self.libraries)])
+        contents = "\n".join(
+            [self.program.sha256, *sorted(f"{file.name} {file.sha256}" for file in self.libraries)]
+        )
         return hashlib.sha256(contents.encode()).hexdigest()[:12]
 
     def build(self, path: Path | None) -> Build:
         """Return its program, which lies at ``path``, without the libraries."""
         return Build(
-            name=self.name, tool=self.tool, sha256=BuildSha(self.program.sha256), abi=",".join(self.built_for),
-            version=self.version, package=self.package, is_virtual=self.is_virtual, path=path,
-        )  # fmt: skip
+            name=self.name,
+            tool=self.tool,
+            sha256=BuildSha(self.program.sha256),
+            abi=",".join(self.built_for),
+            version=self.version,
+            package=self.package,
+            is_virtual=self.is_virtual,
+            path=path,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A build's file: its releases, the one seen last at the end, and the ids of those in use by ABI."""
+    """A build's file: its releases, the one seen last at the end, and the ids of those in use by
+    ABI.
+    """
 
     pinned: dict[str, str]
     releases: tuple[Release, ...]
@@ -112,15 +129,16 @@ class _Known:
 class Archive:
     """A folder of kept files and releases; safe for several processes.
 
-    Each content has a folder named by its sha256, which appears by one rename, so that it is whole or not there.
-    Each build's name has a file ``releases/NAME.json``.
+    Each content has a folder named by its sha256, which appears by one rename, so that it is whole
+    or not there. Each build's name has a file ``releases/NAME.json``.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._releases = folder / "releases"
 
-    # Contents ---------------------------------------------------------------------------------------------------------
+    # Contents
+    # ---------------------------------------------------------------------------------------------------------
 
     def path(self, sha256: str) -> Path | None:
         """Return where a content lies, None when it isn't there; it isn't hashed again."""
@@ -134,12 +152,15 @@ class Archive:
     def keep(self, source: Path, *, sha256: str, name: str) -> Path:
         """Take a copy of a file and return where it lies; what is there whole already stays.
 
-        ``name``: what the copy is called; made harmless, as it ends up in paths on phones. Raises ArtifactError when
-        the file can't be copied or isn't that content any more, HostStorageError.
+        ``name``: what the copy is called; made harmless, as it ends up in paths on phones. Raises
+        ArtifactError when the file can't be copied or isn't that content any more,
+        HostStorageError.
         """
         name = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "program"
         home = self._folder / sha256
-        with self._locked(self._folder, "lock", what=f"{str(source)!r} can't be copied to {self._folder}"):
+        with self._locked(
+            self._folder, "lock", what=f"{str(source)!r} can't be copied to {self._folder}"
+        ):
             there = self.path(sha256)
             if there is not None and sha256_of(there) == sha256:
                 return there
@@ -154,20 +175,26 @@ class Archive:
                     copy.flush()
                     os.fsync(copy.fileno())
                 if sha256_of(entry / name) != sha256:
-                    raise ArtifactError(f"{str(source)!r} changed while it was copied", hint="try again")
+                    raise ArtifactError(
+                        f"{str(source)!r} changed while it was copied", hint="try again"
+                    )
                 (entry / name).chmod(0o755)
                 shutil.rmtree(home, ignore_errors=True)  # what damage left there
                 entry.rename(home)
             return home / name
 
-    # Releases ---------------------------------------------------------------------------------------------------------
+    # Releases
+    # ---------------------------------------------------------------------------------------------------------
 
     def names(self) -> Sequence[str]:
         """Return the names that something is known of."""
         return sorted(path.stem for path in self._releases.glob("*.json"))
 
     def releases(self, name: str) -> Sequence[Release]:
-        """Return the releases of a build, the one seen last at the end; raises ArtifactError for a damaged file."""
+        """Return the releases of a build, the one seen last at the end.
+
+        Raises ArtifactError for a damaged file.
+        """
         return self._read(name)[0]
 
     def all(self) -> list[Release]:
@@ -182,14 +209,21 @@ class Archive:
     def record(self, release: Release, *, pin: bool) -> Release:
         """Keep a release; put it in use for its ABIs if ``pin``, or where none is.
 
-        One with the same contents that is known keeps its date and where it came from, and becomes the last one.
+        One with the same contents that is known keeps its date and where it came from, and becomes
+        the last one.
         """
         with self._changing(release.name) as (releases, pins):
-            known = (item for item in releases if (item.release_id, item.abis) == (release.release_id, release.abis))
+            known = (
+                item
+                for item in releases
+                if (item.release_id, item.abis) == (release.release_id, release.abis)
+            )
             if (same := next(known, None)) is not None:
                 releases.remove(same)
                 files = release.files if release.program.url else same.files
-                release = replace(release, seen_at=same.seen_at, tag=release.tag or same.tag, files=files)
+                release = replace(
+                    release, seen_at=same.seen_at, tag=release.tag or same.tag, files=files
+                )
             releases.append(release)
             pins.update({abi: release.release_id for abi in release.abis if pin or abi not in pins})
         return release
@@ -201,12 +235,21 @@ class Archive:
 
     def tags_of(self, sha256: str) -> frozenset[str]:
         """Return the releases, as tags, that a content is known to belong to."""
-        found = ((release, file) for release in self.all() for file in release.files if file.sha256 == sha256)
-        return frozenset(tag for release, file in found if (tag := file.tag if file.group else release.tag))
+        found = (
+            (release, file)
+            for release in self.all()
+            for file in release.files
+            if file.sha256 == sha256
+        )
+        return frozenset(
+            tag for release, file in found if (tag := file.tag if file.group else release.tag)
+        )
 
     @contextmanager
     def _changing(self, name: str) -> Iterator[tuple[list[Release], dict[str, str]]]:
-        with self._locked(self._releases, f".{name}.lock", what=f"what is known of {name!r} can't be written"):
+        with self._locked(
+            self._releases, f".{name}.lock", what=f"what is known of {name!r} can't be written"
+        ):
             releases, pins = self._read(name)
             yield releases, pins
             known = _Known(pinned=pins, releases=tuple(releases))
@@ -223,12 +266,16 @@ class Archive:
             return [], {}
         except (OSError, ValueError) as error:
             raise ArtifactError(
-                f"{path} can't be read: {error}", hint="remove it, then fetch or add the build's programs again"
+                f"{path} can't be read: {error}",
+                hint="remove it, then fetch or add the build's programs again",
             ) from error
 
     @contextmanager
     def _locked(self, folder: Path, name: str, *, what: str) -> Iterator[None]:
-        """Change the folder alone; raises ArtifactError, HostStorageError for what the file system refuses."""
+        """Change the folder alone.
+
+        Raises ArtifactError, HostStorageError for what the file system refuses.
+        """
         from filelock import FileLock, Timeout
 
         try:
@@ -236,7 +283,9 @@ class Archive:
             with FileLock(folder / name, timeout=_LOCK_WAIT_S):
                 yield
         except Timeout as error:
-            raise ArtifactError(f"another benchfarm has been changing {folder} for {_LOCK_WAIT_S:g} s") from error
+            raise ArtifactError(
+                f"another benchfarm has been changing {folder} for {_LOCK_WAIT_S:g} s"
+            ) from error
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise HostStorageError(f"no space left in {folder}") from error

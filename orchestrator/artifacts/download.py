@@ -32,20 +32,29 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirror:
-    """A place with copies: ``origin`` is the beginning of the addresses that ``prefix`` replaces, empty for all."""
+    """A place with copies: ``origin`` is the beginning of the addresses that ``prefix`` replaces,
+    empty for all.
+    """
 
     prefix: str
     origin: str = ""
 
     def rewritten(self, url: str) -> str:
-        """Return where the mirror keeps a file: without an origin, ``https://host/a`` is ``<prefix>/host/a``."""
+        """Return where the mirror keeps a file: without an origin, ``https://host/a`` is
+        ``<prefix>/host/a``.
+        """
         if self.origin:
-            return self.prefix + url.removeprefix(self.origin) if url.startswith(self.origin) else url
+            return (
+                self.prefix + url.removeprefix(self.origin) if url.startswith(self.origin) else url
+            )
         return f"{self.prefix.rstrip('/')}/{url.partition('://')[2]}"
 
 
 def parse_mirror(text: str) -> Mirror | None:
-    """Read ``PREFIX`` or ``ORIGIN=PREFIX``; None for an empty text; raises UsageError for what is no address."""
+    """Read ``PREFIX`` or ``ORIGIN=PREFIX``; None for an empty text.
+
+    Raises UsageError for what is no address.
+    """
     if not text.strip():
         return None
     # An origin ends before "=http": addresses may have an equals sign of their own.
@@ -64,8 +73,8 @@ def parse_mirror(text: str) -> Mirror | None:
 def why_refused(url: str, mirror: Mirror | None) -> str:
     """Return why nothing is fetched from an address, empty when it may be used.
 
-    Only https is safe from whoever sits on the way. Plain http is taken from this computer, and from a mirror that was
-    given with http.
+    Only https is safe from whoever sits on the way. Plain http is taken from this computer, and
+    from a mirror that was given with http.
     """
     split = _split(url)
     if split is None or not split.hostname:
@@ -77,12 +86,16 @@ def why_refused(url: str, mirror: Mirror | None) -> str:
     named = _split(mirror.prefix) if mirror is not None else None
     is_mirror = named is not None and (named.scheme, named.netloc) == ("http", split.netloc)
     return (
-        "" if is_mirror or _is_loopback(split.hostname) else "plain http is taken from a mirror and this computer only"
+        ""
+        if is_mirror or _is_loopback(split.hostname)
+        else "plain http is taken from a mirror and this computer only"
     )
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be shown and kept: without user name, password, query and fragment."""
+    """Return an address as it may be shown and kept: without user name, password, query and
+    fragment.
+    """
     split = _split(url)
     if split is None:
         return "an address that can't be read"
@@ -115,7 +128,9 @@ class Downloaded:
 
 
 class Downloader:
-    """Fetches files over https, through the proxies that the environment names (``HTTPS_PROXY``, ``NO_PROXY`` ...)."""
+    """Fetches files over https, through the proxies that the environment names (``HTTPS_PROXY``,
+    ``NO_PROXY`` ...).
+    """
 
     def __init__(self, folder: Path, *, mirror: Mirror | None = None) -> None:
         """``folder`` is where unfinished files are; ``mirror`` is asked instead."""
@@ -123,10 +138,13 @@ class Downloader:
         self._mirror = mirror
 
     @contextmanager
-    def fetched(self, url: str, *, on_progress: Progress = lambda _received, _total: None) -> Iterator[Downloaded]:
+    def fetched(
+        self, url: str, *, on_progress: Progress = lambda _received, _total: None
+    ) -> Iterator[Downloaded]:
         """Download a file and lend it; it is gone when the context ends.
 
-        Raises DownloadError when it can't be fetched whole, at the second try; HostStorageError without space for it.
+        Raises DownloadError when it can't be fetched whole, at the second try; HostStorageError
+        without space for it.
         """
         from filelock import FileLock, Timeout
 
@@ -137,7 +155,8 @@ class Downloader:
             lock = FileLock(f"{draft}.lock").acquire(timeout=0)
         except Timeout as error:
             raise DownloadError(
-                f"{shown(source)} is being downloaded by another benchfarm", hint="wait for it, then run this again"
+                f"{shown(source)} is being downloaded by another benchfarm",
+                hint="wait for it, then run this again",
             ) from error
         with lock:
             last_modified = self._download(source, draft, on_progress)
@@ -152,14 +171,19 @@ class Downloader:
 
         for is_last in (False, True):
             try:
-                with requests.Session() as session, self._get(session, url, _size(draft)) as response:
+                with (
+                    requests.Session() as session,
+                    self._get(session, url, _size(draft)) as response,
+                ):
                     _take(response, url, draft, on_progress)
                     return response.headers.get("Last-Modified", "")
             except requests.exceptions.RequestException as error:
                 if is_last:
                     what, hint = _meaning(error)
                     resumes = "run the same command again to resume" if draft.exists() else hint
-                    raise DownloadError(f"{shown(url)}: {what}: {_cause(error)}", hint=resumes) from error
+                    raise DownloadError(
+                        f"{shown(url)}: {what}: {_cause(error)}", hint=resumes
+                    ) from error
             except OSError as error:
                 if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                     raise HostStorageError(f"no space left in {self._folder}") from error
@@ -167,13 +191,19 @@ class Downloader:
         raise AssertionError("the last try returns or raises")
 
     def _get(self, session: requests.Session, url: str, offset: int) -> requests.Response:
-        """Ask for a file from a byte on, and follow redirects, each of which must lead to a place that may be used."""
+        """Ask for a file from a byte on, and follow redirects, each of which must lead to a place
+        that may be used.
+        """
         # Without identity a server may send compressed bytes, whose offset isn't the file's.
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
+        headers = {"Accept-Encoding": "identity"} | (
+            {"Range": f"bytes={offset}-"} if offset else {}
+        )
         for _ in range(_REDIRECTS_MAX + 1):
             if refusal := why_refused(url, self._mirror):
                 raise DownloadError(f"{shown(url)} isn't used: {refusal}")
-            response = session.get(url, headers=headers, stream=True, allow_redirects=False, timeout=_SILENCE_S)
+            response = session.get(
+                url, headers=headers, stream=True, allow_redirects=False, timeout=_SILENCE_S
+            )
             if not response.is_redirect:
                 return response
             target = urljoin(url, response.headers["Location"])
@@ -188,13 +218,17 @@ class Downloader:
 
 
 def _take(response: requests.Response, url: str, draft: Path, on_progress: Progress) -> None:
-    """Write an answer's content; what came of a file over 200 MB stays when it is cut off, of any other nothing."""
+    """Write an answer's content.
+
+    What came of a file over 200 MB stays when it is cut off, of any other nothing.
+    """
     import requests
 
     size, status = _size(draft), response.status_code
     if status in {404, 410}:
         raise NotThereError(
-            f"{shown(url)} isn't there (HTTP {status})", hint="check the address in the build file, or the mirror"
+            f"{shown(url)} isn't there (HTTP {status})",
+            hint="check the address in the build file, or the mirror",
         )
     if status in {401, 403, 407}:
         raise DownloadError(f"{shown(url)} needs a permission that is missing (HTTP {status})")
@@ -251,7 +285,9 @@ def _size(path: Path) -> int:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the innermost reason of an error: the outer ones only say through which layers it came."""
+    """Return the innermost reason of an error: the outer ones only say through which layers it
+    came.
+    """
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)

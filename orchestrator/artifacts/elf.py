@@ -1,4 +1,7 @@
-"""What an executable says about itself: machine, system, libraries, lowest Android version. Nothing is run."""
+"""What an executable says about itself: machine, system, libraries, lowest Android version.
+
+Nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from typing import Any, BinaryIO, Final
 from orchestrator.errors import ArtifactError
 
 MAGIC: Final = b"\x7fELF"
-#: Stands where an ABI does, for a library that Qualcomm's signal processor runs, whatever the phone's ABI is.
+#: Stands where an ABI does, for a library that Qualcomm's signal processor runs, whatever the
+#: phone's ABI is.
 HEXAGON: Final = "hexagon"
 #: (machine, bits) -> Android's name of the ABI, and what ``uname -m`` calls the machine.
 _ABIS: Final = {
@@ -38,12 +42,13 @@ class ProgramFacts:
     is_apk: bool
     #: False for a shared library.
     is_program: bool = True
-    #: For which ABIs it is built: Android's name, or ``linux-`` and the machine's name for a program of a Linux
-    #: computer; empty for an APK without native code, which runs on all.
+    #: For which ABIs it is built: Android's name, or ``linux-`` and the machine's name for a
+    #: program of a Linux computer; empty for an APK without native code, which runs on all.
     abis: tuple[str, ...]
     #: The lowest Android API level; None when it doesn't tell.
     min_sdk: int | None
-    #: An APK's version, or the linker's id of a binary's build as hexadecimal digits; empty without one.
+    #: An APK's version, or the linker's id of a binary's build as hexadecimal digits; empty without
+    #: one.
     version: str
     #: Of an APK; activities are full class names.
     package: str = ""
@@ -70,7 +75,10 @@ def inspect_elf(path: Path) -> ProgramFacts:
 
 
 def inspect_elf_bytes(content: bytes, label: str) -> ProgramFacts:
-    """Return what the bytes of an ELF file are; raises ArtifactError as :func:`inspect_elf` does."""
+    """Return what the bytes of an ELF file are.
+
+    Raises ArtifactError as :func:`inspect_elf` does.
+    """
     return _read(io.BytesIO(content), label)
 
 
@@ -84,11 +92,12 @@ def _read(stream: BinaryIO, label: str) -> ProgramFacts:
         return _facts(ELFFile(stream), label)
     except ArtifactError:
         raise
-    # A damaged file makes pyelftools raise nearly any kind (its own, struct's, KeyError, AttributeError ...), and each
-    # of them means the same here.
+    # A damaged file makes pyelftools raise nearly any kind (its own, struct's, KeyError,
+    # AttributeError ...), and each of them means the same here.
     except Exception as error:
         raise ArtifactError(
-            f"{label!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip(), hint="get the file again"
+            f"{label!r} is a damaged ELF file: {type(error).__name__} {error}".rstrip(),
+            hint="get the file again",
         ) from error
 
 
@@ -111,14 +120,23 @@ def _facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelftools 
             notes += list(_at_most(segment.iter_notes()))
     owners = {str(note["n_name"]) for note in notes}
     is_fake = _FAKE_OWNER in owners
-    # A static program names no interpreter; glibc's has a note of its own, and phones aren't x86_64 without one.
+    # A static program names no interpreter; glibc's has a note of its own, and phones aren't x86_64
+    # without one.
     is_glibc = any(note["n_name"] == "GNU" and note["n_type"] == "NT_GNU_ABI_TAG" for note in notes)
     is_linux = interpreter.startswith(("/lib", "/usr/lib")) or (
-        not interpreter and (is_glibc or machine == "EM_X86_64") and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
+        not interpreter
+        and (is_glibc or machine == "EM_X86_64")
+        and not owners & {_ANDROID_OWNER, _FAKE_OWNER}
     )
     # The Android NDK's note: API level, NDK version, NDK build number (bionic's crtbrand).
-    levels = (n["n_descdata"][:4] for n in notes if n["n_name"] == _ANDROID_OWNER and len(n["n_descdata"]) >= 4)
-    ids = (n["n_descdata"] for n in notes if n["n_name"] == "GNU" and n["n_type"] == "NT_GNU_BUILD_ID")
+    levels = (
+        n["n_descdata"][:4]
+        for n in notes
+        if n["n_name"] == _ANDROID_OWNER and len(n["n_descdata"]) >= 4
+    )
+    ids = (
+        n["n_descdata"] for n in notes if n["n_name"] == "GNU" and n["n_type"] == "NT_GNU_BUILD_ID"
+    )
     return ProgramFacts(
         is_apk=False,
         abis=(f"linux-{machine_name}" if is_linux else android_abi,),

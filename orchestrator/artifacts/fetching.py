@@ -66,7 +66,9 @@ class Fetched:
 class BuildFetcher:
     """Brings declared builds into the library."""
 
-    def __init__(self, library: BuildLibrary, downloader: Downloader, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, library: BuildLibrary, downloader: Downloader, *, clock: Clock | None = None
+    ) -> None:
         self._library = library
         self._downloader = downloader
         self._clock = clock or SystemClock()
@@ -87,13 +89,20 @@ class BuildFetcher:
 
         Raises:
             DownloadError: a file couldn't be fetched whole.
-            ArtifactError: what came isn't what is declared, or doesn't belong together. Nothing is kept then.
+            ArtifactError: what came isn't what is declared, or doesn't belong together. Nothing is
+                kept then.
             HostStorageError: no space left.
         """
         if spec.recipe:
-            return Fetched(name=spec.name, abi=spec.abi, status=FetchStatus.RECIPE, recipe=spec.recipe)
+            return Fetched(
+                name=spec.name, abi=spec.abi, status=FetchStatus.RECIPE, recipe=spec.recipe
+            )
         fetch = self._from_folder if spec.file else self._from_server
-        before = [release for release in self._library.archive.releases(spec.name) if spec.abi in release.abis]
+        before = [
+            release
+            for release in self._library.archive.releases(spec.name)
+            if spec.abi in release.abis
+        ]
         release, absent = fetch(spec, keep_pin, on_progress or (lambda _: None))
         # Only what came from the same address says whether that address has changed.
         before = [item for item in before if item.program.url == release.program.url]
@@ -102,7 +111,11 @@ class BuildFetcher:
         return Fetched(
             name=spec.name,
             abi=spec.abi,
-            status=FetchStatus.NEW if last is None else FetchStatus.CHANGED if changed else FetchStatus.UNCHANGED,
+            status=FetchStatus.NEW
+            if last is None
+            else FetchStatus.CHANGED
+            if changed
+            else FetchStatus.UNCHANGED,
             release=release,
             previous=last if changed else None,
             in_use=self._library.archive.pinned(spec.name, spec.abi),
@@ -121,7 +134,9 @@ class BuildFetcher:
         ]
         absent = tuple(item.name for item in named if not Path(item.file).is_file())
         arrival = Arrival(path=program, file=ReleaseFile(name=program.name))
-        return self._library.register(spec.name, arrival, arrivals, tag="", abi=spec.abi, pin=not keep_pin), absent
+        return self._library.register(
+            spec.name, arrival, arrivals, tag="", abi=spec.abi, pin=not keep_pin
+        ), absent
 
     def _from_server(
         self, spec: BuildSpec, keep_pin: bool, on_progress: Callable[[FileProgress], None]
@@ -130,10 +145,16 @@ class BuildFetcher:
 
             def arrival(name: str, url: str, group: str = "") -> Arrival:
                 def progress(received_bytes: int, total_bytes: int | None) -> None:
-                    on_progress(FileProgress(name=name, received_bytes=received_bytes, total_bytes=total_bytes))
+                    on_progress(
+                        FileProgress(
+                            name=name, received_bytes=received_bytes, total_bytes=total_bytes
+                        )
+                    )
 
                 got = stack.enter_context(self._downloader.fetched(url, on_progress=progress))
-                file = ReleaseFile(name=name, url=shown(url), group=group, tag=self._tag(url, got.last_modified))
+                file = ReleaseFile(
+                    name=name, url=shown(url), group=group, tag=self._tag(url, got.last_modified)
+                )
                 return Arrival(path=got.path, file=file)
 
             program = arrival(spec.program, spec.url)
@@ -161,7 +182,9 @@ class BuildFetcher:
             return release, tuple(absent)
 
     def _by_hand(self, spec: BuildSpec) -> list[Arrival]:
-        """Return the groups that a person completed for the release in use: a newer program keeps them."""
+        """Return the groups that a person completed for the release in use: a newer program keeps
+        them.
+        """
         in_use = self._library.archive.pinned(spec.name, spec.abi)
         libraries = in_use.libraries if in_use is not None else ()
         held = {file.group for file in libraries if file.group and not file.url}

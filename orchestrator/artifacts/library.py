@@ -40,12 +40,15 @@ _UNKNOWN: Final = "its (unknown) ABI"
 class BuildLibrary:
     """The kept benchmark programs with their libraries, and what is declared about them."""
 
-    def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None
+    ) -> None:
         self.archive = Archive(cache_folder)
         self.specs: tuple[BuildSpec, ...] = tuple(specs)
         self._clock = clock or SystemClock()
 
-    # Adding -----------------------------------------------------------------------------------------------------------
+    # Adding
+    # -----------------------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -56,29 +59,37 @@ class BuildLibrary:
         release: str = "",
         tool: ToolName | None = None,
     ) -> Build:
-        """Take a copy of a program and its libraries into the cache, after a look inside, and put it in use.
+        """Take a copy of a program and its libraries into the cache, after a look inside, and put
+        it in use.
 
-        Libraries that are declared and lie in the program's folder are taken too; a link is taken as its file.
+        Libraries that are declared and lie in the program's folder are taken too; a link is taken
+        as its file.
 
         Args:
-            path: A benchmark program or an APK; or a library, for the program of that name that is in use.
-            name: A declared build's name, or one of the user's own; told by the file's name when empty.
+            path: A benchmark program or an APK; or a library, for the program of that name that is
+                in use.
+            name: A declared build's name, or one of the user's own; told by the file's name when
+                empty.
             libraries: Further files to lie beside it on a phone.
             release: Which release the files are of, when the user knows.
             tool: Which program it is; told by its name when None.
 
         Raises:
-            ArtifactError: it can't be read, is no program, isn't what is declared under its name, or the files don't
-                belong together.
+            ArtifactError: it can't be read, is no program, isn't what is declared under its name,
+                or the files don't belong together.
             HostStorageError: no space left.
         """
         if tool is not None:
             name = name or str(tool) * tool.is_declared
-            if other := next((s.tool for s in self.specs if s.name == name and s.tool is not tool), None):
+            if other := next(
+                (s.tool for s in self.specs if s.name == name and s.tool is not tool), None
+            ):
                 problem = f"{name!r} is declared as a build of {other}, not of {tool}"
                 raise ArtifactError(problem, hint="give another --name")
             if not (tool.is_app or program_of(tool).file_name):
-                raise ArtifactError(f"{tool} isn't started by benchfarm from a file: there is nothing to keep")
+                raise ArtifactError(
+                    f"{tool} isn't started by benchfarm from a file: there is nothing to keep"
+                )
         is_library = is_shared_library(path)
         facts = None if is_library else inspect_program(path)
         if facts is not None:
@@ -91,13 +102,19 @@ class BuildLibrary:
             )
         groups = self._groups(name)
         if is_library:
-            files = [_arrival(item, group=groups.get(item.name, ""), tag=release) for item in (path, *libraries)]
+            files = [
+                _arrival(item, group=groups.get(item.name, ""), tag=release)
+                for item in (path, *libraries)
+            ]
             return self._add_libraries(files, name, tool)
         beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
         if tool is not None and tool.is_declared:
             beside |= libraries_beside(tool, path)
         beside |= {file.name: file for file in libraries}
-        files = [_arrival(beside[item], item, group=groups.get(item, ""), tag=release) for item in sorted(beside)]
+        files = [
+            _arrival(beside[item], item, group=groups.get(item, ""), tag=release)
+            for item in sorted(beside)
+        ]
         return self._with_companions(
             self.register(name, _arrival(path, tag=release), files, tag=release, tool=tool),
         )
@@ -125,7 +142,8 @@ class BuildLibrary:
             tool: Which program it is; told by its name when None.
 
         Raises:
-            ArtifactError: it isn't what is declared, or the files don't belong together; nothing is kept.
+            ArtifactError: it isn't what is declared, or the files don't belong together; nothing is
+                kept.
             HostStorageError: no space left.
         """
         facts = inspect_program(program.path)
@@ -155,7 +173,10 @@ class BuildLibrary:
         return self.archive.record(release, pin=pin)
 
     def _add_libraries(self, files: Sequence[Arrival], name: str, tool: ToolName | None) -> Build:
-        """Add libraries to those releases of a program that are in use for their ABI; return the last of them."""
+        """Add libraries to those releases of a program that are in use for their ABI.
+
+        Return the last of them.
+        """
         if not name:
             raise ArtifactError(
                 f"{str(files[0].path)!r} is a shared library, not a program",
@@ -171,7 +192,9 @@ class BuildLibrary:
             merged = {item.file.name: item for item in (*there, *files)}
             libraries = [merged[item] for item in sorted(merged)]
             own = tool or release.tool
-            added = self._with_companions(self.register(name, program, libraries, tag=release.tag, abi=abi, tool=own))
+            added = self._with_companions(
+                self.register(name, program, libraries, tag=release.tag, abi=abi, tool=own)
+            )
         if added is None:
             wanted = f" for {' and '.join(sorted(abis))}" if abis else ""
             raise ArtifactError(
@@ -181,29 +204,45 @@ class BuildLibrary:
         return added
 
     def arrival(self, file: ReleaseFile) -> Arrival:
-        """Return a kept file as one that comes again; raises ArtifactError when it isn't what it was."""
+        """Return a kept file as one that comes again.
+
+        Raises ArtifactError when it isn't what it was.
+        """
         path = self.archive.path(file.sha256)
         if path is None or not self.archive.is_whole(file):
-            raise ArtifactError(f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again")
+            raise ArtifactError(
+                f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again"
+            )
         return Arrival(path=path, file=file)
 
-    # Looking ----------------------------------------------------------------------------------------------------------
+    # Looking
+    # ----------------------------------------------------------------------------------------------------------
 
     def list(self) -> Sequence[Build]:
         """Return all kept programs, by name, the newest first within one name."""
-        return [release.build(self.archive.path(release.program.sha256)) for release in self._kept()]
+        return [
+            release.build(self.archive.path(release.program.sha256)) for release in self._kept()
+        ]
 
     def verify(self) -> Sequence[tuple[str, str, bool]]:
-        """Hash every file of every release again; return name, sha256, and whether it is what it was."""
+        """Hash every file of every release again.
+
+        Return name, sha256, and whether it is what it was.
+        """
         files = {
             (release.name if number == 0 else file.name, file.sha256): file
             for release in self.archive.all()
             for number, file in enumerate(release.files)
         }
-        return [(name, sha256, self.archive.is_whole(file)) for (name, sha256), file in sorted(files.items())]
+        return [
+            (name, sha256, self.archive.is_whole(file))
+            for (name, sha256), file in sorted(files.items())
+        ]
 
     def find_release(self, wanted: str) -> Release:
-        """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits; the newest of them.
+        """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits.
+
+        The newest of them.
 
         Raises:
             ArtifactError: there is none, or the digits fit several programs.
@@ -213,7 +252,8 @@ class BuildLibrary:
         if not fitting or not digits:
             there = ", ".join(f"{name}@{release.release_id}" for release in known)
             raise ArtifactError(
-                f"no release {wanted!r} is on this computer" + (f"; there are {there}" if there else ""),
+                f"no release {wanted!r} is on this computer"
+                + (f"; there are {there}" if there else ""),
                 hint="benchfarm build list --all",
             )
         if len({release.program.sha256 for release in fitting}) > 1:
@@ -221,8 +261,14 @@ class BuildLibrary:
         return fitting[-1]
 
     def release_of(self, build: Build) -> Release | None:
-        """Return the newest release with a build's program and libraries, else the newest with its program."""
-        known = [r for r in reversed(self.archive.releases(build.name)) if r.program.sha256 == build.sha256]
+        """Return the newest release with a build's program and libraries, else the newest with its
+        program.
+        """
+        known = [
+            r
+            for r in reversed(self.archive.releases(build.name))
+            if r.program.sha256 == build.sha256
+        ]
         contents = {(companion.name, companion.sha256) for companion in build.companions}
         same = (r for r in known if {(file.name, file.sha256) for file in r.libraries} == contents)
         return next(same, next(iter(known), None))
@@ -230,36 +276,53 @@ class BuildLibrary:
     def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
         """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        kept = [r for r in (self._named(named) if named else self._kept()) if r.tool is tool and not r.is_virtual]
+        kept = [
+            r
+            for r in (self._named(named) if named else self._kept())
+            if r.tool is tool and not r.is_virtual
+        ]
         return any(fits(release.built_for, name) for release in kept for name in names)
 
     def declared_for(self, facts: DeviceFacts, tool: ToolName) -> BuildSpec | None:
-        """Return the declared default program of a tool for the first of a device's ABIs that has one."""
+        """Return the declared default program of a tool for the first of a device's ABIs that has
+        one.
+        """
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        specs = [spec for spec in self.specs if spec.tool is tool and spec.is_default and spec.abi in names]
+        specs = [
+            spec
+            for spec in self.specs
+            if spec.tool is tool and spec.is_default and spec.abi in names
+        ]
         return min(specs, key=lambda spec: names.index(spec.abi), default=None)
 
-    # Choosing ---------------------------------------------------------------------------------------------------------
+    # Choosing
+    # ---------------------------------------------------------------------------------------------------------
 
-    def resolve(self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None) -> Build:
+    def resolve(
+        self, tool: ToolName, abi: str, *, name_or_path: str = "", kind: DeviceKind | None = None
+    ) -> Build:
         """Return the program to use for a tool on a device's ABI, with its libraries.
 
         Args:
             tool: Which tool.
-            abi: Android's name of the ABI, or ``linux-`` and the machine's name of a Linux computer, which a device of
-                that kind tells without ``linux-``.
-            name_or_path: What a plan names: a path (it has a slash), a name, a sha256 or its first digits (8 at least),
-                or name@digits. The tool's default build when empty; a fake binary is used only when it is named.
+            abi: Android's name of the ABI, or ``linux-`` and the machine's name of a Linux
+                computer, which a device of that kind tells without ``linux-``.
+            name_or_path: What a plan names: a path (it has a slash), a name, a sha256 or its first
+                digits (8 at least), or name@digits. The tool's default build when empty; a fake
+                binary is used only when it is named.
             kind: Of the device: programs of Android and of Linux both know an ABI ``x86_64``.
 
         Raises:
-            ArtifactError: it isn't there (the message says how to get it), or is built for something else.
+            ArtifactError: it isn't there (the message says how to get it), or is built for
+                something else.
         """
         wanted = abi_name(abi, kind)
         if "/" in name_or_path:
             return self._from_path(Path(name_or_path).expanduser(), tool, wanted)
         named = self._named(name_or_path) if name_or_path else self._default(tool)
-        fitting = [release for release in named if release.tool is tool and fits(release.built_for, wanted)]
+        fitting = [
+            release for release in named if release.tool is tool and fits(release.built_for, wanted)
+        ]
         pins = {sha for spec in self.specs if spec.name == name_or_path for sha in spec.sha256s}
         usable = [r for r in fitting if not pins or r.program.sha256 in pins]
         if not usable and name_or_path and Path(name_or_path).is_file():
@@ -277,7 +340,8 @@ class BuildLibrary:
         """Return the program to use on a device: the first of its ABIs that there is one for.
 
         Raises:
-            ArtifactError: as :meth:`resolve`; also for a fake binary on a real phone, a program for a newer Android.
+            ArtifactError: as :meth:`resolve`; also for a fake binary on a real phone, a program for
+                a newer Android.
         """
         problems: list[ArtifactError] = []
         for abi in facts.abis or ("",):
@@ -291,18 +355,30 @@ class BuildLibrary:
         raise problems[0]
 
     def check_for(self, build: Build, facts: DeviceFacts) -> None:
-        """Look whether a program that was got elsewhere can go to a device; raises ArtifactError."""
+        """Look whether a program that was got elsewhere can go to a device.
+
+        Raises ArtifactError.
+        """
         abis = build.abi.split(",") if build.abi else []
-        abi = next((abi for abi in facts.abis if fits(abis, abi_name(abi, facts.kind))), (*facts.abis, "")[0])
+        abi = next(
+            (abi for abi in facts.abis if fits(abis, abi_name(abi, facts.kind))),
+            (*facts.abis, "")[0],
+        )
         self._check_for(build, facts, abi)
 
     def _check_for(self, build: Build, facts: DeviceFacts, abi: str) -> None:
-        """Look at the file itself, and not at what was written down about it, before it goes to a device."""
+        """Look at the file itself, and not at what was written down about it, before it goes to a
+        device.
+        """
         found = _known_program(build.path) if build.path else None
         if (build.is_virtual or (found is not None and found.is_fake)) and not facts.is_virtual:
-            raise ArtifactError(f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}")
+            raise ArtifactError(
+                f"{build.name} is a fake binary that only a virtual phone runs, not {facts.serial}"
+            )
         if found is not None and found.abis and abi_name(abi, facts.kind) not in found.abis:
-            raise ArtifactError(f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}")
+            raise ArtifactError(
+                f"{build.name} is built for {', '.join(found.abis)}, {facts.serial} runs {abi}"
+            )
         spec = self._spec(build.name, (abi,))
         levels = [found.min_sdk if found else None, spec.min_sdk if spec else None]
         min_sdk = max((level for level in levels if level is not None), default=None)
@@ -313,7 +389,9 @@ class BuildLibrary:
             )
 
     def _in_use(self, usable: Sequence[Release], wanted: str, named: str) -> Release:
-        """Return the release that is meant: the one named, else the one that was put in use, else the newest."""
+        """Return the release that is meant: the one named, else the one that was put in use, else
+        the newest.
+        """
         name, _, digits = named.partition("@")
         if digits:
             chosen = self.find_release(named)
@@ -333,7 +411,10 @@ class BuildLibrary:
         return usable[0]
 
     def _with_companions(self, release: Release) -> Build:
-        """Return a release's program with its libraries; raises ArtifactError when a file isn't what it was."""
+        """Return a release's program with its libraries.
+
+        Raises ArtifactError when a file isn't what it was.
+        """
         companions = []
         path = self.archive.path(release.program.sha256)
         if path is None or _known_sha256(path) != release.program.sha256:
@@ -356,7 +437,9 @@ class BuildLibrary:
         _check_kind(facts, tool, path)
         if not fits(facts.abis, wanted):
             built_for = ",".join(facts.abis)
-            raise ArtifactError(f"{str(path)!r} is built for {built_for}, the device needs {wanted or _UNKNOWN}")
+            raise ArtifactError(
+                f"{str(path)!r} is built for {built_for}, the device needs {wanted or _UNKNOWN}"
+            )
         name, folder = self._name_for(path, facts, tool), path.absolute().parent
         beside = [
             _hashed(_arrival(folder / item, item, group=group))
@@ -364,16 +447,29 @@ class BuildLibrary:
             if (folder / item).is_file()
         ]
         program = _hashed(_arrival(path.absolute()))
-        # Groups that only exist in releases aren't asked of a folder: what lies in one is taken as one release.
-        check_set(program, facts, [item for item in beside if not item.file.group], self.archive.tags_of)
+        # Groups that only exist in releases aren't asked of a folder: what lies in one is taken as
+        # one release.
+        check_set(
+            program, facts, [item for item in beside if not item.file.group], self.archive.tags_of
+        )
         return Build(
-            name=name, tool=tool, sha256=BuildSha(program.file.sha256), abi=",".join(facts.abis), version=facts.version,
-            package=facts.package, is_virtual=facts.is_fake, path=program.path,
-            companions=tuple(Companion(name=i.file.name, sha256=i.file.sha256, path=i.path) for i in beside),
-        )  # fmt: skip
+            name=name,
+            tool=tool,
+            sha256=BuildSha(program.file.sha256),
+            abi=",".join(facts.abis),
+            version=facts.version,
+            package=facts.package,
+            is_virtual=facts.is_fake,
+            path=program.path,
+            companions=tuple(
+                Companion(name=i.file.name, sha256=i.file.sha256, path=i.path) for i in beside
+            ),
+        )
 
     def _kept(self) -> Sequence[Release]:
-        """Return the newest release of each program that is here, by name, the newest first within one name."""
+        """Return the newest release of each program that is here, by name, the newest first within
+        one name.
+        """
         found: dict[tuple[str, str], Release] = {}
         for name in self.archive.names():
             for release in reversed(self.archive.releases(name)):
@@ -382,51 +478,88 @@ class BuildLibrary:
         return list(found.values())
 
     def _default(self, tool: ToolName) -> Sequence[Release]:
-        """Return the real programs that may stand for a tool, the newest first: the declared default, else others."""
+        """Return the real programs that may stand for a tool, the newest first: the declared
+        default, else others.
+        """
         defaults = {spec.name for spec in self.specs if spec.is_default and spec.tool is tool}
         pins = {spec.name: spec.sha256s for spec in self.specs if spec.sha256s}
         real = [
-            r for r in self._kept() if not r.is_virtual and r.program.sha256 in pins.get(r.name, (r.program.sha256,))
+            r
+            for r in self._kept()
+            if not r.is_virtual and r.program.sha256 in pins.get(r.name, (r.program.sha256,))
         ]
         declared = {spec.name for spec in self.specs}
-        return [r for r in real if r.name in defaults] or [r for r in real if r.name not in declared]
+        return [r for r in real if r.name in defaults] or [
+            r for r in real if r.name not in declared
+        ]
 
     def _named(self, wanted: str) -> Sequence[Release]:
         name, _, digits = wanted.partition("@")
         kept = self._kept()
-        by_sha = [r for r in kept if not digits and _SHA_PREFIX.fullmatch(name) and r.program.sha256.startswith(name)]
+        by_sha = [
+            r
+            for r in kept
+            if not digits and _SHA_PREFIX.fullmatch(name) and r.program.sha256.startswith(name)
+        ]
         if by_sha or not digits:
             return by_sha or [release for release in kept if release.name == name]
-        return [r for r in reversed(self._of_digits(name, digits)) if self.archive.path(r.program.sha256) is not None]
+        return [
+            r
+            for r in reversed(self._of_digits(name, digits))
+            if self.archive.path(r.program.sha256) is not None
+        ]
 
     def _of_digits(self, name: str, digits: str) -> Sequence[Release]:
         known = self.archive.releases(name)
-        return [r for r in known if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)]
+        return [
+            r
+            for r in known
+            if r.release_id.startswith(digits) or r.program.sha256.startswith(digits)
+        ]
 
-    def _missing(self, tool: ToolName, wanted: str, name: str, others: Sequence[Release]) -> ArtifactError:
+    def _missing(
+        self, tool: ToolName, wanted: str, name: str, others: Sequence[Release]
+    ) -> ArtifactError:
         base = name.partition("@")[0]
-        specs = [s for s in self.specs if s.tool is tool and (s.name == base if base else s.is_default)]
+        specs = [
+            s for s in self.specs if s.tool is tool and (s.name == base if base else s.is_default)
+        ]
         fitting = [spec for spec in specs if spec.abi == wanted]
         what = f"no build {name!r}" if name else f"no build of {tool!s}"
         message = f"{what} for {wanted or _UNKNOWN} is on this computer"
         kept = self._kept()
-        fakes = sorted({r.name for r in kept if r.is_virtual and r.tool is tool and fits(r.built_for, wanted)})
-        if has := sorted({f"{release.tool} for {','.join(release.built_for)}" for release in others}):
+        fakes = sorted(
+            {r.name for r in kept if r.is_virtual and r.tool is tool and fits(r.built_for, wanted)}
+        )
+        if has := sorted(
+            {f"{release.tool} for {','.join(release.built_for)}" for release in others}
+        ):
             message += f" (there is {', '.join(has)})"
         elif not name and fakes:
             are = "are fake binaries" if len(fakes) > 1 else "is a fake binary"
             message += f" ({' and '.join(fakes)} {are}, which only virtual phones run, by name)"
         elif base and not specs:
-            known = sorted({spec.name for spec in self.specs if spec.tool is tool} | {r.name for r in kept})
+            known = sorted(
+                {spec.name for spec in self.specs if spec.tool is tool} | {r.name for r in kept}
+            )
             message += f"; known are {', '.join(known)}" if known else ""
-        hint = fitting[0].how_to_get if fitting else f"benchfarm build add FILE --name {base or 'NAME'}"
+        hint = (
+            fitting[0].how_to_get
+            if fitting
+            else f"benchfarm build add FILE --name {base or 'NAME'}"
+        )
         return ArtifactError(message, hint=hint)
 
-    # What is declared -------------------------------------------------------------------------------------------------
+    # What is declared
+    # -------------------------------------------------------------------------------------------------
 
     def _name_for(self, path: Path, facts: ProgramFacts, tool: ToolName | None) -> str:
         """Return the declared name that a file's name stands for, else the file's own without .apk."""
-        specs = [s for s in self.specs if (s.tool is tool if tool else not program_of(s.tool).shares_file_name)]
+        specs = [
+            s
+            for s in self.specs
+            if (s.tool is tool if tool else not program_of(s.tool).shares_file_name)
+        ]
         for spec in specs:
             is_of_kind = spec.tool.is_app == facts.is_apk and spec.abi in facts.abis
             if is_of_kind and path.name == spec.url.rpartition("/")[2]:
@@ -437,17 +570,29 @@ class BuildLibrary:
     def _tool_of(self, name: str, facts: ProgramFacts) -> ToolName:
         if facts.is_apk:
             return next(each for each in ToolName if each.is_app)
-        return next((spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID))
+        return next(
+            (spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID)
+        )
 
     def _spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
-        """Return what is declared of a build; for an ABI that isn't declared, what holds for all, without its pins."""
+        """Return what is declared of a build.
+
+        For an ABI that isn't declared, what holds for all, without its pins.
+        """
         of_name = [spec for spec in self.specs if spec.name == name]
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
         return fitting or (replace(of_name[0], sha256s=()) if of_name else None)
 
     def _groups(self, name: str) -> dict[str, str]:
-        """Return the libraries that are declared of a build, whatever its ABI, and the group of each."""
-        return {item.name: item.group for spec in self.specs if spec.name == name for item in spec.libraries}
+        """Return the libraries that are declared of a build, whatever its ABI, and the group of
+        each.
+        """
+        return {
+            item.name: item.group
+            for spec in self.specs
+            if spec.name == name
+            for item in spec.libraries
+        }
 
 
 def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> Arrival:
@@ -455,7 +600,10 @@ def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> A
 
 
 def _hashed(arrival: Arrival) -> Arrival:
-    """Return a file with the hash and the size of its content; both are empty when it can't be read."""
+    """Return a file with the hash and the size of its content.
+
+    Both are empty when it can't be read.
+    """
     sha256 = _known_sha256(arrival.path)
     size_bytes = arrival.path.stat().st_size if sha256 else 0
     return replace(arrival, file=replace(arrival.file, sha256=sha256, size_bytes=size_bytes))
@@ -463,16 +611,23 @@ def _hashed(arrival: Arrival) -> Arrival:
 
 def _check_kind(facts: ProgramFacts, tool: ToolName | None, path: Path) -> None:
     if tool is not None and facts.is_apk != tool.is_app:
-        raise ArtifactError(f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs")
+        raise ArtifactError(
+            f"{str(path)!r} is {'an' if facts.is_apk else 'no'} APK, which isn't what {tool} needs"
+        )
 
 
 def _known_sha256(path: Path) -> str:
-    """Return the hash of a file's content, read once until somebody writes it, however many phones it goes to."""
+    """Return the hash of a file's content, read once until somebody writes it, however many phones
+    it goes to.
+    """
     return _sha256_once(path, _stamp(path))
 
 
 def _known_program(path: Path) -> ProgramFacts:
-    """Return what a program is, read once until somebody writes it; raises ArtifactError as inspect_program does."""
+    """Return what a program is, read once until somebody writes it.
+
+    Raises ArtifactError as inspect_program does.
+    """
     return _program_once(path, _stamp(path))
 
 

@@ -1,4 +1,6 @@
-"""A benchmark program, binary or APK alike: looked inside, compared with what is declared, and with its libraries."""
+"""A benchmark program, binary or APK alike: looked inside, compared with what is declared, and with
+its libraries.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,15 @@ from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
 
-#: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file of each.
+#: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file
+#: of each.
 _WORDS: Final = (
-    b"Inference timings in us", b"num_threads", b"warmup_runs", b"graph file name", b"benchmark_prefill_tokens",
-)  # fmt: skip
+    b"Inference timings in us",
+    b"num_threads",
+    b"warmup_runs",
+    b"graph file name",
+    b"benchmark_prefill_tokens",
+)
 
 
 def inspect_program(path: Path) -> ProgramFacts:
@@ -31,7 +38,9 @@ def inspect_program(path: Path) -> ProgramFacts:
             head = stream.read(4)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ArtifactError(f"{str(path)!r} can't be read: {reason}", hint="check the path") from error
+        raise ArtifactError(
+            f"{str(path)!r} can't be read: {reason}", hint="check the path"
+        ) from error
     if head == elf.MAGIC:
         facts = inspect_elf(path)
         if not facts.is_program:
@@ -41,7 +50,9 @@ def inspect_program(path: Path) -> ProgramFacts:
         return apk.inspect_apk(path)
     if head[:2] == b"#!":
         hint = "take the program that it starts; on this computer a declared program may be one: --build NAME=PATH"
-        raise ArtifactError(f"{str(path)!r} is a script, not an ELF program: it has no ABI to look at", hint=hint)
+        raise ArtifactError(
+            f"{str(path)!r} is a script, not an ELF program: it has no ABI to look at", hint=hint
+        )
     raise ArtifactError(
         f"{str(path)!r} is neither an ELF program nor an APK",
         hint="was a web page downloaded instead of the file?" if head.lstrip()[:1] == b"<" else "",
@@ -49,7 +60,10 @@ def inspect_program(path: Path) -> ProgramFacts:
 
 
 def is_shared_library(path: Path) -> bool:
-    """Whether a file is an ELF library; False for what can't be read. Raises ArtifactError for a damaged ELF file."""
+    """Whether a file is an ELF library; False for what can't be read.
+
+    Raises ArtifactError for a damaged ELF file.
+    """
     try:
         with path.open("rb") as stream:
             is_elf = stream.read(4) == elf.MAGIC
@@ -61,8 +75,8 @@ def is_shared_library(path: Path) -> bool:
 def check_shows_benchmark(path: Path) -> None:
     """Raise ArtifactError for an executable that holds no word of a benchmark program.
 
-    An APK is known by its package, a fake binary by its mark, and a library comes with its program. One that is packed,
-    or starts another, is refused.
+    An APK is known by its package, a fake binary by its mark, and a library comes with its program.
+    One that is packed, or starts another, is refused.
     """
     try:
         facts = inspect_program(path)
@@ -80,8 +94,12 @@ def check_shows_benchmark(path: Path) -> None:
         )
 
 
-def check_against(spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = "") -> None:
-    """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was fetched for."""
+def check_against(
+    spec: BuildSpec, facts: ProgramFacts, sha256: str, path: Path, *, abi: str = ""
+) -> None:
+    """Raise ArtifactError when a file isn't what is declared; ``abi`` is the one that it was
+    fetched for.
+    """
     wrong, hint = "", spec.how_to_get
     if spec.sha256s and sha256 not in spec.sha256s:
         wrong = f"its sha256 is {sha256}, pinned is {' or '.join(spec.sha256s)}"
@@ -112,8 +130,8 @@ def check_complete(spec: BuildSpec, names: Sequence[str]) -> None:
 def abi_name(abi: str, kind: DeviceKind | None) -> str:
     """Return the name that a build for a device's ABI has.
 
-    A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too: ``x86_64``. When
-    the device isn't known, the name says itself which of both systems is meant.
+    A Linux computer tells its machine's name alone, which for some is Android's name of an ABI too:
+    ``x86_64``. When the device isn't known, the name says itself which of both systems is meant.
     """
     return f"linux-{abi}" if kind is DeviceKind.HOST and not abi.startswith("linux-") else abi
 
@@ -123,24 +141,61 @@ def fits(built_for: Sequence[str], wanted: str) -> bool:
     return not built_for or wanted in built_for
 
 
-#: What every phone has: the NDK's public libraries, and the vendors' that programs in /data/local/tmp may load.
+#: What every phone has: the NDK's public libraries, and the vendors' that programs in
+#: /data/local/tmp may load.
 _ON_PHONES: Final = frozenset(
     {
-        "libEGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLESv3.so", "libOpenCL.so", "libOpenMAXAL.so",
-        "libOpenSLES.so", "libRS.so", "libaaudio.so", "libamidi.so", "libandroid.so", "libbase.so", "libbinder.so",
-        "libbinder_ndk.so", "libc++.so", "libc.so", "libcamera2ndk.so", "libcdsprpc.so", "libadsprpc.so",
-        "libcutils.so", "libdl.so", "libdl_android.so", "libft2.so", "libhardware.so", "libicu.so",
-        "libjnigraphics.so", "liblog.so", "libm.so", "libmediandk.so", "libnativehelper.so", "libnativewindow.so",
-        "libneuralnetworks.so", "libsdsprpc.so", "libstdc++.so", "libsync.so", "libui.so", "libutils.so",
-        "libvndksupport.so", "libvulkan.so", "libz.so",
+        "libEGL.so",
+        "libGLESv1_CM.so",
+        "libGLESv2.so",
+        "libGLESv3.so",
+        "libOpenCL.so",
+        "libOpenMAXAL.so",
+        "libOpenSLES.so",
+        "libRS.so",
+        "libaaudio.so",
+        "libamidi.so",
+        "libandroid.so",
+        "libbase.so",
+        "libbinder.so",
+        "libbinder_ndk.so",
+        "libc++.so",
+        "libc.so",
+        "libcamera2ndk.so",
+        "libcdsprpc.so",
+        "libadsprpc.so",
+        "libcutils.so",
+        "libdl.so",
+        "libdl_android.so",
+        "libft2.so",
+        "libhardware.so",
+        "libicu.so",
+        "libjnigraphics.so",
+        "liblog.so",
+        "libm.so",
+        "libmediandk.so",
+        "libnativehelper.so",
+        "libnativewindow.so",
+        "libneuralnetworks.so",
+        "libsdsprpc.so",
+        "libstdc++.so",
+        "libsync.so",
+        "libui.so",
+        "libutils.so",
+        "libvndksupport.so",
+        "libvulkan.so",
+        "libz.so",
     }
-)  # fmt: skip
+)
 #: Beginnings of the names of libraries that some vendors' phones have for their accelerators.
 _ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
 
 
 def check_set(
-    program: Arrival, facts: ProgramFacts, libraries: Sequence[Arrival], tags_of: Callable[[str], frozenset[str]]
+    program: Arrival,
+    facts: ProgramFacts,
+    libraries: Sequence[Arrival],
+    tags_of: Callable[[str], frozenset[str]],
 ) -> None:
     """Refuse a program and libraries that can't work together on a phone.
 
@@ -155,7 +210,9 @@ def check_set(
     """
 
     def tags(arrival: Arrival) -> frozenset[str]:
-        return tags_of(arrival.file.sha256) | ({arrival.file.tag} if arrival.file.tag else frozenset())
+        return tags_of(arrival.file.sha256) | (
+            {arrival.file.tag} if arrival.file.tag else frozenset()
+        )
 
     own = tags(program)
     groups: dict[str, list[Arrival]] = {}
@@ -170,7 +227,10 @@ def check_set(
             )
     for group, members in sorted(groups.items()):
         if len(members) > 1 and not frozenset.intersection(*map(tags, members)):
-            parts = ", ".join(f"{m.file.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}" for m in members)
+            parts = ", ".join(
+                f"{m.file.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}"
+                for m in members
+            )
             raise ArtifactError(
                 f"the {group} libraries must be of one release: {parts}",
                 hint="add them together and say of which release: benchfarm build add FILE --with FILE --release TAG",
@@ -192,7 +252,9 @@ def check_set(
     if all(abi.startswith("linux-") for abi in facts.abis):
         return
     for name, wishes in needed.items():
-        elsewhere = [wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)]
+        elsewhere = [
+            wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)
+        ]
         if missing := [wish for wish in elsewhere if wish not in _ON_PHONES]:
             raise ArtifactError(
                 f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",

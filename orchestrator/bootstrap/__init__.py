@@ -1,4 +1,7 @@
-"""Where everything is put together: settings from the environment, adapters from settings. Nothing else does either."""
+"""Where everything is put together: settings from the environment, adapters from settings.
+
+Nothing else does either.
+"""
 
 from orchestrator.bootstrap.builds import fake_build
 from orchestrator.bootstrap.settings import Settings, this_computer

@@ -61,10 +61,12 @@ class Adapters:
         needs_store: bool = True,
         inventory: KeptInventory | None = None,
     ) -> None:
-        """Make nothing yet. A ``store`` that is lent stays open: each opens connections to the database of its own.
+        """Make nothing yet.
 
-        Without ``makes_store`` a store that isn't there isn't made: the default one counts as empty, one that was named
-        is missed, unless it isn't needed (``needs_store``).
+        A ``store`` that is lent stays open: each opens connections to the database of its own.
+
+        Without ``makes_store`` a store that isn't there isn't made: the default one counts as
+        empty, one that was named is missed, unless it isn't needed (``needs_store``).
         """
         self.settings = settings
         self._makes_store = makes_store
@@ -108,7 +110,10 @@ class Adapters:
 
     @cached_property
     def runner_of(self) -> Callable[[Pass], RunProgram]:
-        """What runs a program in a pass, each made when it is asked for; raises UsageError for an unknown pass."""
+        """What runs a program in a pass, each made when it is asked for.
+
+        Raises UsageError for an unknown pass.
+        """
         from orchestrator.passes import pass_of
 
         return functools.cache(lambda name: pass_of(name).runner(self))
@@ -117,7 +122,9 @@ class Adapters:
         """See PassServices.folder."""
         return self.settings.data_folder / name
 
-    def hold(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
+    def hold(
+        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
+    ) -> None:
         """Make a change on a device after it has been journalled."""
         from orchestrator.devices.journal import Change
 
@@ -125,18 +132,29 @@ class Adapters:
 
     @cached_property
     def profiles(self) -> Mapping[str, DeviceProfile]:
-        """The declared profiles by name, the user's own (``profiles`` in the data folder) before the shipped."""
+        """The declared profiles by name, the user's own (``profiles`` in the data folder) before
+        the shipped.
+        """
         from orchestrator.config.profiles import load_profiles
 
         folders = (self.settings.data_folder / "profiles", data_folder("device_profiles"))
-        return {profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])}
+        return {
+            profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])
+        }
 
     @cached_property
     def inventory(self) -> Mapping[Serial, Labels]:
-        """Pools and tags of phones, as ``devices.yaml`` in the data folder says; raises PlanError."""
+        """Pools and tags of phones, as ``devices.yaml`` in the data folder says.
+
+        Raises PlanError.
+        """
         from orchestrator.config.profiles import load_inventory
 
-        return load_inventory(self.inventory_file) if self._inventory is None else self._inventory.read()
+        return (
+            load_inventory(self.inventory_file)
+            if self._inventory is None
+            else self._inventory.read()
+        )
 
     @property
     def inventory_file(self) -> Path:
@@ -150,16 +168,24 @@ class Adapters:
         from orchestrator.config.builds import load_builds
 
         folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
-        return BuildLibrary(self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()]))
+        return BuildLibrary(
+            self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()])
+        )
 
     def build_fetcher(self, *, mirror: str = "") -> BuildFetcher:
-        """What downloads declared builds; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        """What downloads declared builds; ``mirror`` wins over the environment's.
+
+        Raises UsageError for a wrong one.
+        """
         from orchestrator.artifacts.fetching import BuildFetcher
 
         return BuildFetcher(self.library, self.downloader(mirror=mirror))
 
     def downloader(self, *, mirror: str = "") -> Downloader:
-        """What downloads files; ``mirror`` wins over the environment's. Raises UsageError for a wrong one."""
+        """What downloads files; ``mirror`` wins over the environment's.
+
+        Raises UsageError for a wrong one.
+        """
         from orchestrator.artifacts.download import Downloader, parse_mirror
 
         named = parse_mirror(mirror or self.settings.mirror)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
 
 
-#: Which libraries the fake binaries of a family of programs have beside them, where they aren't the DSP's.
+#: Which libraries the fake binaries of a family of programs have beside them, where they aren't the
+#: DSP's.
 _LIBRARIES: Final = {FlagFamily.LITERT: "vendor", FlagFamily.LITERT_LM: "tokens"}
 
 
@@ -35,12 +36,18 @@ class BuildChoice:
         """``fakes`` is the folder for the programs that virtual phones run."""
         self._library = library
         self._fakes = fakes
-        #: Programs that came with a job, used before this computer's own: by tool, and by what they replace.
+        #: Programs that came with a job, used before this computer's own: by tool, and by what they
+        #: replace.
         self._brought: dict[ToolName, Build] = {}
         self._brought_twins: dict[str, Build] = {}
 
-    def of(self, plan: Plan, devices: Sequence[DeviceFacts]) -> dict[tuple[Serial, ToolName], Build | Skip]:
-        """Find the build of every tool for every device; raises ArtifactError for one that the plan names."""
+    def of(
+        self, plan: Plan, devices: Sequence[DeviceFacts]
+    ) -> dict[tuple[Serial, ToolName], Build | Skip]:
+        """Find the build of every tool for every device.
+
+        Raises ArtifactError for one that the plan names.
+        """
         return {
             (facts.serial, tool): self._build_of(plan.builds.get(tool, ""), facts, tool)
             for facts in devices
@@ -50,34 +57,66 @@ class BuildChoice:
     def _build_of(self, named: str, facts: DeviceFacts, tool: ToolName) -> Build | Skip:
         own = program(tool)
         is_kept = tool.is_declared and "/" not in named and self._library.has(tool, facts, named)
-        if own.installed is not None and facts.kind is DeviceKind.HOST and facts.kind in own.kinds and not is_kept:
+        if (
+            own.installed is not None
+            and facts.kind is DeviceKind.HOST
+            and facts.kind in own.kinds
+            and not is_kept
+        ):
             return _installed(own.installed, named)
         if tool.is_declared and not own.file_name:
-            return Skip(reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program")
+            return Skip(
+                reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program"
+            )
         if (find := own.on_device) is not None and facts.kind in own.kinds:
             return self._brought.get(tool) or _installed(lambda given: find(facts, given), named)
         if tool in self._brought:
             self._library.check_for(self._brought[tool], facts)
             return self._brought[tool]
         if tool in IMPORTED_TOOLS:
-            return Skip(reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'")
-        if facts.is_virtual and facts.kind in own.kinds and not named and (tool.is_app or own.file_name):
+            return Skip(
+                reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'"
+            )
+        if (
+            facts.is_virtual
+            and facts.kind in own.kinds
+            and not named
+            and (tool.is_app or own.file_name)
+        ):
             return fake_build(self._fakes, tool, facts.abis[0])
         if tool.is_declared and not named and not is_kept:
             how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
             return Skip(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
-        kept = _installed(lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named)
-        return with_libraries(kept) if isinstance(kept, Build) and tool.is_declared and not is_kept else kept
+        kept = _installed(
+            lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named
+        )
+        return (
+            with_libraries(kept)
+            if isinstance(kept, Build) and tool.is_declared and not is_kept
+            else kept
+        )
 
     def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
-        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of what they replace."""
+        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of
+        what they replace.
+        """
         self._brought = {build.tool: build for build in builds}
         self._brought_twins = dict(twins)
 
     def with_flex(self, builds: Sequence[Build]) -> dict[str, Build]:
-        """Return the build with TensorFlow's operators (Flex) of each build that has one on this computer."""
-        twins = {build.sha256: self._flex_twin(build) for build in builds if program(build.tool).is_benchmark_model}
-        return {sha256: twin for sha256, twin in twins.items() if twin is not None and twin.sha256 != sha256}
+        """Return the build with TensorFlow's operators (Flex) of each build that has one on this
+        computer.
+        """
+        twins = {
+            build.sha256: self._flex_twin(build)
+            for build in builds
+            if program(build.tool).is_benchmark_model
+        }
+        return {
+            sha256: twin
+            for sha256, twin in twins.items()
+            if twin is not None and twin.sha256 != sha256
+        }
 
     def _flex_twin(self, build: Build) -> Build | None:
         if build.sha256 in {brought.sha256 for brought in self._brought.values()}:
@@ -86,7 +125,11 @@ class BuildChoice:
         if build.is_virtual:
             return fake_build(self._fakes, build.tool, build.abi.split(",")[0], has_flex=True)
         abis = build.abi.split(",")
-        flex = (s for s in self._library.specs if s.tool is build.tool and s.variant == "plus_flex" and s.abi in abis)
+        flex = (
+            s
+            for s in self._library.specs
+            if s.tool is build.tool and s.variant == "plus_flex" and s.abi in abis
+        )
         if (spec := next(flex, None)) is None:
             return None
         with contextlib.suppress(ArtifactError):
@@ -101,11 +144,14 @@ def _installed(find: Callable[[str], Build], named: str) -> Build | Skip:
     except ArtifactError as error:
         if named:
             raise
-        return Skip(reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else ""))
+        return Skip(
+            reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else "")
+        )
 
 
 def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False) -> Build:
-    """Return the fake binary for a program that virtual phones can run, written to ``folder`` when it isn't there.
+    """Return the fake binary for a program that virtual phones can run, written to ``folder`` when
+    it isn't there.
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
@@ -117,7 +163,9 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
         name = "benchmark_model_plus_flex" if has_flex else program(tool).file_name
         content = virtual_lab.fake_program(name, abi)
         if not tool.is_declared:
-            libraries = virtual_lab.fake_libraries(abi, needed=_LIBRARIES.get(program(tool).family, "dsp"))
+            libraries = virtual_lab.fake_libraries(
+                abi, needed=_LIBRARIES.get(program(tool).family, "dsp")
+            )
     sha256 = hashlib.sha256(content).hexdigest()
     return Build(
         name=f"virtual {name}",

@@ -44,7 +44,11 @@ class Settings:
 
     @classmethod
     def from_environment(
-        cls, environ: Mapping[str, str] | None = None, *, home: Path | None = None, store: str | None = None
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        home: Path | None = None,
+        store: str | None = None,
     ) -> Settings:
         """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _IPHONE_APP, _LOG, _TOKEN."""
         values = dict(os.environ if environ is None else environ)
@@ -56,7 +60,11 @@ class Settings:
             import platformdirs
 
             dirs = platformdirs.PlatformDirs("benchfarm", appauthor=False)
-            folders = (Path(dirs.user_data_dir), Path(dirs.user_cache_dir), Path(dirs.user_state_dir))
+            folders = (
+                Path(dirs.user_data_dir),
+                Path(dirs.user_cache_dir),
+                Path(dirs.user_state_dir),
+            )
         look_for_programs_in(folders[0] / "programs")
         return cls(
             data_folder=folders[0],
@@ -82,7 +90,10 @@ class Settings:
 
     @property
     def store_file(self) -> Path | None:
-        """The file of an SQLite store, the very one that is opened; None for another one. Raises UsageError."""
+        """The file of an SQLite store, the very one that is opened; None for another one.
+
+        Raises UsageError.
+        """
         if "://" not in self.store:
             return Path(self.store).expanduser().absolute()
         from orchestrator.store.opening import locate
@@ -92,7 +103,10 @@ class Settings:
 
     @property
     def log_format(self) -> str:
-        """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG); raises UsageError."""
+        """How progress is written where no terminal is: ``text`` or ``json`` ($BENCHFARM_LOG).
+
+        Raises UsageError.
+        """
         chosen = self.environ.get("BENCHFARM_LOG") or "text"
         if chosen not in {"text", "json"}:
             raise UsageError(f"BENCHFARM_LOG is {chosen!r}, neither text nor json")
@@ -105,7 +119,9 @@ class Settings:
 
     @property
     def smtp(self) -> str:
-        """The mail server for messages: ``smtp://[USER:PASSWORD@]HOST[:PORT]`` or ``smtps://...`` ($BENCHFARM_SMTP)."""
+        """The mail server for messages: ``smtp://[USER:PASSWORD@]HOST[:PORT]`` or ``smtps://...``
+        ($BENCHFARM_SMTP).
+        """
         return self.environ.get("BENCHFARM_SMTP") or "smtp://localhost"
 
 

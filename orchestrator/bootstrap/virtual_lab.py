@@ -1,7 +1,9 @@
-"""The virtual phones of the distribution ``benchfarm-lab``: the one module of benchfarm that imports it.
+"""The virtual phones of the distribution ``benchfarm-lab``: the one module of benchfarm that
+imports it.
 
-Every function raises UsageError when it isn't installed, and benchfarm's own errors instead of the lab's: UsageError
-for what can't be done as written, DeviceError, DeviceTimeoutError and LinkLostError for what went wrong in the lab.
+Every function raises UsageError when it isn't installed, and benchfarm's own errors instead of the
+lab's: UsageError for what can't be done as written, DeviceError, DeviceTimeoutError and
+LinkLostError for what went wrong in the lab.
 """
 
 from __future__ import annotations
@@ -34,9 +36,11 @@ def _lab(module: str, name: str, *arguments: object, **options: object) -> Any: 
         return function(*arguments, **options)
     except (theirs.UsageError, theirs.DeviceError) as error:
         kinds = {
-            theirs.UsageError: UsageError, theirs.DeviceTimeoutError: DeviceTimeoutError,
-            theirs.LinkLostError: LinkLostError, theirs.DeviceError: DeviceError,
-        }  # fmt: skip
+            theirs.UsageError: UsageError,
+            theirs.DeviceTimeoutError: DeviceTimeoutError,
+            theirs.LinkLostError: LinkLostError,
+            theirs.DeviceError: DeviceError,
+        }
         kind = next(own for their, own in kinds.items() if isinstance(error, their))
         raise kind(str(error), hint=error.hint) from error
 
@@ -53,7 +57,9 @@ def fault_kinds() -> str:
 
 def phone_spec(profile: str, serial: str, *, usb: str = "", rooted: bool = False) -> PhoneSpec:
     """Return a virtual phone to start."""
-    spec: PhoneSpec = _lab("spec", "PhoneSpec", profile=profile, serial=serial, usb=usb, rooted=rooted)
+    spec: PhoneSpec = _lab(
+        "spec", "PhoneSpec", profile=profile, serial=serial, usb=usb, rooted=rooted
+    )
     return spec
 
 
@@ -72,9 +78,16 @@ def start_lab(
     ``time_factor``: phone seconds in one real second. ``seed``: where the phones' noise comes from.
     """
     started: LabInfo = _lab(
-        "lab", "start_lab", folder, phones, adb_keys=[adb_key], time_factor=time_factor, seed=seed,
-        exit_with_parent=exit_with_parent, environ=child_environment(environ),
-    )  # fmt: skip
+        "lab",
+        "start_lab",
+        folder,
+        phones,
+        adb_keys=[adb_key],
+        time_factor=time_factor,
+        seed=seed,
+        exit_with_parent=exit_with_parent,
+        environ=child_environment(environ),
+    )
     return started
 
 
@@ -90,7 +103,10 @@ def lab_request(folder: Path, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stop_lab(folder: Path) -> bool:
-    """Stop the lab of a folder and return when its processes have ended; False when none was running."""
+    """Stop the lab of a folder and return when its processes have ended.
+
+    False when none was running.
+    """
     return bool(_lab("lab", "stop_lab", folder))
 
 
@@ -113,7 +129,9 @@ def fake_app(abi: str, *, has_flex: bool) -> tuple[bytes, str]:
 
 
 def fake_libraries(abi: str, *, needed: str) -> dict[str, bytes]:
-    """Return the libraries that a fake program needs (``dsp``, ``vendor`` or ``tokens``): name -> bytes."""
+    """Return the libraries that a fake program needs (``dsp``, ``vendor`` or ``tokens``): name ->
+    bytes.
+    """
     from benchfarm_lab.samples import HEXAGON_LIBRARIES, LANGUAGE_MODEL_LIBRARIES, NPU_LIBRARIES
 
     sets = {"dsp": HEXAGON_LIBRARIES, "vendor": NPU_LIBRARIES, "tokens": LANGUAGE_MODEL_LIBRARIES}

@@ -54,7 +54,10 @@ _USE_POLL_S: Final = 0.5
 
 
 class Workspace(Adapters):
-    """The wired program: store, tools, builds, and the devices that can be reached. A context manager."""
+    """The wired program: store, tools, builds, and the devices that can be reached.
+
+    A context manager.
+    """
 
     def __init__(
         self,
@@ -67,28 +70,39 @@ class Workspace(Adapters):
         inventory: KeptInventory | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """``known``: phones that aren't asked who they are while their connection lasts, for whoever looks often.
+        """``known``: phones that aren't asked who they are while their connection lasts, for
+        whoever looks often.
 
         ``inventory``: one that outlives faults of its file, for whoever goes on for long.
 
-        ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made where there is
-        none; who only reads doesn't. ``needs_store``: whether it is an error then that the one named isn't there.
+        ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made
+        where there is none; who only reads doesn't. ``needs_store``: whether it is an error then
+        that the one named isn't there.
 
         ``observer``: hears what use cases do, as they do it.
         """
-        super().__init__(settings, store=store, makes_store=makes_store, needs_store=needs_store, inventory=inventory)
+        super().__init__(
+            settings,
+            store=store,
+            makes_store=makes_store,
+            needs_store=needs_store,
+            inventory=inventory,
+        )
         self._known = known
         self.observer: Observer = observer or _Deaf()
         self.cancelled = threading.Event()
         #: Told how far a push is: serial number, file, bytes sent, bytes in all.
-        self.on_push: Callable[[str, str, int, int], None] = lambda serial, name, sent_bytes, size_bytes: None
+        self.on_push: Callable[[str, str, int, int], None] = (
+            lambda serial, name, sent_bytes, size_bytes: None
+        )
         #: Told what declared programs are needed and aren't on this computer; it may get them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: What is to be done before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
         #: How long phones that others use are waited for, all together.
         self.wait = Deadline(0.0)
-        #: Changes on this computer that were undone before phones were looked for, by serial number.
+        #: Changes on this computer that were undone before phones were looked for, by serial
+        #: number.
         self.powered_on: dict[Serial, list[str]] = {}
         self._opened: list[Device] = []
         self._held_campaigns: set[CampaignId] = set()
@@ -97,7 +111,10 @@ class Workspace(Adapters):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.at_exit.close()
         self.lease.end_reservations()
@@ -151,7 +168,9 @@ class Workspace(Adapters):
         return OwnServer.adopt(self.settings.lab_folder, usb=False)
 
     def _join_lab(self, server: AdbServer) -> None:
-        """Connect the lab's phones that its server doesn't know: one that was restarted has forgotten all."""
+        """Connect the lab's phones that its server doesn't know: one that was restarted has
+        forgotten all.
+        """
         from orchestrator.devices.discovery import parse_devices
 
         try:
@@ -166,7 +185,10 @@ class Workspace(Adapters):
                     server.connect_tcp(phone.address, timeout_s=_JOIN_TIMEOUT_S)
 
     def plugged_server(self) -> AdbServer:
-        """The adb server for real phones: the configured one, a running one, or our own; AdbUnavailableError."""
+        """The adb server for real phones: the configured one, a running one, or our own.
+
+        AdbUnavailableError.
+        """
         from orchestrator.devices.server_process import server_of_phones
 
         return server_of_phones(
@@ -177,7 +199,10 @@ class Workspace(Adapters):
         )
 
     def named_server(self) -> AdbServer | None:
-        """The adb server for real phones that the user names, whether it answers or not; raises UsageError."""
+        """The adb server for real phones that the user names, whether it answers or not.
+
+        Raises UsageError.
+        """
         from orchestrator.devices.address import configured_address
         from orchestrator.devices.server import AdbServer
 
@@ -189,25 +214,38 @@ class Workspace(Adapters):
         from orchestrator.devices.server import AdbServer
         from orchestrator.devices.server_process import OwnServer
 
-        candidates = (self.named_server() or AdbServer(), OwnServer.adopt(self.settings.state_folder))
-        return next((server for server in candidates if server is not None and server.answers()), None)
+        candidates = (
+            self.named_server() or AdbServer(),
+            OwnServer.adopt(self.settings.state_folder),
+        )
+        return next(
+            (server for server in candidates if server is not None and server.answers()), None
+        )
 
     def servers(self) -> list[AdbServer]:
         """Return the adb servers that run now, each once; none is started."""
-        found = {str(server.address): server for server in (self.lab_server(), self.running_plugged_server()) if server}
+        found = {
+            str(server.address): server
+            for server in (self.lab_server(), self.running_plugged_server())
+            if server
+        }
         return list(found.values())
 
     def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
-        """Return all phones of all servers, usable or not; one phone seen by two servers is usable through one.
+        """Return all phones of all servers, usable or not.
 
-        When every one of ``serials`` is a virtual phone, no server for real phones is looked for. Without
-        ``start_server`` none is started, and nothing is changed; else hubs' ports that a killed process left without
-        power are on first. Raises AdbUnavailableError.
+        One phone seen by two servers is usable through one.
+
+        When every one of ``serials`` is a virtual phone, no server for real phones is looked for.
+        Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
+        killed process left without power are on first. Raises AdbUnavailableError.
         """
         back = self._power_on() if start_server else set()
         found = self._attached(serials, start_server=start_server)
         deadline = self.clock.monotonic_s() + _BACK_S
-        while not back <= {item.seen.serial for item in found} and self.clock.monotonic_s() < deadline:
+        while (
+            not back <= {item.seen.serial for item in found} and self.clock.monotonic_s() < deadline
+        ):
             if self.clock.wait(_BACK_POLL_S, self.cancelled):
                 break
             found = self._attached(serials, start_server=start_server)
@@ -260,16 +298,23 @@ class Workspace(Adapters):
         judged = judge_twins([seen for _, seen in listed])
         for seen in judged:
             if start_server and seen.reason.startswith(SEVERAL):
-                # Remembered: with one of them away, the results of both would be taken for one phone's.
+                # Remembered: with one of them away, the results of both would be taken for one
+                # phone's.
                 with contextlib.suppress(HostStorageError):
                     self.quarantine.put(Serial(seen.serial), seen.reason)
-        attached = [Attached(server=server, seen=seen) for (server, _), seen in zip(listed, judged, strict=True)]
+        attached = [
+            Attached(server=server, seen=seen)
+            for (server, _), seen in zip(listed, judged, strict=True)
+        ]
         attached += iphones
         # A server lists phones in the order in which they came; people look for them by name.
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
     def iphones(self) -> list[Attached]:
-        """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
+        """Return the iPhones that are attached.
+
+        None where there is no usbmuxd, or no pymobiledevice3.
+        """
         from orchestrator.devices.usbmux import Usbmux, find_command, has_usbmuxd
 
         environ = self.settings.environ
@@ -285,12 +330,13 @@ class Workspace(Adapters):
     ) -> OpenedDevices:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
-        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that can't be used, or are
-        lost while they are opened, are ``left_out``, unless phones are named; with ``despite_losses`` those that are
-        lost, can't be used or aren't there are left out also then, as long as one can be used.
+        This computer is meant by ``host`` and by the serial number ``host``. Attached phones that
+        can't be used, or are lost while they are opened, are ``left_out``, unless phones are named;
+        with ``despite_losses`` those that are lost, can't be used or aren't there are left out also
+        then, as long as one can be used.
 
-        Phones that another process still uses after `wait` are left out too, and asked nothing; with ``despite_use``
-        they are there as they were last seen.
+        Phones that another process still uses after `wait` are left out too, and asked nothing;
+        with ``despite_use`` they are there as they were last seen.
 
         Raises:
             UsageError: a profile, pool or tag that is named is known of no device.
@@ -301,10 +347,14 @@ class Workspace(Adapters):
         """
         self.check_names(selection)
         names_host = HOST_SERIAL in selection.serials
-        phones = replace(selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL))
+        phones = replace(
+            selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL)
+        )
         opened = OpenedDevices()
         if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
-            opened = self._open_phones(phones, required=True, despite_losses=despite_losses, despite_use=despite_use)
+            opened = self._open_phones(
+                phones, required=True, despite_losses=despite_losses, despite_use=despite_use
+            )
         elif not names_host:
             opened = self._open_phones(phones, required=not selection.host, despite_use=despite_use)
         if selection.host or names_host:
@@ -313,9 +363,14 @@ class Workspace(Adapters):
         return opened
 
     def check_names(
-        self, selection: DeviceSelection, devices: Iterable[DeviceFacts] = (), labels: Iterable[Labels] = ()
+        self,
+        selection: DeviceSelection,
+        devices: Iterable[DeviceFacts] = (),
+        labels: Iterable[Labels] = (),
     ) -> None:
-        """Raise UsageError for a profile, pool or tag that nothing has, nor any of these further devices and labels."""
+        """Raise UsageError for a profile, pool or tag that nothing has, nor any of these further
+        devices and labels.
+        """
         if selection.profiles or selection.pools or selection.tags:
             profiles = {*self.profiles, *(facts.profile for facts in devices)}
             if not profiles.issuperset(selection.profiles):
@@ -345,7 +400,9 @@ class Workspace(Adapters):
         names_each = bool(selection.serials) and selection.any is None
         if not despite_use:
             attached = [self._in_use(item) for item in attached]
-        wanted = [item for item in attached if not selection.serials or item.fits(selection.serials)]
+        wanted = [
+            item for item in attached if not selection.serials or item.fits(selection.serials)
+        ]
         usable = [item for item in wanted if item.seen.usable]
         if names_each and not (despite_losses and usable):
             for serial in selection.serials:
@@ -353,9 +410,15 @@ class Workspace(Adapters):
         opened, lost = self._open_each(usable)
         if lost and names_each and not despite_losses:
             raise next(iter(lost.values()))
-        reasons = {serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()}
+        reasons = {
+            serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in lost.items()
+        }
         left_out = {
-            **{item.seen.serial or item.seen.address: item.seen.reason for item in wanted if not item.seen.usable},
+            **{
+                item.seen.serial or item.seen.address: item.seen.reason
+                for item in wanted
+                if not item.seen.usable
+            },
             **reasons,
         }
         here = {name for item in attached for name in (item.seen.serial, item.seen.address)}
@@ -363,10 +426,17 @@ class Workspace(Adapters):
         known = self.store.devices() if selection.profiles or selection.where else {}
         missing = missed(selection, left_out, here, self.inventory, known)
         choice = choose(selection, [facts for _, facts in opened], self.inventory)
-        fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
+        fitting = tuple(
+            (device, facts) for device, facts in opened if facts.serial in choice.chosen
+        )
         if not fitting and required:
-            what = "no attached phone fits the selection" if opened else "no usable phone is attached"
-            unfit = "".join(f"\n  {serial}: {reason}" for serial, reason in [*choice.unfit.items(), *reasons.items()])
+            what = (
+                "no attached phone fits the selection" if opened else "no usable phone is attached"
+            )
+            unfit = "".join(
+                f"\n  {serial}: {reason}"
+                for serial, reason in [*choice.unfit.items(), *reasons.items()]
+            )
             raise NoDeviceError(what + unfit + _reasons(attached), hint="see 'benchfarm devices'")
         return OpenedDevices(
             devices=fitting,
@@ -375,8 +445,12 @@ class Workspace(Adapters):
             choice=choice,
         )
 
-    def _open_each(self, phones: Sequence[Attached]) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
-        """Open phones in parallel; one that is lost at that mustn't keep the others from being measured.
+    def _open_each(
+        self, phones: Sequence[Attached]
+    ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
+        """Open phones in parallel.
+
+        One that is lost at that mustn't keep the others from being measured.
 
         What the store knows of a phone that another process uses is taken for what it is now.
         """
@@ -387,7 +461,8 @@ class Workspace(Adapters):
         known = {item.seen.serial: stored.get(Serial(item.seen.serial)) for item in used}
         with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
             opening = {
-                item.seen.serial: pool.submit(self.open_phone, item, known.get(item.seen.serial)) for item in phones
+                item.seen.serial: pool.submit(self.open_phone, item, known.get(item.seen.serial))
+                for item in phones
             }
         opened: list[tuple[Device, DeviceFacts]] = []
         lost: dict[str, DeviceError] = {}
@@ -402,12 +477,15 @@ class Workspace(Adapters):
         return opened, lost
 
     def _check_known(self, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> None:
-        """Keep a phone out under whose serial number another one was measured, until somebody lets it in.
+        """Keep a phone out under whose serial number another one was measured, until somebody lets
+        it in.
 
         Raises DeviceUnusableError.
         """
         before = known.get(facts.serial)
-        differences = told_apart(before, facts) if before is not None and not before.is_imported else ""
+        differences = (
+            told_apart(before, facts) if before is not None and not before.is_imported else ""
+        )
         if not differences:
             self.quarantine.is_as_known(facts.serial)
         elif before is not None and not self.quarantine.is_released(facts.serial):
@@ -420,7 +498,10 @@ class Workspace(Adapters):
             raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
 
     def user_of(self, serial: Serial) -> str:
-        """Return which process uses a device, in words; empty for none, or none any more within `wait`."""
+        """Return which process uses a device, in words.
+
+        Empty for none, or none any more within `wait`.
+        """
         holder, is_told = self.lease.live_holder(serial), False
         while holder and not self.wait.expired:
             if not is_told:
@@ -432,10 +513,14 @@ class Workspace(Adapters):
         return holder
 
     def _in_use(self, item: Attached) -> Attached:
-        """Return the phone as one that can't be used when another process uses it: opening it would disturb a run."""
+        """Return the phone as one that can't be used when another process uses it: opening it would
+        disturb a run.
+        """
         holder = self.user_of(Serial(item.seen.serial)) if item.seen.usable else ""
         advice = "--wait 10m waits for it in 'bench', 'run' and 'ab'; or choose another one"
-        return replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item
+        return (
+            replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item
+        )
 
     def kept_out(self, item: Attached) -> Attached:
         """Return the phone as one that can't be used when it is in quarantine."""
@@ -443,7 +528,9 @@ class Workspace(Adapters):
         advice = f"look at it, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
         return item.unusable(f"in quarantine: {reason}", advice) if reason else item
 
-    def open_phone(self, attached: Attached, facts: DeviceFacts | None = None) -> tuple[Device, DeviceFacts]:
+    def open_phone(
+        self, attached: Attached, facts: DeviceFacts | None = None
+    ) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
         from orchestrator.devices.adb import AdbDevice
         from orchestrator.devices.server import AdbServer
@@ -468,7 +555,9 @@ class Workspace(Adapters):
             attached.server,
             seen.address,
             match_profile=self.match_profile,
-            progress=lambda name, sent_bytes, size_bytes: self.on_push(seen.serial, name, sent_bytes, size_bytes),
+            progress=lambda name, sent_bytes, size_bytes: self.on_push(
+                seen.serial, name, sent_bytes, size_bytes
+            ),
             seen=seen,
         )
         device.share(self.push_slots)
@@ -476,12 +565,23 @@ class Workspace(Adapters):
         return device, facts or device.facts()
 
     def pick(self, serial: str, found: Sequence[Attached]) -> Attached:
-        """Return the phone that a serial number, or the server's name, means; raises NoDeviceError and other kinds."""
+        """Return the phone that a serial number, or the server's name, means.
+
+        Raises NoDeviceError and other kinds.
+        """
         fitting = [item for item in found if item.fits((serial,))]
         if not fitting:
-            names = [name for name in self.profiles if name.replace("-", "") == serial.lower().replace("-", "")]
+            names = [
+                name
+                for name in self.profiles
+                if name.replace("-", "") == serial.lower().replace("-", "")
+            ]
             hint = f"{serial} is a profile: --profile {names[0]}" if names else ""
-            hint = hint or nearest(serial, [item.seen.serial for item in found]) or "'benchfarm devices' lists what is"
+            hint = (
+                hint
+                or nearest(serial, [item.seen.serial for item in found])
+                or "'benchfarm devices' lists what is"
+            )
             raise NoDeviceError("is not attached" + _reasons(found), serial=serial, hint=hint)
         usable = next((item for item in fitting if item.seen.usable), None)
         if usable is None:
@@ -538,7 +638,9 @@ class _Deaf:
 
 def _reasons(attached: Sequence[Attached]) -> str:
     """Say of every phone that can't be used why: the one that is missed may be among them."""
-    return "".join(f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable)
+    return "".join(
+        f"\n  {item.seen.address}: {item.seen.reason}" for item in attached if not item.seen.usable
+    )
 
 
 def _holds(serials: Sequence[str], listed: Iterable[tuple[object, Seen]]) -> bool:

@@ -8,7 +8,8 @@ def main() -> None:
     import gc
     import signal
 
-    # A start makes some 300,000 objects that stay: looking through them again and again takes a tenth of it.
+    # A start makes some 300,000 objects that stay: looking through them again and again takes a
+    # tenth of it.
     gc.set_threshold(50_000, 10, 10)
     # Ctrl-C while modules are imported waits until run() can report it.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))

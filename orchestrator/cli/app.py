@@ -1,4 +1,6 @@
-"""The process: runs the command that was typed, and turns whatever ends it into a message and an exit code."""
+"""The process: runs the command that was typed, and turns whatever ends it into a message and an
+exit code.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ def run() -> None:
     # Known before the options are parsed, so that what the parser refuses is told as JSON too.
     options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # A cancelled job and a closed terminal are no reason to leave phones changed either; nohup's are ignored.
+        # A cancelled job and a closed terminal are no reason to leave phones changed either;
+        # nohup's are ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
     options.log_format = _format_on_command_line(sys.argv)
@@ -62,9 +65,16 @@ def run() -> None:
 
 
 def _interrupted() -> InterruptedByUserError:
-    """Return the error of a command that was stopped; one that never came to a phone says nothing of phones."""
+    """Return the error of a command that was stopped.
+
+    One that never came to a phone says nothing of phones.
+    """
     had_phones = "orchestrator.devices" in sys.modules
-    return InterruptedByUserError() if had_phones else InterruptedByUserError("stopped by Ctrl-C or a signal")
+    return (
+        InterruptedByUserError()
+        if had_phones
+        else InterruptedByUserError("stopped by Ctrl-C or a signal")
+    )
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -122,7 +132,9 @@ def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
     from orchestrator.cli.progress import write_line
 
     trace = traceback.format_exc() if options.debug else None
-    write_line("error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=trace)
+    write_line(
+        "error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=trace
+    )
 
 
 def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
@@ -142,4 +154,8 @@ def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
 def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
     from orchestrator.cli.result import json_pieces
 
-    say_json(json_pieces({"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}))
+    say_json(
+        json_pieces(
+            {"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}
+        )
+    )

@@ -40,7 +40,11 @@ _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
 #: What builds that have a flag are called, where "builds with the delegate ..." isn't it.
-_BUILDS: Final[Mapping[str, str]] = {"all": "all builds", "android": "Android builds", "ios": "builds for iOS"}
+_BUILDS: Final[Mapping[str, str]] = {
+    "all": "all builds",
+    "android": "Android builds",
+    "ios": "builds for iOS",
+}
 
 
 @command("build list")
@@ -53,14 +57,28 @@ def list_builds(
     Example: benchfarm build list
     """
     with Workspace(settings) as workspace:
-        releases, builds, specs = releases_of(workspace), workspace.library.list(), workspace.library.specs
+        releases, builds, specs = (
+            releases_of(workspace),
+            workspace.library.list(),
+            workspace.library.specs,
+        )
     rows = []
     for release, used_for in reversed(releases):
         if used_for or everything:
             state = "kept" if not used_for else _FAKE if release.is_virtual else "in use"
-            known = release.name, release.tool.value, ", ".join(release.abis), release.release_id, release.tag
+            known = (
+                release.name,
+                release.tool.value,
+                ", ".join(release.abis),
+                release.release_id,
+                release.tag,
+            )
             rows.append((*known, f"{release.seen_at:%Y-%m-%d}", str(len(release.files)), state))
-    here = {(release.name, abi) for release, _ in releases for abi in (*release.abis, *release.built_for)}
+    here = {
+        (release.name, abi)
+        for release, _ in releases
+        for abi in (*release.abis, *release.built_for)
+    }
     rows += [
         (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
         for spec in specs
@@ -78,7 +96,9 @@ def list_builds(
         }
         for release, used_for in releases
     ]
-    return CommandResult(text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed})
+    return CommandResult(
+        text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed}
+    )
 
 
 @command("build fetch")
@@ -87,8 +107,12 @@ def fetch(
     names: Annotated[Texts, arg("Builds, as 'benchfarm build list' names them.")],
     *,
     abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
-    keep_pin: Annotated[bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")] = False,
-    mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
+    keep_pin: Annotated[
+        bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")
+    ] = False,
+    mirror: Annotated[
+        str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
+    ] = "",
 ) -> CommandResult:
     """Download programs and libraries, and use them.
 
@@ -106,12 +130,20 @@ def fetch(
     data = {
         "fetched": fetched,
         "problems": [
-            {"name": spec.name, "abi": spec.abi, "code": error.code, "message": str(error), "hint": error.hint}
+            {
+                "name": spec.name,
+                "abi": spec.abi,
+                "code": error.code,
+                "message": str(error),
+                "hint": error.hint,
+            }
             for spec, error in problems
         ],
     }
     is_missing = bool(problems) or any(result.recipe for result in fetched)
-    return CommandResult(text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if is_missing else 0)
+    return CommandResult(
+        text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if is_missing else 0
+    )
 
 
 @command("build add")
@@ -120,7 +152,9 @@ def add(
     file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")],
     name: Annotated[str, opt("--name", "Name of the build.")] = "",
     tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = "",
-    libraries: Annotated[Paths, opt("--with", "Library to install beside it. Repeat for several.")] = (),
+    libraries: Annotated[
+        Paths, opt("--with", "Library to install beside it. Repeat for several.")
+    ] = (),
     release: Annotated[str, opt("--release", "Release that the files belong to.")] = "",
 ) -> CommandResult:
     """Validate a program and add it to the cache.
@@ -143,19 +177,24 @@ def make(
 ) -> CommandResult:
     """Build a program from its source, and use it.
 
-    Example: benchfarm build make mine --source litert --target //tflite/tools/benchmark:benchmark_model
+    Example: benchfarm build make mine --source litert --target
+    //tflite/tools/benchmark:benchmark_model
 
     Needs bazel or bazelisk, and for Android its NDK.
     """
     with Workspace(settings) as workspace:
         build, commands = make_build(workspace, name, abi, source.absolute(), target)
-    return CommandResult(text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands})
+    return CommandResult(
+        text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands}
+    )
 
 
 @command("build use")
 def pin(
     settings: Settings,
-    wanted: Annotated[str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")],
+    wanted: Annotated[
+        str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")
+    ],
 ) -> CommandResult:
     """Use a release that was kept: an older or a newer one.
 
@@ -165,15 +204,21 @@ def pin(
         release = workspace.library.find_release(wanted)
         workspace.library.archive.pin(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
-    return CommandResult(text=one_line(text), data={"in_use": release, "release_id": release.release_id})
+    return CommandResult(
+        text=one_line(text), data={"in_use": release, "release_id": release.release_id}
+    )
 
 
 @command("build which")
 def which(
     settings: Settings,
     tool: Annotated[str, arg("native, apk, litert-native ...")],
-    abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = "arm64-v8a",
-    build: Annotated[str, opt("--build", "Build that a plan would name (default: the default build).")] = "",
+    abi: Annotated[
+        str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")
+    ] = "arm64-v8a",
+    build: Annotated[
+        str, opt("--build", "Build that a plan would name (default: the default build).")
+    ] = "",
 ) -> CommandResult:
     """Show which program would be used, and where it is from.
 
@@ -220,7 +265,12 @@ def declared_programs(
             is_faulty = True
             tell(settings.log_format, "declared-program", str(error), level="error")
     rows = [
-        (each.name, " ".join(each.models) or "output only", ", ".join(each.delegates) or "-", each.title)
+        (
+            each.name,
+            " ".join(each.models) or "output only",
+            ", ".join(each.delegates) or "-",
+            each.title,
+        )
         for each in found
     ]
     data = {
@@ -230,7 +280,9 @@ def declared_programs(
             "models": list(each.models),
             "delegates": [str(name) for name in each.delegates],
             "figures": list(each.figures),
-            "parameters": {name: own.model_dump(exclude_none=True) for name, own in each.parameters.items()},
+            "parameters": {
+                name: own.model_dump(exclude_none=True) for name, own in each.parameters.items()
+            },
         }
         for each in found
     }
@@ -246,7 +298,10 @@ def verify(settings: Settings) -> CommandResult:
     """
     with Workspace(settings) as workspace:
         checked = workspace.library.verify()
-    rows = [(name, sha256[:12], "as it was" if intact else "DAMAGED") for name, sha256, intact in checked]
+    rows = [
+        (name, sha256[:12], "as it was" if intact else "DAMAGED")
+        for name, sha256, intact in checked
+    ]
     damaged = [name for name, _, intact in checked if not intact]
     text = table(("file", "sha256", "content"), rows) if rows else "no program is in the cache"
     return CommandResult(
@@ -279,7 +334,9 @@ def _fetched_lines(result: Fetched) -> list[str]:
             f"  in use stays {_titled(result.in_use)}; benchfarm build use {_address(result.release)} changes that"
         )
     elif result.previous is not None:
-        lines.append(f"  the other one is kept: benchfarm build use {_address(result.previous)} goes back")
+        lines.append(
+            f"  the other one is kept: benchfarm build use {_address(result.previous)} goes back"
+        )
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
@@ -287,7 +344,10 @@ def _fetched_lines(result: Fetched) -> list[str]:
 
 def _build_lines(build: Build) -> list[str]:
     size = format_bytes(build.path.stat().st_size) if build.path else ""
-    lines = [f"{build.name}: {build.tool}, {build.abi}, {size}, sha256 {build.sha256}", f"  file: {build.path}"]
+    lines = [
+        f"{build.name}: {build.tool}, {build.abi}, {size}, sha256 {build.sha256}",
+        f"  file: {build.path}",
+    ]
     lines += [f"  beside it: {item.name}, sha256 {item.sha256}" for item in build.companions]
     return [one_line(line) for line in lines]
 
@@ -321,11 +381,16 @@ def _address(release: Release) -> str:
 @command("flags", has_table=True)
 def flags(
     settings: Settings,
-    name: Annotated[str, arg("Flag, or declared program (default: list all).", metavar="NAME")] = "",
-    tool: Annotated[str, opt("--tool", "Program: native, apk, perf-options, litert-lm, llama-bench ...")] = USUAL_TOOL,
+    name: Annotated[
+        str, arg("Flag, or declared program (default: list all).", metavar="NAME")
+    ] = "",
+    tool: Annotated[
+        str, opt("--tool", "Program: native, apk, perf-options, litert-lm, llama-bench ...")
+    ] = USUAL_TOOL,
     build: Annotated[str, opt("--build", "Name, sha256 or path of one program.")] = "",
     device: Annotated[
-        str, opt("--device -s", "Ask the program that is used on this device (host: this computer).")
+        str,
+        opt("--device -s", "Ask the program that is used on this device (host: this computer)."),
     ] = "",
 ) -> CommandResult:
     """Explain the flags of a benchmark program.
@@ -343,7 +408,9 @@ def flags(
     }
     if one is not None:
         return CommandResult(text=_flag_text(one, found.title), data=data)
-    listed = of_table(Table(name="flags", caption=found.title, columns=_FLAGS, rows=shown), data=data)
+    listed = of_table(
+        Table(name="flags", caption=found.title, columns=_FLAGS, rows=shown), data=data
+    )
     return dataclasses.replace(listed, text=f"{one_line(found.title)}\n\n{listed.text}")
 
 
@@ -372,5 +439,7 @@ def _flag_text(spec: FlagSpec, title: str) -> str:
         lines += [*textwrap.wrap(spec.meaning[0].upper() + spec.meaning[1:] + ".", _WIDTH), ""]
     for key, value in facts:
         if value:
-            lines += textwrap.wrap(f"{key:<10}{one_line(value)}", _WIDTH, subsequent_indent=" " * 10)
+            lines += textwrap.wrap(
+                f"{key:<10}{one_line(value)}", _WIDTH, subsequent_indent=" " * 10
+            )
     return "\n".join(lines)

@@ -1,4 +1,6 @@
-"""``benchfarm compare``, ``ab`` and ``bisect``: two sides from the store or in turns, and the first slow build."""
+"""``benchfarm compare``, ``ab`` and ``bisect``: two sides from the store or in turns, and the first
+slow build.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +49,19 @@ class Output:
     """How a comparison is shown, and when it is a failure."""
 
     form: Annotated[
-        str, opt("--format -f", "text, markdown, json, junit, github or html (default: by --out, else text).")
+        str,
+        opt(
+            "--format -f",
+            "text, markdown, json, junit, github or html (default: by --out, else text).",
+        ),
     ] = ""
     out: Out = None
     fail_on: Annotated[
         str,
-        opt("--fail-on", "Exit code 1 when a case is slower or broken (slower), also when inconclusive, or never."),
+        opt(
+            "--fail-on",
+            "Exit code 1 when a case is slower or broken (slower), also when inconclusive, or never.",
+        ),
     ] = "slower"
 
     @property
@@ -64,7 +73,9 @@ class Output:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
         _ = self.wanted
         if self.fail_on not in list(FailOn):
-            raise UsageError(f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}")
+            raise UsageError(
+                f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
+            )
         if self.out is not None:
             check_writable(self.out)
 
@@ -72,13 +83,21 @@ class Output:
 @command("compare")
 def compare(
     settings: Settings,
-    sides: Annotated[Texts, arg("Baseline and candidate: campaigns (newest, previous), or what --by names.")] = (),
+    sides: Annotated[
+        Texts, arg("Baseline and candidate: campaigns (newest, previous), or what --by names.")
+    ] = (),
     *,
-    by: Annotated[str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")] = "campaign",
-    campaign: Annotated[Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")] = (),
+    by: Annotated[
+        str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
+    ] = "campaign",
+    campaign: Annotated[
+        Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
+    ] = (),
     threshold: Annotated[str, opt("--threshold", "Ignore differences below this.")] = "2%",
     level: Annotated[str, opt("--level", "Confidence level of the intervals.")] = "99%",
-    allow: Annotated[Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")] = (),
+    allow: Annotated[
+        Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
+    ] = (),
     output: Output = Output(),
 ) -> CommandResult:
     """Compare stored results, case by case.
@@ -96,7 +115,9 @@ def compare(
         allowed=allow,
     )
     if rule.axis is Axis.CAMPAIGN and campaign:
-        raise UsageError("--campaign is for --by", hint="give the two campaigns as they are: compare A B")
+        raise UsageError(
+            "--campaign is for --by", hint="give the two campaigns as they are: compare A B"
+        )
     with Workspace(settings, makes_store=False) as workspace:
         comparison = comparing.compare(workspace, sides, rule, campaigns=campaign)
         notes = (*comparison.notes, *ways_out(comparison, allow))
@@ -112,7 +133,8 @@ def rendered(
     lines: Sequence[str] = (),
     is_incomplete: bool = False,
 ) -> CommandResult:
-    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text beside it.
+    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text
+    beside it.
 
     HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
     """
@@ -165,7 +187,9 @@ def ab(
     settings: Settings,
     sides: Annotated[
         Texts,
-        arg("The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."),
+        arg(
+            "The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."
+        ),
     ],
     options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
     pairs: PairOptions,
@@ -198,7 +222,9 @@ def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> C
         "lost": result.lost,
     }
     comparison = pair_comparison(workspace, campaign)
-    shown = rendered(workspace, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left))
+    shown = rendered(
+        workspace, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left)
+    )
     return replace(shown, is_kept=True)
 
 
@@ -208,7 +234,8 @@ def bisect(
     good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")],
     bad: Annotated[str, opt("--bad", "The build that is slow: NAME@DIGITS.")],
     options: Annotated[
-        PlanOptions, PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP)
+        PlanOptions,
+        PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
     ],
     pairs: PairOptions,
     fresh: Annotated[str, opt("--fresh", "Reuse stored A/B results up to this age.")] = "24 h",
@@ -230,13 +257,25 @@ def bisect(
     rows = []
     for index, release in enumerate(releases):
         probe = next((item for item in result.probes if item.index == index), None)
-        judgement = "the good one" if index == 0 else probe.judgement.value if probe is not None else ""
+        judgement = (
+            "the good one" if index == 0 else probe.judgement.value if probe is not None else ""
+        )
         verdict = probe.compared.verdict if probe is not None else None
         why = probe.compared.reason if probe is not None else ""
         change = format_change(verdict.ratio) if verdict is not None else why
         interval = interval_text(verdict) if verdict is not None else ""
         mark = "<- first bad" if index == result.first_bad else ""
-        rows.append((release.release_id, release.tag, f"{release.seen_at:%Y-%m-%d}", judgement, change, interval, mark))
+        rows.append(
+            (
+                release.release_id,
+                release.tag,
+                f"{release.seen_at:%Y-%m-%d}",
+                judgement,
+                change,
+                interval,
+                mark,
+            )
+        )
     lines = [
         f"{releases[0].name} on {facts.title} {facts.serial}",
         "",

@@ -1,4 +1,6 @@
-"""``benchfarm devices``, ``device``, ``adb`` and ``doctor``: attached phones, work on one, and what a host lacks."""
+"""``benchfarm devices``, ``device``, ``adb`` and ``doctor``: attached phones, work on one, and what
+a host lacks.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def restore(
     settings: Settings,
     serials: Annotated[Texts, arg("Serial numbers (default: all with open changes).")] = (),
     *,
-    take: Annotated[bool, opt("--take", "Include phones leased by another computer whose process is dead.")] = False,
+    take: Annotated[
+        bool, opt("--take", "Include phones leased by another computer whose process is dead.")
+    ] = False,
 ) -> CommandResult:
     """Restore phones that an interrupted run left changed.
 
@@ -91,17 +95,25 @@ def restore(
     Also for phones that this computer changed earlier and that are attached again.
     """
     if take and not serials:
-        raise UsageError("--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL")
+        raise UsageError(
+            "--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL"
+        )
     with Workspace(settings) as workspace:
         results = restore_phones(workspace, serials or None, take=take)
-    restored = {serial: list(undone) for item in results for serial, undone in item.restored.items()}
+    restored = {
+        serial: list(undone) for item in results for serial, undone in item.restored.items()
+    }
     notes = {item.name: list(item.notes) for item in results}
     errors = [(item.name, item.error) for item in results if item.error is not None]
     failed = {name: str(error).removeprefix(f"{name}: ") for name, error in errors}
-    lines = [f"{serial}: {', '.join(undone) or 'nothing to restore'}" for serial, undone in restored.items()]
+    lines = [
+        f"{serial}: {', '.join(undone) or 'nothing to restore'}"
+        for serial, undone in restored.items()
+    ]
     lines += [one_line(f"{serial}: {note}") for serial, told in notes.items() for note in told]
     lines += [
-        f"{name}: not restored: {failed[name]}{f'; {error.hint}' if error.hint else ''}" for name, error in errors
+        f"{name}: not restored: {failed[name]}{f'; {error.hint}' if error.hint else ''}"
+        for name, error in errors
     ]
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
@@ -111,7 +123,9 @@ def restore(
 
 
 @command("device release")
-def release(settings: Settings, serial: Annotated[str, arg("Serial number of the phone.")]) -> DoneAnswer:
+def release(
+    settings: Settings, serial: Annotated[str, arg("Serial number of the phone.")]
+) -> DoneAnswer:
     """Release a phone from quarantine.
 
     Example: benchfarm device release SERIAL
@@ -139,26 +153,38 @@ def adb_status(settings: Settings) -> CommandResult:
     running = {item["for"]: item for item in servers}
     rows = [running.get(what, {"for": what}) for what in ("real phones", "virtual lab")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
-    return of_table(listed, notes=[f"adb binary: {binary}"], data={"servers": servers, "binary": binary})
+    return of_table(
+        listed, notes=[f"adb binary: {binary}"], data={"servers": servers, "binary": binary}
+    )
 
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
     Column("for", "server for", lambda item: item["for"]),
     Column("address", "address", lambda item: item.get("address", "not running")),
     Column("version", "version", lambda item: item.get("version")),
-    Column("ours", "whose", lambda item: item.get("ours"), Kind.FLAG, shown=lambda item: _WHOSE[item.get("ours")]),
+    Column(
+        "ours",
+        "whose",
+        lambda item: item.get("ours"),
+        Kind.FLAG,
+        shown=lambda item: _WHOSE[item.get("ours")],
+    ),
 )
 _WHOSE: Mapping[bool | None, str] = {True: "benchfarm's own", False: "somebody else's", None: ""}
 
 
 #: Facts that a bug report needs. Serial numbers stay out of it.
-_TOLD_PROPERTIES = re.compile(r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b")
+_TOLD_PROPERTIES = re.compile(
+    r"ro\.(build|product|soc|board|hardware|vendor\.build|boot\.hardware)\b"
+)
 
 
 @command("device check")
 def check(
     settings: Settings,
-    serials: Annotated[Listed, opt("--serial -s", "Serial number (default: all attached phones).")] = (),
+    serials: Annotated[
+        Listed, opt("--serial -s", "Serial number (default: all attached phones).")
+    ] = (),
     *,
     apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None,
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None,
@@ -167,8 +193,9 @@ def check(
 
     Example: benchfarm device check -s 0A1B2C3D
 
-    Prints what works, what works another way and what is missing, with what that costs. The phone is left as it was.
-    One file, without the phone's serial number, is written to attach to a bug report. Exit code 3 when a check fails.
+    Prints what works, what works another way and what is missing, with what that costs. The phone
+    is left as it was. One file, without the phone's serial number, is written to attach to a bug
+    report. Exit code 3 when a check fails.
     """
     results, texts, failed = [], [], False
     with Workspace(settings, makes_store=False) as workspace:
@@ -176,10 +203,19 @@ def check(
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
-            results.append({"serial": facts.serial, "file": path, "is_virtual": facts.is_virtual, "checks": checks})
+            results.append(
+                {
+                    "serial": facts.serial,
+                    "file": path,
+                    "is_virtual": facts.is_virtual,
+                    "checks": checks,
+                }
+            )
             texts.append(_text(facts, checks, path))
     return CommandResult(
-        text="\n\n".join(texts), data={"phones": results}, exit_code=DeviceError.exit_code if failed else 0
+        text="\n\n".join(texts),
+        data={"phones": results},
+        exit_code=DeviceError.exit_code if failed else 0,
     )
 
 
@@ -200,7 +236,11 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
                 "gpu": facts.gpu,
                 "gpu_driver": facts.gpu_driver,
                 "is_rooted": facts.is_rooted,
-                "properties": {name: value for name, value in facts.properties.items() if _TOLD_PROPERTIES.match(name)},
+                "properties": {
+                    name: value
+                    for name, value in facts.properties.items()
+                    if _TOLD_PROPERTIES.match(name)
+                },
             },
             "checks": list(checks),
         }
@@ -218,12 +258,20 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
     works = [item for item in checks if item.result is CheckResult.WORKS]
     seen = {item.name: item.seen for item in works}
     took_s = sum(item.took_s for item in checks)
-    lines = [one_line(f"{facts.serial} ({facts.title}): {len(checks)} checks in {took_s:.0f} s, {len(works)} work")]
+    lines = [
+        one_line(
+            f"{facts.serial} ({facts.title}): {len(checks)} checks in {took_s:.0f} s, {len(works)} work"
+        )
+    ]
     lines += [
-        one_line(f"  {name}: {seen[name]}") for name in ("end of a run", "push and pull", "quiet mode") if name in seen
+        one_line(f"  {name}: {seen[name]}")
+        for name in ("end of a run", "push and pull", "quiet mode")
+        if name in seen
     ]
     if rows:
-        lines.append(text.render(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows)))
+        lines.append(
+            text.render(Table(name="checks", caption="Checks", columns=_CHECKS, rows=rows))
+        )
     lines.append(f"to attach to a bug report: {path}")
     return "\n".join(lines)
 
@@ -238,8 +286,13 @@ def doctor(settings: Settings) -> CommandResult:
         return shown(of_host(workspace))
 
 
-def findings(settings: Settings, of_farm: Callable[[Workspace], list[Finding]], *, host: bool) -> CommandResult:
-    """Return what the checks of a farm found; with ``host`` of this host as well, also without a queue."""
+def findings(
+    settings: Settings, of_farm: Callable[[Workspace], list[Finding]], *, host: bool
+) -> CommandResult:
+    """Return what the checks of a farm found.
+
+    With ``host`` of this host as well, also without a queue.
+    """
     with Workspace(settings) as workspace:
         try:
             found = of_farm(workspace)
@@ -249,7 +302,10 @@ def findings(settings: Settings, of_farm: Callable[[Workspace], list[Finding]], 
 
 
 def shown(findings: Sequence[Finding]) -> CommandResult:
-    """Return findings as a table with their next steps, the worst first; exit code 1 with a problem."""
+    """Return findings as a table with their next steps, the worst first.
+
+    Exit code 1 with a problem.
+    """
     order = ("problem", "warning", "ok")
     ranked = sorted(findings, key=lambda item: order.index(item.level))
     steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]

@@ -25,8 +25,12 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     endings = ENDINGS
     if request.out is not None and request.out.suffix and request.out.suffix.lower() not in ENDINGS:
         known = every("exporters", Exporter)
-        endings = ENDINGS | {item.path.suffix: (name,) for name, item in known.items() if not item.is_folder}
-    form = format_of(request.form, request.out, plugins("exporters"), default="bundle", endings=endings)
+        endings = ENDINGS | {
+            item.path.suffix: (name,) for name, item in known.items() if not item.is_folder
+        }
+    form = format_of(
+        request.form, request.out, plugins("exporters"), default="bundle", endings=endings
+    )
     files, done = exporting.export(settings, replace(request, form=form))
     text = str(files[0]) if len(files) == 1 else f"{form}: {len(files)} files"
     data = {"format": form, "files": [str(path) for path in files], **done.data}
@@ -43,11 +47,15 @@ def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
     if missing := next((path for path in request.files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
-    first, *others = [next((item for item in importers if item.takes(path)), None) for path in request.files]
+    first, *others = [
+        next((item for item in importers if item.takes(path)), None) for path in request.files
+    ]
     if first is None or any(item is not first for item in others):
         files = " and ".join(map(str, request.files))
         kinds = ", ".join(item.title for item in importers)
-        raise UsageError(f"{files}: can't be imported", hint=f"name files of one of these kinds: {kinds}")
+        raise UsageError(
+            f"{files}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
+        )
     return first.take_in(settings, request)
 
 
@@ -75,6 +83,12 @@ def _told(done: Imported) -> CommandResult:
     data |= {"known": result.known, "notes": list(done.notes)}
     if result.campaign is not None:
         lines.append(f"report: {done.report}")
-        data |= {"campaign_id": result.campaign.campaign_id, "report": done.report, "runs": result.runs}
+        data |= {
+            "campaign_id": result.campaign.campaign_id,
+            "report": done.report,
+            "runs": result.runs,
+        }
         data |= {"without_result": done.without_result}
-    return CommandResult(text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out)))
+    return CommandResult(
+        text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out))
+    )

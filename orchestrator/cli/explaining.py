@@ -1,4 +1,6 @@
-"""``benchfarm explain``, ``parse`` and ``completion``: terms and codes, outputs of programs, and a shell's TAB key."""
+"""``benchfarm explain``, ``parse`` and ``completion``: terms and codes, outputs of programs, and a
+shell's TAB key.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,29 @@ def entries() -> Iterator[Entry]:
             elif not heads:
                 heads = cells
             elif term := re.fullmatch(r"`([^`]+)`", cells[0]):
-                columns = {head: plain(cell) for head, cell in zip(heads[1:], cells[1:], strict=True) if cell}
+                columns = {
+                    head: plain(cell)
+                    for head, cell in zip(heads[1:], cells[1:], strict=True)
+                    if cell
+                }
                 yield Entry(term=term[1], columns=columns, page=page)
 
 
 def plain(text: str) -> str:
     """Return Markdown as plain text: links by their words, without marks."""
-    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text).replace("`", "").replace("*", "").replace("\\|", "|")
+    return (
+        re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text)
+        .replace("`", "")
+        .replace("*", "")
+        .replace("\\|", "|")
+    )
 
 
 @command("explain")
 def explain(
-    word: Annotated[str, arg("Term or code, such as partial or throttled (default: list all).")] = "",
+    word: Annotated[
+        str, arg("Term or code, such as partial or throttled (default: list all).")
+    ] = "",
 ) -> CommandResult:
     """Explain a term or a code that benchfarm prints.
 
@@ -58,9 +71,16 @@ def explain(
     known = list(entries())
     wanted = word.strip().strip("'\"`").casefold().replace("_", "-")
     if not wanted:
-        text = "\n".join(f"{page}: {', '.join(item.term for item in known if item.page == page)}" for page in PAGES)
+        text = "\n".join(
+            f"{page}: {', '.join(item.term for item in known if item.page == page)}"
+            for page in PAGES
+        )
         return CommandResult(text=text, data=known)
-    found = [item for item in known if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}]
+    found = [
+        item
+        for item in known
+        if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}
+    ]
     if not found:
         hint = nearest(wanted, [item.term for item in known]) or "'benchfarm explain' lists them"
         raise UsageError(f"nothing explains {word!r}", hint=hint)
@@ -81,14 +101,18 @@ def parse_files(
     """
     from orchestrator.app.run_logs import begun_reading, describe_report, public_report
 
-    # A file without any run is told before anything is printed; runs are read while they are written, so that a file
-    # may hold any number of them.
+    # A file without any run is told before anything is printed; runs are read while they are
+    # written, so that a file may hold any number of them.
     readers = [(file, *begun_reading(file)) for file in files]
 
     def items() -> Iterator[dict[str, object]]:
         for file, _, reports in readers:
             for report in reports:
-                yield {"file": file, **public_report(report)} if len(files) > 1 else public_report(report)
+                yield (
+                    {"file": file, **public_report(report)}
+                    if len(files) > 1
+                    else public_report(report)
+                )
 
     def lines() -> Iterator[str]:
         is_first = True
@@ -102,7 +126,9 @@ def parse_files(
 
     begun = readers[0][1]
     is_single = len(files) == 1 and len(begun) == 1
-    return CommandResult(text="", lines=lines(), data=public_report(begun[0]) if is_single else Streamed(items))
+    return CommandResult(
+        text="", lines=lines(), data=public_report(begun[0]) if is_single else Streamed(items)
+    )
 
 
 _SHELLS: Final = ("bash", "zsh", "fish")
@@ -115,8 +141,12 @@ def completion(shell: Annotated[str, arg("bash, zsh or fish.")]) -> CommandResul
     Example: benchfarm completion bash >> ~/.bashrc
     """
     if shell not in _SHELLS:
-        raise UsageError(f"there is no completion for {shell!r}", hint=f"one of {', '.join(_SHELLS)}")
+        raise UsageError(
+            f"there is no completion for {shell!r}", hint=f"one of {', '.join(_SHELLS)}"
+        )
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    script = get_completion_script(prog_name="benchfarm", complete_var="_BENCHFARM_COMPLETE", shell=shell)
+    script = get_completion_script(
+        prog_name="benchfarm", complete_var="_BENCHFARM_COMPLETE", shell=shell
+    )
     return CommandResult(text=script, data={"shell": shell, "script": script})

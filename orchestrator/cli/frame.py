@@ -1,4 +1,6 @@
-"""What all commands share: the words, how a command is declared and found, its help, and how its result is shown."""
+"""What all commands share: the words, how a command is declared and found, its help, and how its
+result is shown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 import typer.core
@@ -27,7 +38,8 @@ if TYPE_CHECKING:
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
 
-#: The groups of options in the help of a command with many; a plan's keys name their own, what has none is common.
+#: The groups of options in the help of a command with many; a plan's keys name their own, what has
+#: none is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--device", "--wait"}),
     "Measuring": frozenset({"--budget", "--detect", "--most-pairs", "--fresh"}),
@@ -81,7 +93,10 @@ def _abouts() -> Mapping[str, str]:
 
 
 class Root(typer.core.TyperGroup):
-    """The root command. It loads the modules of a word when the word is used; help needs none of them."""
+    """The root command. It loads the modules of a word when the word is used.
+
+    Help needs none of them.
+    """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
         """Return the command or group of a word; None for a word that means nothing."""
@@ -93,10 +108,16 @@ class Root(typer.core.TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
-        """Return the command of the first word; raises UsageError naming the words that are like an unknown one."""
+        """Return the command of the first word.
+
+        Raises UsageError naming the words that are like an unknown one.
+        """
         if not args or args[0] in _abouts():
             return super().resolve_command(ctx, args)
-        commands, self.commands = self.commands, {word: typer.core.TyperCommand(word) for word in _abouts()}
+        commands, self.commands = (
+            self.commands,
+            {word: typer.core.TyperCommand(word) for word in _abouts()},
+        )
         try:
             return super().resolve_command(ctx, args)
         finally:
@@ -108,8 +129,13 @@ class Root(typer.core.TyperGroup):
             self.get_command(None, name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
-        """Return what completes a word of the top level. No module is loaded: somebody waits with a finger on TAB."""
-        self.commands = {word: typer.core.TyperCommand(word, help=about) for word, about in _abouts().items()}
+        """Return what completes a word of the top level.
+
+        No module is loaded: somebody waits with a finger on TAB.
+        """
+        self.commands = {
+            word: typer.core.TyperCommand(word, help=about) for word, about in _abouts().items()
+        }
         _loaded.update(_abouts())
         return super().shell_complete(ctx, incomplete)
 
@@ -143,12 +169,18 @@ class Command(typer.core.TyperCommand):
 
     def parameters(self, ctx: Any) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - the parser's type isn't public
         """Yield for each shown parameter the title of its block, what one types, and what it means."""
-        shown = [(item, record) for item in self.get_params(ctx) if (record := item.get_help_record(ctx)) is not None]
+        shown = [
+            (item, record)
+            for item in self.get_params(ctx)
+            if (record := item.get_help_record(ctx)) is not None
+        ]
         is_long = len(shown) > _FEW_OPTIONS
         for item, (names, text) in shown:
             kind = "Arguments" if item.param_type_name == "argument" else "Options"
             own = getattr(item, "rich_help_panel", None)
-            panel = own or next((panel for panel, members in PANELS.items() if item.opts[0] in members), kind)
+            panel = own or next(
+                (panel for panel, members in PANELS.items() if item.opts[0] in members), kind
+            )
             panel = panel if is_long else kind
             for value, plain in _VALUES.items():
                 names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
@@ -166,20 +198,28 @@ class Command(typer.core.TyperCommand):
 def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _FunctionT]:
     """Declare a function as the command ``benchfarm WORDS``; the function itself stays as it is.
 
-    A parameter ``settings`` gets the settings. The others are options and arguments: ``Annotated`` with :func:`opt` or
-    :func:`arg`. A tuple is an option that may be repeated; with :func:`split` its values may hold commas too. A
-    parameter that is a dataclass (a request) stands for its fields, of which those it inherits come last; one with
-    :class:`PlanKeys` for some keys of a plan. Every command has ``--json``: one that asks for ``as_json`` is told. One
-    that ``has_table`` has ``--format`` too, for the table of its result.
+    A parameter ``settings`` gets the settings. The others are options and arguments: ``Annotated``
+    with :func:`opt` or :func:`arg`. A tuple is an option that may be repeated; with :func:`split`
+    its values may hold commas too. A parameter that is a dataclass (a request) stands for its
+    fields, of which those it inherits come last; one with :class:`PlanKeys` for some keys of a
+    plan. Every command has ``--json``: one that asks for ``as_json`` is told. One that
+    ``has_table`` has ``--format`` too, for the table of its result.
     """
 
     def declare(function: _FunctionT) -> _FunctionT:
         hints = get_type_hints(function, include_extras=True)
         own = [(item, hints[item.name]) for item in inspect.signature(function).parameters.values()]
-        kinds = {item.name: hint for item, hint in own if isinstance(hint, type) and is_dataclass(hint)}
+        kinds = {
+            item.name: hint for item, hint in own if isinstance(hint, type) and is_dataclass(hint)
+        }
         kinds.pop("settings", None)
         found: dict[str, tuple[Any, Any]] = {}
-        plans = {item.name: keys for item, hint in own for keys in _metadata(hint) if isinstance(keys, PlanKeys)}
+        plans = {
+            item.name: keys
+            for item, hint in own
+            for keys in _metadata(hint)
+            if isinstance(keys, PlanKeys)
+        }
         for item, hint in own:
             if item.name in kinds:
                 found |= dict(_fields_of(hint))
@@ -198,18 +238,32 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
                 raise UsageError(f"there is no format {form!r}", hint=hint)
             as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
             form = "json" if as_json else form
-            given = {name: _value(found[name][0], value) for name, value in given.items()} if found else given
+            given = (
+                {name: _value(found[name][0], value) for name, value in given.items()}
+                if found
+                else given
+            )
             for key, kind in kinds.items():
                 given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
             for key, keys in plans.items():
                 typed = {name: given.pop(name) for name in keys.parameters}
                 given[key] = {
-                    name: value for name, value in typed.items() if not (value is None or value is False or value == ())
+                    name: value
+                    for name, value in typed.items()
+                    if not (value is None or value is False or value == ())
                 }
-            _show(function, given, form=form, has_settings="settings" in hints, is_farm=words[:5] == "farm ")
+            _show(
+                function,
+                given,
+                form=form,
+                has_settings="settings" in hints,
+                is_farm=words[:5] == "farm ",
+            )
 
         parameters = [
-            inspect.Parameter(name, _KEYWORD, default=_default(hint, default), annotation=_typed(hint))
+            inspect.Parameter(
+                name, _KEYWORD, default=_default(hint, default), annotation=_typed(hint)
+            )
             for name, (hint, default) in found.items()
         ]
         call.__doc__ = function.__doc__
@@ -225,17 +279,24 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
 
 class PlanKeys:
-    """The keys of a plan that a command takes, as records.plan declares them; a command gets what was typed."""
+    """The keys of a plan that a command takes, as records.plan declares them.
+
+    A command gets what was typed.
+    """
 
     def __init__(self, names: str = "", *, model: type[Plan] | None = None, **about: str) -> None:
-        """``names`` are separated by spaces (empty: all that have an option); ``about`` has other lines of help."""
+        """``names`` are separated by spaces (empty: all that have an option); ``about`` has other
+        lines of help.
+        """
         from orchestrator.config.plan import plan_keys
 
         keys = plan_keys() if model is None else plan_keys(model)
         self.parameters: dict[str, tuple[Any, Any]] = {}
         for name in names.split() or [name for name, key in keys.items() if key.key.option]:
             item, key = keys[name], keys[name].key
-            option = functools.partial(opt, about=about.get(name, key.about), rich_help_panel=key.panel or None)
+            option = functools.partial(
+                opt, about=about.get(name, key.about), rich_help_panel=key.panel or None
+            )
             if name == "models":
                 self.parameters[name] = (Annotated[Paths, arg(key.about)], inspect.Parameter.empty)
             elif item.is_list or name == "builds":
@@ -253,10 +314,18 @@ def _metadata(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
 
 
 def _fields_of(kind: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:  # noqa: ANN401 - any dataclass
-    """Yield the type and default of a dataclass's fields by name, its own before those that it inherits."""
+    """Yield the type and default of a dataclass's fields by name, its own before those that it
+    inherits.
+    """
     hints = get_type_hints(kind, include_extras=True)
     for item in sorted(fields(kind), key=lambda item: item.name not in kind.__annotations__):
-        yield item.name, (hints[item.name], inspect.Parameter.empty if item.default is MISSING else item.default)
+        yield (
+            item.name,
+            (
+                hints[item.name],
+                inspect.Parameter.empty if item.default is MISSING else item.default,
+            ),
+        )
 
 
 def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
@@ -289,7 +358,8 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
     """Raise UsageError when one of these parameters was typed: in this mode nothing reads them."""
     for parameter in context.command.params:
-        # What typer's own copy of click calls it isn't public; the word is the same in every version.
+        # What typer's own copy of click calls it isn't public; the word is the same in every
+        # version.
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in names and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
@@ -306,7 +376,10 @@ def _html(out: Path | None) -> Path | None:
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
-Wait = Annotated[str, opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without).")]
+Wait = Annotated[
+    str,
+    opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
+]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
 Accuracy = Annotated[Path | None, opt("--accuracy", "CSV of model,accuracy in percent.")]
 
@@ -347,15 +420,23 @@ _app = typer.Typer(
 
 def _root(
     debug: Annotated[bool, opt("--debug", "Show the traceback of an error.")] = False,
-    home: Annotated[Path | None, opt("--home", "Keep store, cache and state in this folder ($BENCHFARM_HOME).")] = None,
+    home: Annotated[
+        Path | None, opt("--home", "Keep store, cache and state in this folder ($BENCHFARM_HOME).")
+    ] = None,
     store: Annotated[str | None, opt("--store", "Database file or URL ($BENCHFARM_STORE).")] = None,
-    log_format: Annotated[str | None, opt("--log-format", "Progress as text or json ($BENCHFARM_LOG).")] = None,
-    version: Annotated[bool, opt("--version", "Print the version.", callback=_print_version, is_eager=True)] = False,
+    log_format: Annotated[
+        str | None, opt("--log-format", "Progress as text or json ($BENCHFARM_LOG).")
+    ] = None,
+    version: Annotated[
+        bool, opt("--version", "Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
 ) -> None:
     options.debug, options.home, options.store, options.log_format = debug, home, store, log_format
 
 
-_root.__annotations__ = {name: _typed(hint) for name, hint in get_type_hints(_root, include_extras=True).items()}
+_root.__annotations__ = {
+    name: _typed(hint) for name, hint in get_type_hints(_root, include_extras=True).items()
+}
 _app.callback()(_root)
 _root_command = typer.main.get_command(_app)
 assert isinstance(_root_command, Root)
@@ -379,7 +460,9 @@ def _show(
         raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")
     settings = Settings.from_environment(home=options.home, store=options.store)
     if options.log_format is not None:
-        settings = replace(settings, environ={**settings.environ, "BENCHFARM_LOG": options.log_format})
+        settings = replace(
+            settings, environ={**settings.environ, "BENCHFARM_LOG": options.log_format}
+        )
     # Known before anything runs: a night's log in the wrong form is no log.
     options.log_format = settings.log_format
     settings = replace(settings, may_ask=form != "json" and settings.log_format != "json")
@@ -393,7 +476,9 @@ def _show(
     from orchestrator.tables.table import render
 
     done = function(settings, **given) if has_settings else function(**given)
-    result = done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
+    result = (
+        done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
+    )
     try:
         if form == "json":
             say_json(json_pieces(result.data))

@@ -1,4 +1,6 @@
-"""``benchfarm lab``: virtual phones in processes of their own, and the private adb server that reaches them."""
+"""``benchfarm lab``: virtual phones in processes of their own, and the private adb server that
+reaches them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def up(
     lab = virtual_phones.start(settings, profiles, speed=speed, seed=seed, rooted=rooted)
     rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
     text = table(("serial", "profile", "address"), rows)
-    return CommandResult(text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm lab down' stops all of it", data=lab)
+    return CommandResult(
+        text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm lab down' stops all of it",
+        data=lab,
+    )
 
 
 @command("lab add")
@@ -48,7 +53,9 @@ def add(
 
 
 @command("lab remove")
-def remove(settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]) -> CommandResult:
+def remove(
+    settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]
+) -> CommandResult:
     """Detach a virtual phone; its files end with it.
 
     Example: benchfarm lab remove VIRTUAL-PIXEL-3
@@ -81,7 +88,12 @@ def list_phones(settings: Settings) -> CommandResult:
             told = {"phones": []}
     phones = told["phones"]
     rows = [
-        (phone["serial"], phone["profile"], phone["address"], ", ".join(_fault_text(f) for f in phone["faults"]))
+        (
+            phone["serial"],
+            phone["profile"],
+            phone["address"],
+            ", ".join(_fault_text(f) for f in phone["faults"]),
+        )
         for phone in phones
     ]
     parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
@@ -93,7 +105,9 @@ def list_phones(settings: Settings) -> CommandResult:
 @command("lab fault")
 def fault(
     settings: Settings,
-    serial: Annotated[str, arg("Serial number of a virtual phone (default: list the kinds of fault).")] = "",
+    serial: Annotated[
+        str, arg("Serial number of a virtual phone (default: list the kinds of fault).")
+    ] = "",
     kind: Annotated[str, arg("Kind of fault. 'clear' removes all faults of the phone.")] = "",
     options: Annotated[Texts, arg("Options of the fault, name=value.")] = (),
 ) -> CommandResult:
@@ -102,10 +116,14 @@ def fault(
     Example: benchfarm lab fault VIRTUAL-PIXEL-3 cut moment=run
     """
     if not serial or not kind:
-        return CommandResult(text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()})
+        return CommandResult(
+            text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()}
+        )
     if kind == "clear":
         cleared = virtual_phones.clear_faults(settings, serial)
-        return CommandResult(text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared)
+        return CommandResult(
+            text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
+        )
     added = virtual_phones.add_fault(settings, serial, kind, options)
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 
@@ -118,18 +136,31 @@ def program(
     version: Annotated[str, opt("--version", "Version that it reports.")] = "virtual",
     time: Annotated[
         float,
-        opt("--time", "Percent by which its inferences take longer (+3) or shorter (-3).", min=-95, max=999),
+        opt(
+            "--time",
+            "Percent by which its inferences take longer (+3) or shorter (-3).",
+            min=-95,
+            max=999,
+        ),
     ] = 0.0,
 ) -> CommandResult:
     """Write a program of known speed for virtual phones.
 
     Example: benchfarm lab program slow.bin --time +3
     """
-    marked = virtual_phones.write_program(file, name=name, abi=abi, version=version, time_percent=time)
+    marked = virtual_phones.write_program(
+        file, name=name, abi=abi, version=version, time_percent=time
+    )
     text = f"{file}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
-    return CommandResult(text=text, data={"path": file, "program": name, "abi": abi, "version": marked})
+    return CommandResult(
+        text=text, data={"path": file, "program": name, "abi": abi, "version": marked}
+    )
 
 
 def _fault_text(fault: dict[str, object]) -> str:
-    rest = ", ".join(f"{name}={value}" for name, value in fault.items() if value and name not in {"kind", "fault_id"})
+    rest = ", ".join(
+        f"{name}={value}"
+        for name, value in fault.items()
+        if value and name not in {"kind", "fault_id"}
+    )
     return f"{fault['kind']}{f' ({rest})' if rest else ''}"

@@ -1,4 +1,6 @@
-"""The live view of a campaign: what each phone does, as lines that fit a terminal, the same for ``status``."""
+"""The live view of a campaign: what each phone does, as lines that fit a terminal, the same for
+``status``.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,14 @@ if TYPE_CHECKING:
 #: Drawing costs this computer something, and this computer may be what is measured.
 _DRAWN_PER_SECOND: Final = 2
 _STYLES: Final = {
-    "title": "bold", "head": "dim", "abandoned": "red", "away": "yellow", "working": "", "waiting": "dim",
+    "title": "bold",
+    "head": "dim",
+    "abandoned": "red",
+    "away": "yellow",
+    "working": "",
+    "waiting": "dim",
     "done": "green",
-}  # fmt: skip
+}
 _SERIAL_MAX: Final = 24
 #: What a phone does is told in at least this many characters.
 _DOING_MIN: Final = 10
@@ -51,17 +58,24 @@ Line = tuple[str, str]
 def campaign_eta_s(rows: Sequence[PhoneRow]) -> float | None:
     """Return how long the campaign takes: as its longest phone. None while nothing is known.
 
-    Phones that are away or abandoned aren't waited for; one whose pace isn't known yet is taken for as slow as the
-    slowest of the others.
+    Phones that are away or abandoned aren't waited for; one whose pace isn't known yet is taken for
+    as slow as the slowest of the others.
     """
     left = [row for row in rows if row.left and row.standing in _UNDER_WAY]
     known = [(row.eta_s, row.left) for row in left if row.eta_s is not None]
     slowest_s = max((eta_s / left for eta_s, left in known), default=0.0)
-    return max(slowest_s * row.left if row.eta_s is None else row.eta_s for row in left) if known else None
+    return (
+        max(slowest_s * row.left if row.eta_s is None else row.eta_s for row in left)
+        if known
+        else None
+    )
 
 
 def about(seconds: float | None) -> str:
-    """Return a time that is only roughly known: ``1 min``, ``2 h 10 min``, ``3 d 4 h``; empty for None."""
+    """Return a time that is only roughly known: ``1 min``, ``2 h 10 min``, ``3 d 4 h``.
+
+    Empty for None.
+    """
     if seconds is None:
         return ""
     minutes = max(1, round(seconds / 60))
@@ -71,18 +85,28 @@ def about(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def picture(title: str, rows: Sequence[PhoneRow], *, width: int | None = None, height: int | None = None) -> list[Line]:
-    """Return a campaign's lines: its own, a head, a line for each phone; None is as wide or high as it takes.
+def picture(
+    title: str, rows: Sequence[PhoneRow], *, width: int | None = None, height: int | None = None
+) -> list[Line]:
+    """Return a campaign's lines: its own, a head, a line for each phone.
 
-    Phones that don't fit are counted in the last line: those that are done first, those in trouble never while there
-    is room.
+    None is as wide or high as it takes.
+
+    Phones that don't fit are counted in the last line: those that are done first, those in trouble
+    never while there is room.
     """
     ordered = sorted(rows, key=lambda row: (row.standing, row.serial))
     room = len(ordered) if height is None else max(0, height - 2)
-    shown, hidden = (ordered, []) if len(ordered) <= room else (ordered[: room - 1], ordered[max(0, room - 1) :])
+    shown, hidden = (
+        (ordered, [])
+        if len(ordered) <= room
+        else (ordered[: room - 1], ordered[max(0, room - 1) :])
+    )
     lines = [(_title(title, rows, width), "title")]
     if shown:
-        lines += zip(_aligned(shown, width), ["head", *(row.standing.word for row in shown)], strict=True)
+        lines += zip(
+            _aligned(shown, width), ["head", *(row.standing.word for row in shown)], strict=True
+        )
     if hidden:
         lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     return lines
@@ -106,7 +130,11 @@ def _cells(row: PhoneRow) -> tuple[str, ...]:
     heat = f"{row.battery_heat_c:.1f} C" if row.battery_heat_c is not None else ""
     eta = about(row.eta_s) if row.left and row.standing in _UNDER_WAY else ""
     runs = f"{row.stored}/{row.stored + row.left}"
-    doing = row.doing if row.standing in _UNDER_WAY else ": ".join(filter(None, (row.standing.word, row.doing)))
+    doing = (
+        row.doing
+        if row.standing in _UNDER_WAY
+        else ": ".join(filter(None, (row.standing.word, row.doing)))
+    )
     return (_cut(one_line(row.serial), _SERIAL_MAX), one_line(doing), runs, heat, eta)
 
 
@@ -128,7 +156,10 @@ def _aligned(rows: Sequence[PhoneRow], width: int | None) -> list[str]:
 
 
 def _cut(text: str, width: int | None) -> str:
-    """Return text that fits; its end is what tells phones and cases of one kind apart, so the middle goes."""
+    """Return text that fits.
+
+    Its end is what tells phones and cases of one kind apart, so the middle goes.
+    """
     if width is None or len(text) <= width or width < 8:
         return _cut_end(text, width)
     end = round((width - len(_DOTS)) * _END_SHARE)
@@ -178,7 +209,12 @@ class TerminalObserver:
             self._live.stop()
             atexit.unregister(self._live.stop)
         if _is_remembered(event) and (text := self._describe(event)):
-            self._console.print("\n".join(lines_that_fit(visible(text))), markup=False, highlight=False, soft_wrap=True)
+            self._console.print(
+                "\n".join(lines_that_fit(visible(text))),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
 
     def _drawing(self) -> Text:
         from rich.text import Text
@@ -188,7 +224,9 @@ class TerminalObserver:
         size = self._console.size
         # The last column and line stay free: some terminals scroll when they are written to.
         lines = picture(title, rows, width=max(20, size.width - 1), height=max(4, size.height - 1))
-        return Text("\n", no_wrap=True, overflow="crop").join(Text(text, _STYLES[kind]) for text, kind in lines)
+        return Text("\n", no_wrap=True, overflow="crop").join(
+            Text(text, _STYLES[kind]) for text, kind in lines
+        )
 
 
 def _is_remembered(event: object) -> bool:

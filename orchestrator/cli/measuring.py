@@ -1,4 +1,6 @@
-"""``benchfarm bench``, ``run`` and ``quickstart``: a plan from options or a file, and what came of it."""
+"""``benchfarm bench``, ``run`` and ``quickstart``: a plan from options or a file, and what came of
+it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ from orchestrator.tables.escapes import one_line
 
 @command("bench")
 def bench(
-    settings: Settings, options: Annotated[PlanOptions, PlanKeys()], out: HtmlOut = None, wait: Wait = ""
+    settings: Settings,
+    options: Annotated[PlanOptions, PlanKeys()],
+    out: HtmlOut = None,
+    wait: Wait = "",
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
@@ -48,12 +53,20 @@ def bench(
 @command("run")
 def run(
     settings: Settings,
-    plan: Annotated[Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")] = None,
+    plan: Annotated[
+        Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")
+    ] = None,
     *,
     resume: Annotated[
-        bool, opt("--resume", "Resume an interrupted campaign (default: the newest open one that has runs).")
+        bool,
+        opt(
+            "--resume",
+            "Resume an interrupted campaign (default: the newest open one that has runs).",
+        ),
     ] = False,
-    budget: Annotated[str, opt("--budget", "Time budget per device, 2h. Cases that don't fit are left out.")] = "",
+    budget: Annotated[
+        str, opt("--budget", "Time budget per device, 2h. Cases that don't fit are left out.")
+    ] = "",
     until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
     wait: Wait = "",
     out: HtmlOut = None,
@@ -68,10 +81,16 @@ def run(
 
     if resume:
         if budget or until:
-            raise UsageError("a campaign keeps the time that it began with", hint="leave out --budget and --until")
+            raise UsageError(
+                "a campaign keeps the time that it began with",
+                hint="leave out --budget and --until",
+            )
         return _resumed(settings, str(plan or ""), out, wait)
     if plan is None:
-        raise UsageError("give either a plan file or --resume", hint="benchfarm run plan.yaml | benchfarm run --resume")
+        raise UsageError(
+            "give either a plan file or --resume",
+            hint="benchfarm run plan.yaml | benchfarm run --resume",
+        )
     loaded = load_plan(plan, home=settings.data_folder)
     limited = time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
     if out is not None:
@@ -95,7 +114,9 @@ def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> 
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         return (
-            told(workspace, done, out) if isinstance(done, MeasuredCampaign) else told_pairs(workspace, done, Output())
+            told(workspace, done, out)
+            if isinstance(done, MeasuredCampaign)
+            else told_pairs(workspace, done, Output())
         )
 
 
@@ -103,8 +124,12 @@ def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> 
     """Write a campaign's report, and return what came of it; raises what ended a device's part."""
     summary = _summary(workspace, measured, out)
     if (fault := measured.result.fault) is not None:
-        # What the others measured has its report; the fault is told as any other, by its own exit code.
-        text, keys = summary.text.rpartition("\n")[2], {"campaign_id": measured.campaign.campaign_id}
+        # What the others measured has its report; the fault is told as any other, by its own exit
+        # code.
+        text, keys = (
+            summary.text.rpartition("\n")[2],
+            {"campaign_id": measured.campaign.campaign_id},
+        )
         workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
         raise fault
     return summary
@@ -116,7 +141,9 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
     for skip in skipped:
         serials.setdefault(f"{skip.delegate}, {skip.tool}: {skip.reason}", {})[skip.serial] = None
     return [
-        one_line(f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}")
+        one_line(
+            f"not run on {next(iter(where)) if len(where) == 1 else f'{len(where)} devices'}: {text}"
+        )
         for text, where in serials.items()
     ]
 
@@ -129,7 +156,9 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
     path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
-        write_html(data, path, title=report_title([campaign]), cache_folder=workspace.settings.cache_folder)
+        write_html(
+            data, path, title=report_title([campaign]), cache_folder=workspace.settings.cache_folder
+        )
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
@@ -150,9 +179,13 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
         lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
-        lines.append(f"{least}{result.left} invocations are left; 'benchfarm run --resume' runs them")
+        lines.append(
+            f"{least}{result.left} invocations are left; 'benchfarm run --resume' runs them"
+        )
     nothing_clean = measured.nothing_clean
-    nothing_clean += "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
+    nothing_clean += (
+        "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
+    )
     lines += [one_line(nothing_clean)] if nothing_clean else []
     lines += [one_line(text) for text in (*data.headline.answers, *advice)] if found else []
     if unwritten:
@@ -184,7 +217,8 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
         is_kept=True,
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(bool(measured.without_result or result.left or missing or nothing_clean)) or CUT_EXIT_CODE * bool(cut),
+        else int(bool(measured.without_result or result.left or missing or nothing_clean))
+        or CUT_EXIT_CODE * bool(cut),
     )
 
 
@@ -195,7 +229,9 @@ _PHONE_SPEED = 8.0
 @command("quickstart")
 def quickstart(
     settings: Settings,
-    folder: Annotated[Path, opt("--folder", "Folder for its store and report.")] = Path("reports/out/quickstart"),
+    folder: Annotated[Path, opt("--folder", "Folder for its store and report.")] = Path(
+        "reports/out/quickstart"
+    ),
 ) -> CommandResult:
     """Try everything on virtual phones and this computer.
 
@@ -214,11 +250,13 @@ def quickstart(
     virtual_phones.stop_quietly(own)
     lab = virtual_phones.start(own, speed=_PHONE_SPEED, exit_with_parent=True)
     try:
-        serials = tuple(serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES))
+        serials = tuple(
+            serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES)
+        )
         result = bench(own, virtual_phones.quickstart_options(serials), folder / "report.html")
     finally:
         virtual_phones.stop_quietly(own)
-    intro = (
-        "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
+    intro = "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
+    return replace(
+        result, text=f"{result.text}\n{intro}", data={"lab": lab, "campaign": result.data}
     )
-    return replace(result, text=f"{result.text}\n{intro}", data={"lab": lab, "campaign": result.data})

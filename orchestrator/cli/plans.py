@@ -32,13 +32,16 @@ from orchestrator.units import counted, format_duration
 
 
 @command("plan show")
-def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", metavar="PLAN")]) -> CommandResult:
+def show(
+    settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", metavar="PLAN")]
+) -> CommandResult:
     """Show a plan's cases on the attached devices.
 
     Example: benchfarm plan show plan.yaml
     """
-    # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for its flags; one that
-    # isn't on this computer is listed as missing, and planned with all the same.
+    # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for
+    # its flags; one that isn't on this computer is listed as missing, and planned with all the
+    # same.
     from orchestrator.config.plan import load_plan
 
     plan = load_plan(path, home=settings.data_folder)
@@ -46,22 +49,30 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = workspace.open_devices(plan.devices, despite_use=True)
         missing = missing_programs(workspace, plan, opened.facts)
-        expansion, _ = expansion_of(workspace, plan, opened.devices, models, named, assumed_builds(workspace, missing))
+        expansion, _ = expansion_of(
+            workspace, plan, opened.devices, models, named, assumed_builds(workspace, missing)
+        )
         expansion, time = time_limits.as_it_would_be(
             workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
         )
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
-    counts = Counter(item.case.case_key for queue in expansion.invocations.values() for item in queue)
+    counts = Counter(
+        item.case.case_key for queue in expansion.invocations.values() for item in queue
+    )
     rows = [
         (titles[case.serial], case.model_name, case.configuration, str(counts[case.case_key]))
         for case in expansion.cases
     ]
     skips = [
-        (titles.get(skip.serial, skip.serial), skip.model_name, f"{skip.delegate}, {skip.threads} threads, {skip.tool}",
-         f"{skip.reason_code}: {skip.reason}")
+        (
+            titles.get(skip.serial, skip.serial),
+            skip.model_name,
+            f"{skip.delegate}, {skip.threads} threads, {skip.tool}",
+            f"{skip.reason_code}: {skip.reason}",
+        )
         for skip in expansion.skipped
-    ]  # fmt: skip
+    ]
     parts = [f"plan '{plan.name}': {len(rows)} cases, {sum(counts.values())} invocations"]
     parts.append(
         f"devices: {', '.join(f'{facts.serial} ({facts.title})' for facts in chosen)}"
@@ -73,8 +84,14 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
     if skips:
         parts.append("skipped:\n" + table(("device", "model", "configuration", "reason"), skips))
     least_s, most_s = expansion.estimate_s(plan)
-    span = format_duration(least_s) if most_s == least_s else f"{format_duration(least_s)} to {format_duration(most_s)}"
-    parts.append(f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones")
+    span = (
+        format_duration(least_s)
+        if most_s == least_s
+        else f"{format_duration(least_s)} to {format_duration(most_s)}"
+    )
+    parts.append(
+        f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones"
+    )
     parts += [time] if time else []
     if missing:
         # Without these nothing runs there: it is the last thing that is read.
@@ -83,11 +100,18 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
         text="\n\n".join(parts),
         data={
             "name": plan.name,
-            "devices": {"chosen": [facts.serial for facts in chosen], "left_out": others, "lacking": lacking},
+            "devices": {
+                "chosen": [facts.serial for facts in chosen],
+                "left_out": others,
+                "lacking": lacking,
+            },
             "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
             "invocations": sum(counts.values()),
             "skipped": expansion.skipped,
-            "missing": [{"tool": item.tool, "serials": item.serials, "reason": item.reason} for item in missing],
+            "missing": [
+                {"tool": item.tool, "serials": item.serials, "reason": item.reason}
+                for item in missing
+            ],
             "estimate_s": least_s,
             "estimate_most_s": most_s,
         },
@@ -97,7 +121,10 @@ def show(settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", meta
 def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
     """Return the attached phones that the plan doesn't use, with the reasons."""
     by_rule = {**opened.choice.unfit, **opened.choice.unneeded}
-    return {**{str(serial): one_line(reason) for serial, reason in by_rule.items()}, **opened.left_out}
+    return {
+        **{str(serial): one_line(reason) for serial, reason in by_rule.items()},
+        **opened.left_out,
+    }
 
 
 def _times(plan: Plan) -> str:
@@ -126,14 +153,20 @@ def init(
         raise UsageError(f"{out} is there already", hint="name another file with --out")
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         try:
-            devices = [item.facts for item in list_devices(workspace) if item.facts is not None and item.usable]
+            devices = [
+                item.facts
+                for item in list_devices(workspace)
+                if item.facts is not None and item.usable
+            ]
         except AdbUnavailableError:
             # A plan may be written where no phone is, and there is no adb.
             devices = []
     write_file(out, initial_plan(devices, models, out))
     phones = counted(len(devices), "phone")
     text = f"{out}: a plan for {phones}; what it means: benchfarm plan show {shlex.quote(str(out))}"
-    return CommandResult(text=text, data={"path": out, "serials": [facts.serial for facts in devices]})
+    return CommandResult(
+        text=text, data={"path": out, "serials": [facts.serial for facts in devices]}
+    )
 
 
 @command("plan schema")

@@ -1,6 +1,8 @@
-"""Progress on standard error, as lines, JSON or a live view: events, downloads, and the offer to download a program.
+"""Progress on standard error, as lines, JSON or a live view: events, downloads, and the offer to
+download a program.
 
-JSON has the same keys whoever writes it (docs/reference/monitoring.md). A terminal gets the live view of live.py.
+JSON has the same keys whoever writes it (docs/reference/monitoring.md). A terminal gets the live
+view of live.py.
 """
 
 from __future__ import annotations
@@ -35,12 +37,19 @@ _LOCK: Final = threading.Lock()
 
 
 class LineObserver:
-    """One line for each event, with the time of day; for logs and for everything that isn't a terminal."""
+    """One line for each event, with the time of day.
+
+    For logs and for everything that isn't a terminal.
+    """
 
     def on_event(self, event: object) -> None:
         """Print the event, if it is one that people want to read."""
         if text := describe(event):
-            line = text if isinstance(event, Notice) else f"{datetime.now().astimezone():%H:%M:%S} {text}"
+            line = (
+                text
+                if isinstance(event, Notice)
+                else f"{datetime.now().astimezone():%H:%M:%S} {text}"
+            )
             with _LOCK:
                 say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
 
@@ -88,7 +97,9 @@ class LibraryLines(logging.Handler):
         """Write one record."""
         level = "error" if record.levelno >= logging.ERROR else "warning"
         told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
-        write_line("library", record.getMessage().strip(), level=level, logger=record.name, traceback=told)
+        write_line(
+            "library", record.getMessage().strip(), level=level, logger=record.name, traceback=told
+        )
 
 
 def logs_as_json() -> None:
@@ -136,12 +147,23 @@ def _say_step(log_format: str, progress: FileProgress, steps: dict[str, int]) ->
         steps[progress.name] = step
         share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
         text = f"{progress.name}: {format_bytes(received)}{share}"
-        tell(log_format, "download", text, file=progress.name, received_bytes=received, total_bytes=total)
+        tell(
+            log_format,
+            "download",
+            text,
+            file=progress.name,
+            received_bytes=received,
+            total_bytes=total,
+        )
 
 
 def workspace_telling(settings: Settings, *, makes_store: bool = True) -> Workspace:
-    """Return a farm whose progress goes to standard error, and that offers to download a missing program."""
-    workspace = Workspace(settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format))
+    """Return a farm whose progress goes to standard error, and that offers to download a missing
+    program.
+    """
+    workspace = Workspace(
+        settings, makes_store=makes_store, observer=observer_for_stderr(settings.log_format)
+    )
     workspace.on_missing = _download_offer(workspace)
     return workspace
 
@@ -156,15 +178,21 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
             return
         for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
             asked.add(spec)
-            # What has to be built, or lies somewhere, nobody can download; the error that follows says what to do.
+            # What has to be built, or lies somewhere, nobody can download; the error that follows
+            # says what to do.
             if spec.url and _is_wanted(spec):
-                workspace.build_fetcher().fetch(spec, on_progress=downloads_on_stderr(workspace.settings.log_format))
+                workspace.build_fetcher().fetch(
+                    spec, on_progress=downloads_on_stderr(workspace.settings.log_format)
+                )
 
     return offer
 
 
 def _is_wanted(spec: BuildSpec) -> bool:
-    say(one_line(f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.url}"), err=True)
+    say(
+        one_line(f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.url}"),
+        err=True,
+    )
     say("Download it now? [Y/n] ", err=True, end="")
     # An empty line is the default; the end of the input is no answer.
     return sys.stdin.readline().lower() in {"\n", "y\n", "yes\n"}

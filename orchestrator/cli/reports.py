@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 from orchestrator.app import tabling
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
-from orchestrator.app.reporting import load_accuracy, report_data, report_title, sustained_campaign, write_html
+from orchestrator.app.reporting import (
+    load_accuracy,
+    report_data,
+    report_title,
+    sustained_campaign,
+    write_html,
+)
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, command
@@ -31,7 +37,9 @@ def report(
     settings: Settings,
     campaigns: Campaigns = (),
     out: Out = None,
-    form: Annotated[str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")] = "",
+    form: Annotated[
+        str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
+    ] = "",
     accuracy: Accuracy = None,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
@@ -56,7 +64,9 @@ def report(
     return CommandResult(text=text.rstrip("\n"), data={"format": form, "content": text})
 
 
-def _data(settings: Settings, campaigns: Texts, accuracy: Path | None) -> tuple[list[Any], ReportData]:
+def _data(
+    settings: Settings, campaigns: Texts, accuracy: Path | None
+) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
     known = load_accuracy(accuracy) if accuracy is not None else {}
     with Workspace(settings, makes_store=False) as workspace:
@@ -81,19 +91,32 @@ class TableOutput:
     """How 'table' is written."""
 
     form: Annotated[
-        str, opt("--format -f", "text, markdown, html, csv, latex or json (default: by --out, else text).")
+        str,
+        opt(
+            "--format -f",
+            "text, markdown, html, csv, latex or json (default: by --out, else text).",
+        ),
     ] = ""
-    title: Annotated[str, opt("--title", "Title of the HTML page.")] = "Latency by device and delegate"
+    title: Annotated[str, opt("--title", "Title of the HTML page.")] = (
+        "Latency by device and delegate"
+    )
     out: Out = None
 
 
 @command("table")
-def guide_table(settings: Settings, request: tabling.TableRequest, output: TableOutput) -> CommandResult:
+def guide_table(
+    settings: Settings, request: tabling.TableRequest, output: TableOutput
+) -> CommandResult:
     """Print a table of models, devices and configurations.
 
     Example: benchfarm table --devices pixel-3,pixel-4
     """
-    form = format_of(output.form, output.out, ("text", "markdown", "html", "csv", "latex", "json"), default="text")
+    form = format_of(
+        output.form,
+        output.out,
+        ("text", "markdown", "html", "csv", "latex", "json"),
+        default="text",
+    )
     with Workspace(settings, makes_store=False) as workspace:
         built = tabling.build(workspace, request)
     from orchestrator.report import guide_table as tables
@@ -125,7 +148,8 @@ def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     chosen, data = _data(settings, campaigns, None)
     advice = advice_of(data)
     return CommandResult(
-        text=format_text(advice), data={"campaigns": [item.campaign_id for item in chosen], "advice": advice}
+        text=format_text(advice),
+        data={"campaigns": [item.campaign_id for item in chosen], "advice": advice},
     )
 
 
@@ -148,12 +172,17 @@ def sustained_curves(
         if row.sustained:
             # The latest whole attempt, or the latest one at all.
             shown = max(row.sustained, key=lambda attempt: (attempt.is_whole, attempt.attempt))
-            groups.setdefault((row.case.model_name, row.case.configuration), []).append((row, shown))
+            groups.setdefault((row.case.model_name, row.case.configuration), []).append(
+                (row, shown)
+            )
     span = format_duration(measured.terms.sustained)
     parts = [f"campaign {measured.campaign_id} '{measured.name}', {span} each"]
     for (model, configuration), items in groups.items():
         parts.append(f"{model}, {configuration}\n{_ranking(items)}")
-        parts += [f"{row.device.title} ({row.case.serial}), minute by minute\n{_minutes(item)}" for row, item in items]
+        parts += [
+            f"{row.device.title} ({row.case.serial}), minute by minute\n{_minutes(item)}"
+            for row, item in items
+        ]
     if not groups:
         parts.append("nothing was measured yet")
     return CommandResult(
@@ -186,7 +215,9 @@ def sustained_curves(
 
 
 def _rank(items: Sequence[_Curve], item: SustainedRow, figure: str) -> int:
-    return 1 + sum(bool(getattr(other.curve, figure) < getattr(item.curve, figure)) for _, other in items)
+    return 1 + sum(
+        bool(getattr(other.curve, figure) < getattr(item.curve, figure)) for _, other in items
+    )
 
 
 def _ranking(items: Sequence[_Curve]) -> str:
@@ -197,23 +228,43 @@ def _ranking(items: Sequence[_Curve]) -> str:
         note = "" if item.is_whole else f"cut after {format_duration(item.elapsed_s)}"
         rows.append(
             (
-                str(_rank(items, item, "burst_us")), str(_rank(items, item, "steady_us")), row.device.title,
-                format_latency(curve.burst_us), format_latency(curve.steady_us), format_change(curve.slowdown), onset,
-                str(curve.count), note,
+                str(_rank(items, item, "burst_us")),
+                str(_rank(items, item, "steady_us")),
+                row.device.title,
+                format_latency(curve.burst_us),
+                format_latency(curve.steady_us),
+                format_change(curve.slowdown),
+                onset,
+                str(curve.count),
+                note,
             )
-        )  # fmt: skip
-    heads = ("burst rank", "steady rank", "device", "burst", "steady", "change", "slower", "processes", "")
+        )
+    heads = (
+        "burst rank",
+        "steady rank",
+        "device",
+        "burst",
+        "steady",
+        "change",
+        "slower",
+        "processes",
+        "",
+    )
     return table(heads, rows, right=(0, 1, 3, 4, 5, 7))
 
 
 def _minutes(item: SustainedRow) -> str:
     rows = [
         (
-            str(row.minute), format_latency(row.median_us), format_latency(row.min_us), format_latency(row.max_us),
-            format_change(row.slowdown), str(row.count),
+            str(row.minute),
+            format_latency(row.median_us),
+            format_latency(row.min_us),
+            format_latency(row.max_us),
+            format_change(row.slowdown),
+            str(row.count),
             f"{item.heat_c[row.minute]:.1f} C" if row.minute in item.heat_c else "",
         )
         for row in item.curve.minutes
-    ]  # fmt: skip
+    ]
     heads = ("minute", "median", "fastest", "slowest", "against burst", "processes", "battery")
     return table(heads, rows, right=(0, 1, 2, 3, 4, 5, 6))

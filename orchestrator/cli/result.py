@@ -1,4 +1,7 @@
-"""What a command found out, as text and as JSON; the formats that it can write, and percentages that it reads."""
+"""What a command found out, as text and as JSON.
+
+The formats that it can write, and percentages that it reads.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,13 @@ class CommandResult:
     #: For programs: plain values, records, dates and paths (see :func:`to_json`).
     data: object
     exit_code: int = 0
-    #: What stands in the place of the text where that may be very long: its lines, made while they are printed.
+    #: What stands in the place of the text where that may be very long: its lines, made while they
+    #: are printed.
     lines: Iterable[str] = ()
     #: What ``--format`` writes in another form.
     table: Table[Any] | None = None
-    #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody reads the output.
+    #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody
+    #: reads the output.
     is_kept: bool = False
 
 
@@ -64,10 +69,15 @@ def of_table(
 
 
 class Streamed(list[ItemT]):
-    """A list of a result whose items are made when they are written, one after the other, and not before."""
+    """A list of a result whose items are made when they are written, one after the other, and not
+    before.
+    """
 
     def __init__(self, items: Callable[[], Iterable[ItemT]]) -> None:
-        """``items`` is asked for when the result is written; it must not need what the command has closed."""
+        """``items`` is asked for when the result is written.
+
+        It must not need what the command has closed.
+        """
         super().__init__()
         self._items = items
         self._begun: Iterator[ItemT] | None = None
@@ -90,16 +100,23 @@ def to_json(value: object) -> str:
 
 
 def json_pieces(value: object) -> Iterator[str]:
-    """Yield the text of :func:`to_json` piece by piece: that of thousands of runs is never there as a whole.
+    """Yield the text of :func:`to_json` piece by piece: that of thousands of runs is never there as
+    a whole.
 
-    Nothing in it drives a terminal or turns text around: such characters are written as JSON's own escapes.
+    Nothing in it drives a terminal or turns text around: such characters are written as JSON's own
+    escapes.
     """
-    encoder = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain)
+    encoder = json.JSONEncoder(
+        indent=2, ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain
+    )
     for piece in encoder.iterencode(value):
         if piece.replace("\n", "").isprintable():
             yield piece
         else:
-            yield "".join(char if char == "\n" or not is_unseen(char) else json.dumps(char)[1:-1] for char in piece)
+            yield "".join(
+                char if char == "\n" or not is_unseen(char) else json.dumps(char)[1:-1]
+                for char in piece
+            )
 
 
 def _plain(value: object) -> object:
@@ -139,11 +156,13 @@ def format_of(
     default: str,
     endings: Mapping[str, tuple[str, ...]] = ENDINGS,
 ) -> str:
-    """Return the format to write: the chosen one, else the one that the ending of ``out`` means, else the default.
+    """Return the format to write: the chosen one, else the one that the ending of ``out`` means,
+    else the default.
 
     ``endings`` has the formats by the ending of a file's name.
 
-    Raises UsageError for a format that isn't known, and for an ending that belongs to another format.
+    Raises UsageError for a format that isn't known, and for an ending that belongs to another
+    format.
     """
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
@@ -151,10 +170,15 @@ def format_of(
     if fitting is None:
         return chosen or default
     if chosen and chosen not in fitting:
-        raise UsageError(f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}")
+        raise UsageError(
+            f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}"
+        )
     possible = [item for item in (chosen, default, *fitting) if item in fitting and item in known]
     if not possible:
-        raise UsageError(f"{out}: this command writes {', '.join(known)}, not {fitting[0]}", hint="name another file")
+        raise UsageError(
+            f"{out}: this command writes {', '.join(known)}, not {fitting[0]}",
+            hint="name another file",
+        )
     return possible[0]
 
 
@@ -162,11 +186,16 @@ def format_of(
 _LEAST_DIFFERENCE: Final = 0.0001
 
 
-def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float, example: str = "2%") -> float:
-    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and let themselves in.
+def share_of(
+    text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float, example: str = "2%"
+) -> float:
+    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``.
+
+    The limits are shares and let themselves in.
 
     Raises:
-        UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as either.
+        UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as
+            either.
     """
     try:
         share = parse_percent(text) / 100
@@ -174,5 +203,7 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
         raise UsageError(f"{option}: {error}") from error
     if not least <= share <= most:
         limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
-        raise UsageError(f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}")
+        raise UsageError(
+            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
+        )
     return share

@@ -1,4 +1,6 @@
-"""``benchfarm status``: what the farm does now, from who runs it, what is stored and the quarantine."""
+"""``benchfarm status``: what the farm does now, from who runs it, what is stored and the
+quarantine.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from orchestrator.app.board import PhoneRow, Shown, Standing, read_boards, runner_elsewhere, stored_rows
+from orchestrator.app.board import (
+    PhoneRow,
+    Shown,
+    Standing,
+    read_boards,
+    runner_elsewhere,
+    stored_rows,
+)
 from orchestrator.app.options import opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Json, command
@@ -35,7 +44,8 @@ def status(
 
     Example: benchfarm status --watch
     """
-    # All is read from the store and this computer's state: no phone is asked, so nothing is disturbed.
+    # All is read from the store and this computer's state: no phone is asked, so nothing is
+    # disturbed.
     is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
         while watch and not as_json:
@@ -50,24 +60,41 @@ def status(
         return look(workspace)
 
 
-def look(workspace: Workspace, width: int | None = None, height: int | None = None) -> CommandResult:
-    """Return every open campaign, phone by phone, and the quarantine; None is as wide or high as it takes."""
+def look(
+    workspace: Workspace, width: int | None = None, height: int | None = None
+) -> CommandResult:
+    """Return every open campaign, phone by phone, and the quarantine.
+
+    None is as wide or high as it takes.
+    """
     boards, progress = (
         read_boards(workspace.board_folder, workspace.campaigns),
         workspace.store.progress(only_open=True),
     )
     found = [
-        _campaign(workspace, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0)))
+        _campaign(
+            workspace, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0))
+        )
         for item in workspace.store.campaigns(only_open=True)
     ]
-    kept_out = {serial: workspace.quarantine.reason(serial) for serial in workspace.quarantine.serials()}
+    kept_out = {
+        serial: workspace.quarantine.reason(serial) for serial in workspace.quarantine.serials()
+    }
     parts = [_text(item, rows, width, height) for item, rows in found]
-    parts.append("\n".join(one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()))
+    parts.append(
+        "\n".join(
+            one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()
+        )
+    )
     text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
-    return CommandResult(text=text, data={"campaigns": [item for item, _ in found], "quarantine": kept_out})
+    return CommandResult(
+        text=text, data={"campaigns": [item for item, _ in found], "quarantine": kept_out}
+    )
 
 
-def _text(campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None, height: int | None) -> str:
+def _text(
+    campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None, height: int | None
+) -> str:
     if not rows:
         runs = f"{campaign['stored']}/{campaign['stored'] + campaign['left']} runs"
         where = f"on {campaign['host']}" if campaign["status"] == _ELSEWHERE else campaign["status"]
@@ -79,7 +106,9 @@ def _text(campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None,
 def _campaign(
     workspace: Workspace, campaign: Campaign, shown: Shown | None, progress: tuple[int, int]
 ) -> tuple[dict[str, Any], Sequence[PhoneRow]]:
-    """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored and planned."""
+    """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored
+    and planned.
+    """
     rows: tuple[PhoneRow, ...] = ()
     holder, where = "", runner_elsewhere(workspace.settings, campaign)
     if shown is not None:

@@ -1,4 +1,6 @@
-"""``benchfarm results`` and ``store``: what is stored, read again, hidden, removed, pruned and copied."""
+"""``benchfarm results`` and ``store``: what is stored, read again, hidden, removed, pruned and
+copied.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 _BINARY_SUFFIXES: Final = (".pb",)
 #: Lines of a list where no limit is given; JSON has all then.
 _SHOWN: Final = 30
-_Limit = Annotated[int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)]
+_Limit = Annotated[
+    int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
+]
 _Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs'.")]
 
 
@@ -55,21 +59,29 @@ def campaigns(
         raise UsageError(f"--status: {not_one_of(status, CampaignStatus)}")
     with Workspace(settings, makes_store=False) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
-        # After the campaigns: one that begins meanwhile isn't listed, one that is removed is left out.
+        # After the campaigns: one that begins meanwhile isn't listed, one that is removed is left
+        # out.
         progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
         found = [
             item
             for item in listed
-            if item.campaign_id in progress and name.lower() in item.name.lower() and status in {"", item.status.value}
+            if item.campaign_id in progress
+            and name.lower() in item.name.lower()
+            and status in {"", item.status.value}
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"
     if out_of_lists and not hidden:
         nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --hidden' lists them"
     elif name or status:
         nothing = "no campaign fits"
-    rows = [StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists) for item in found]
+    rows = [
+        StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists)
+        for item in found
+    ]
     shown = (_SHOWN if limit is None else limit) or len(rows)
-    notes = [f"{len(rows) - shown} older campaigns: --limit 0 lists all"] if shown < len(rows) else []
+    notes = (
+        [f"{len(rows) - shown} older campaigns: --limit 0 lists all"] if shown < len(rows) else []
+    )
     table = campaigns_table(rows[:shown])
     data = [table.record(row) for row in rows[: limit or None]]
     return of_table(table, notes=notes, nothing=nothing, data=data)
@@ -98,7 +110,10 @@ def runs(
         # Read while they are written: a large campaign's runs are never held.
         with Workspace(settings, makes_store=False) as workspace:
             for run in workspace.store.runs(campaign_ids=chosen):
-                is_one = device.lower() in {"", run.case.serial.lower()} and delegate.lower() in {"", run.case.delegate}
+                is_one = device.lower() in {"", run.case.serial.lower()} and delegate.lower() in {
+                    "",
+                    run.case.delegate,
+                }
                 if is_one and outcome in {"", run.outcome}:
                     yield run
 
@@ -116,12 +131,16 @@ def runs(
             yield f"{count - most} earlier runs: --limit 0 lists all"
         yield from shown
         if not count:
-            yield "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
+            yield (
+                "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
+            )
 
     def chosen_runs() -> Iterable[RunRecord]:
         return deque(fitting(), maxlen=limit) if limit else fitting()
 
-    return CommandResult(text="", lines=lines(), data=Streamed(chosen_runs), table=runs_table(Streamed(chosen_runs)))
+    return CommandResult(
+        text="", lines=lines(), data=Streamed(chosen_runs), table=runs_table(Streamed(chosen_runs))
+    )
 
 
 @command("results issue")
@@ -130,7 +149,8 @@ def issue(settings: Settings, run_id: _Run, out: Out = None) -> CommandResult:
 
     Example: benchfarm results issue RUN --out issue.md
 
-    Device, program, command, evidence and output; serial numbers, paths, addresses and names are left out.
+    Device, program, command, evidence and output; serial numbers, paths, addresses and names are
+    left out.
     """
     from orchestrator.app.run_logs import issue_of
 
@@ -147,7 +167,9 @@ def issue(settings: Settings, run_id: _Run, out: Out = None) -> CommandResult:
 def log(
     settings: Settings,
     run_id: _Run,
-    attachment: Annotated[str, opt("--attachment -a", "Name of one attachment (default: all text).")] = "",
+    attachment: Annotated[
+        str, opt("--attachment -a", "Name of one attachment (default: all text).")
+    ] = "",
     out: Out = None,
 ) -> CommandResult:
     """Show the output of a run, as it was stored.
@@ -164,7 +186,10 @@ def log(
     if out is not None:
         if len(found) != 1:
             names = ", ".join(item.name for item in found)
-            raise UsageError("--out takes one attachment; choose it with --attachment", hint=f"there are: {names}")
+            raise UsageError(
+                "--out takes one attachment; choose it with --attachment",
+                hint=f"there are: {names}",
+            )
         write_file(out, found[0].data)
         return CommandResult(text=str(out), data={"path": out, "size_bytes": len(found[0].data)})
     shown = tuple(item for item in found if attachment or not item.name.endswith(_BINARY_SUFFIXES))
@@ -213,7 +238,9 @@ def prune(
     Example: benchfarm store prune --keep-raw 90d --dry-run
     """
     path = settings.store_file
-    pruned, before, after = retention.prune(settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact)
+    pruned, before, after = retention.prune(
+        settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact
+    )
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
     deleted = "would be deleted" if dry_run else "deleted"
@@ -236,7 +263,9 @@ def prune(
 
 
 @command("store backup")
-def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It must not exist.")]) -> CommandResult:
+def backup(
+    settings: Settings, out: Annotated[Path, arg("File of the copy. It must not exist.")]
+) -> CommandResult:
     """Copy a store, also one in use, and verify the copy.
 
     Example: benchfarm store backup copy.db
@@ -251,7 +280,8 @@ def backup(settings: Settings, out: Annotated[Path, arg("File of the copy. It mu
 
 @command("store timezone")
 def timezone(
-    settings: Settings, zone: Annotated[str, arg("Time zone, for example Europe/Berlin (default: show it).")] = ""
+    settings: Settings,
+    zone: Annotated[str, arg("Time zone, for example Europe/Berlin (default: show it).")] = "",
 ) -> CommandResult:
     """Show or set the time zone of this store's nights.
 
@@ -261,14 +291,20 @@ def timezone(
         if zone:
             workspace.store.set_zone(zone)
         name = str(workspace.store.zone or "")
-    text = f"nights begin at noon of {name}" if name else "nights begin at noon of the computer that shows them"
+    text = (
+        f"nights begin at noon of {name}"
+        if name
+        else "nights begin at noon of the computer that shows them"
+    )
     return CommandResult(text=text, data={"timezone": name})
 
 
 @command("results close")
 def close(
     settings: Settings,
-    campaigns: Annotated[Texts, arg("Open campaigns, by id or its beginning.", metavar="CAMPAIGN...")],
+    campaigns: Annotated[
+        Texts, arg("Open campaigns, by id or its beginning.", metavar="CAMPAIGN...")
+    ],
 ) -> CommandResult:
     """Abandon the rest of interrupted campaigns. What was measured stays.
 
@@ -286,7 +322,10 @@ def close(
 
 @command("results remove")
 def remove(
-    settings: Settings, campaigns: _Named, *, yes: Annotated[bool, opt("--yes -y", "Remove without asking.")] = False
+    settings: Settings,
+    campaigns: _Named,
+    *,
+    yes: Annotated[bool, opt("--yes -y", "Remove without asking.")] = False,
 ) -> CommandResult:
     """Delete campaigns with all their runs and logs.
 
@@ -297,10 +336,14 @@ def remove(
     with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.
         found = _named(workspace.store, campaigns)
-        resuming.check_left_alone(workspace, [campaign for campaign in found.values() if campaign is not None])
+        resuming.check_left_alone(
+            workspace, [campaign for campaign in found.values() if campaign is not None]
+        )
         progress = workspace.store.progress()
         stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
-        lines = [one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()]
+        lines = [
+            one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()
+        ]
         if not yes:
             _confirm(lines)
         for campaign_id in found:
@@ -344,7 +387,10 @@ def _hidden(settings: Settings, words: Sequence[str], *, is_hidden: bool) -> Com
 
 
 def _named(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | None]:
-    """Return the campaigns that some words mean; None in the place of one that can't be read, named by its whole id."""
+    """Return the campaigns that some words mean.
+
+    None in the place of one that can't be read, named by its whole id.
+    """
     found: dict[CampaignId, Campaign | None] = {}
     for word in words:
         try:
@@ -359,15 +405,24 @@ def _named(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | No
 def _title(campaign_id: CampaignId, campaign: Campaign | None) -> str:
     if campaign is None:
         return f"{campaign_id} (can't be read)"
-    return f"{campaign_id} ({campaign.name}, begun {campaign.created_at.astimezone():%Y-%m-%d %H:%M})"
+    return (
+        f"{campaign_id} ({campaign.name}, begun {campaign.created_at.astimezone():%Y-%m-%d %H:%M})"
+    )
 
 
 def _confirm(lines: Sequence[str]) -> None:
-    """Ask whoever sits there; raises UsageError for any other answer than yes, and where nobody does."""
+    """Ask whoever sits there.
+
+    Raises UsageError for any other answer than yes, and where nobody does.
+    """
     hint = "'benchfarm results hide' only leaves them out of lists"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("removing a campaign can't be undone: give --yes", hint=hint)
     say("\n".join(lines), err=True)
-    say("Remove these campaigns with all their runs and logs? This can't be undone. [y/N] ", err=True, end="")
+    say(
+        "Remove these campaigns with all their runs and logs? This can't be undone. [y/N] ",
+        err=True,
+        end="",
+    )
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise UsageError("nothing was removed", hint=hint)

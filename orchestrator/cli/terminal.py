@@ -1,4 +1,6 @@
-"""The one way out to terminals and pipes: whatever a phone, a file or another lab wrote, it can't drive a terminal."""
+"""The one way out to terminals and pipes: whatever a phone, a file or another lab wrote, it can't
+drive a terminal.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,20 @@ def columns() -> int:
 
 
 def lines_that_fit(line: str) -> list[str]:
-    """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
+    """Return one line of prose as lines that fit the terminal.
+
+    A word that is longer stays whole.
+    """
     width = max(20, columns() - 1)
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(
+        line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    ) or [""]
 
 
 def say(text: str, *, err: bool = False, end: str = "\n", clears: bool = False) -> None:
-    """Print text for people; controls, escape sequences and direction marks in it are shown, not obeyed.
+    """Print text for people.
+
+    Controls, escape sequences and direction marks in it are shown, not obeyed.
 
     ``clears``: in the place of all that is on the screen.
     """
@@ -59,7 +68,9 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
 
 
 class _Progress:
-    """Standard error without its errors: a reader that went away or a full disk stops nothing that is measured."""
+    """Standard error without its errors: a reader that went away or a full disk stops nothing that
+    is measured.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -85,7 +96,8 @@ class _Progress:
 
 
 def open_standard_streams() -> None:
-    """Give this process an output and a progress stream, also where its parent closed them, and let progress get lost.
+    """Give this process an output and a progress stream, also where its parent closed them, and let
+    progress get lost.
 
     What is written to standard error from now on raises no OSError.
     """

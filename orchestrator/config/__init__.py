@@ -1,1 +1,4 @@
-"""What people write, validated: plans, device profiles, builds. Every fault of a file is told at once."""
+"""What people write, validated: plans, device profiles, builds.
+
+Every fault of a file is told at once.
+"""

@@ -1,4 +1,6 @@
-"""Build files: where benchmark programs come from and what they must hold (``docs/reference/build-files.md``)."""
+"""Build files: where benchmark programs come from and what they must hold
+(``docs/reference/build-files.md``).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,15 @@ from orchestrator.records.build_spec import BuildSpec, LibrarySpec
 from orchestrator.records.workload import ToolName
 
 ABIS = (
-    "arm64-v8a", "armeabi-v7a", "x86_64", "x86", "riscv64", "linux-x86_64", "linux-aarch64", "linux-armv7l",
-)  # fmt: skip
+    "arm64-v8a",
+    "armeabi-v7a",
+    "x86_64",
+    "x86",
+    "riscv64",
+    "linux-x86_64",
+    "linux-aarch64",
+    "linux-armv7l",
+)
 
 
 def _abi(text: str) -> str:
@@ -53,7 +62,8 @@ class SourceSection(Section):
         given = [name for name in ("url", "file", "recipe") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(
-                "needs exactly one of url, file and recipe" + (f", has {' and '.join(given)}" if given else "")
+                "needs exactly one of url, file and recipe"
+                + (f", has {' and '.join(given)}" if given else "")
             )
         return self
 
@@ -73,7 +83,9 @@ class LibrarySection(Section):
     optional: bool = False
     group: Annotated[Text, AfterValidator(_name)] | None = None
     by_hand: bool = False
-    url: dict[Annotated[str, AfterValidator(_abi)], Annotated[Text, AfterValidator(_url)]] = Field(default_factory=dict)
+    url: dict[Annotated[str, AfterValidator(_abi)], Annotated[Text, AfterValidator(_url)]] = Field(
+        default_factory=dict
+    )
 
 
 class BuildSection(Section):
@@ -86,7 +98,9 @@ class BuildSection(Section):
     variant: Annotated[Text, AfterValidator(_name)] = "plain"
     default: bool = False
     abis: Annotated[dict[Annotated[str, AfterValidator(_abi)], SourceSection], Field(min_length=1)]
-    libraries: dict[Annotated[str, AfterValidator(_name)], LibrarySection] = Field(default_factory=dict)
+    libraries: dict[Annotated[str, AfterValidator(_name)], LibrarySection] = Field(
+        default_factory=dict
+    )
     expected: ExpectedSection = ExpectedSection()
 
     @model_validator(mode="after")
@@ -97,7 +111,9 @@ class BuildSection(Section):
 
 
 def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
-    """Read all build files (``*.yaml``) of some folders, by name; of two with one name the first folder's is taken.
+    """Read all build files (``*.yaml``) of some folders, by name.
+
+    Of two with one name the first folder's is taken.
 
     Raises:
         PlanError: with one line for each fault of all files.
@@ -116,15 +132,24 @@ def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
                 continue
             found[path.stem] = specs
             for spec in specs:
-                if spec.is_default and (other := defaults.setdefault((spec.tool, spec.abi), spec.name)) != spec.name:
-                    problems.append(f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}")
+                if (
+                    spec.is_default
+                    and (other := defaults.setdefault((spec.tool, spec.abi), spec.name))
+                    != spec.name
+                ):
+                    problems.append(
+                        f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}"
+                    )
     if problems:
         raise PlanError("the build files have faults:", faults=problems)
     return tuple(spec for name in sorted(found) for spec in found[name])
 
 
 def load_build(path: Path) -> tuple[BuildSpec, ...]:
-    """Read one build file: a BuildSpec for each of its ABIs; raises PlanError with one line for each fault."""
+    """Read one build file: a BuildSpec for each of its ABIs.
+
+    Raises PlanError with one line for each fault.
+    """
     file = read_yaml(path)
     section = checked(file, BuildSection)
     faults = Faults(file)
@@ -146,18 +171,23 @@ def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
             recipe=source.recipe or (),
             sha256s=source.sha256,
             libraries=tuple(
-                _library(name, library, abi, source, folder) for name, library in section.libraries.items()
+                _library(name, library, abi, source, folder)
+                for name, library in section.libraries.items()
             ),
         )
 
 
-def _library(name: str, library: LibrarySection, abi: str, source: SourceSection, folder: Path) -> LibrarySpec:
+def _library(
+    name: str, library: LibrarySection, abi: str, source: SourceSection, folder: Path
+) -> LibrarySpec:
     url = library.url.get(abi, "")
     beside = not (url or library.by_hand)
     return LibrarySpec(
         name=name,
         url=url or (f"{source.url.rpartition('/')[0]}/{name}" if beside and source.url else ""),
-        file=str((folder / Path(source.file).expanduser()).parent / name) if beside and source.file else "",
+        file=str((folder / Path(source.file).expanduser()).parent / name)
+        if beside and source.file
+        else "",
         optional=library.optional,
         group=library.group or "",
     )

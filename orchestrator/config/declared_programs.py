@@ -1,7 +1,9 @@
-"""Benchmark programs that a YAML file describes: their command line, and how what they print is read.
+"""Benchmark programs that a YAML file describes: their command line, and how what they print is
+read.
 
-A file holds no code and nothing that a shell would read: words with placeholders, values of declared types, and
-expressions that are searched for in a bounded time. docs/reference/declared-programs.md explains every key.
+A file holds no code and nothing that a shell would read: words with placeholders, values of
+declared types, and expressions that are searched for in a bounded time.
+docs/reference/declared-programs.md explains every key.
 """
 
 from __future__ import annotations
@@ -50,9 +52,13 @@ def _matching(pattern: re.Pattern[str], what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Name = Annotated[Text, _matching(_NAME, "a name; write small letters, digits, dot, dash and underscore")]
+Name = Annotated[
+    Text, _matching(_NAME, "a name; write small letters, digits, dot, dash and underscore")
+]
 FieldName = Annotated[Text, _matching(_FIELD, "the name of a field")]
-FileName = Annotated[Text, _matching(_FILE, "a file name here; it is one in the program's own folder")]
+FileName = Annotated[
+    Text, _matching(_FILE, "a file name here; it is one in the program's own folder")
+]
 
 
 class ParameterSection(Section):
@@ -81,9 +87,15 @@ class ParameterSection(Section):
                 return "" if value in self.values else f"must be {self.kind}, not {value!r}"
             case "word":
                 return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
-        number = re.fullmatch(r"-?\d{1,15}" if self.type == "int" else r"-?\d{1,15}(\.\d{1,15})?", value, re.ASCII)
+        number = re.fullmatch(
+            r"-?\d{1,15}" if self.type == "int" else r"-?\d{1,15}(\.\d{1,15})?", value, re.ASCII
+        )
         low, high = self.min, self.max
-        if number and (low is None or float(value) >= low) and (high is None or float(value) <= high):
+        if (
+            number
+            and (low is None or float(value) >= low)
+            and (high is None or float(value) <= high)
+        ):
             return ""
         return f"must be {self.kind}, not {value!r}"
 
@@ -147,7 +159,8 @@ class LineSection(Section):
     does: LineDoes
     #: Of ``fail``: a code of benchfarm's.
     code: Name = "benchmark-failed"
-    #: Whether the expression matches whole figures only, so that a text may end without a line end after it.
+    #: Whether the expression matches whole figures only, so that a text may end without a line end
+    #: after it.
     whole: bool = False
 
 
@@ -178,11 +191,13 @@ class ProgramSection(Section):
     #: The executable's file name; without one its output is read, and it isn't started.
     program: FileName | None = None
     beside: OneOrMany[tuple[FileName, ...]] = ()
-    models: OneOrMany[tuple[Annotated[Text, _matching(re.compile(r"\.[a-z0-9]{1,12}"), "a file's ending")], ...]] = ()
+    models: OneOrMany[
+        tuple[Annotated[Text, _matching(re.compile(r"\.[a-z0-9]{1,12}"), "a file's ending")], ...]
+    ] = ()
     runs_on: OneOrMany[tuple[DeviceKind, ...]] = (DeviceKind.ANDROID, DeviceKind.HOST)
-    environment: dict[Annotated[Text, _matching(re.compile(r"[A-Z][A-Z0-9_]*"), "a variable")], AnyText] = Field(
-        default_factory=dict
-    )
+    environment: dict[
+        Annotated[Text, _matching(re.compile(r"[A-Z][A-Z0-9_]*"), "a variable")], AnyText
+    ] = Field(default_factory=dict)
     argv: tuple[Text, ...] = ()
     #: What stands behind the words of the delegate and the figure.
     operands: tuple[Text, ...] = ()
@@ -192,7 +207,8 @@ class ProgramSection(Section):
     #: ``stdout``, ``stderr``, ``logcat:TAG``, ``file:NAME``, read in this order.
     streams: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ("stdout", "stderr")
     exit_ok: OneOrMany[tuple[int, ...]] = (0,)
-    #: Fields in which the program repeats what it was asked for, and the parameters (or what is given) that they are.
+    #: Fields in which the program repeats what it was asked for, and the parameters (or what is
+    #: given) that they are.
     echo: dict[FieldName, Name] = Field(default_factory=dict)
     #: One of these words is in every text of the program.
     marks: Annotated[OneOrMany[tuple[Text, ...]], Field(min_length=1)]
@@ -213,9 +229,15 @@ class ProgramSection(Section):
         return _PLACEHOLDER.findall(text)
 
     def filled(self, text: str, values: Mapping[str, str], *, depth: int = 0) -> str:
-        """Return a text with its placeholders' values; a value may itself have placeholders, once."""
+        """Return a text with its placeholders' values.
+
+        A value may itself have placeholders, once.
+        """
         return _PLACEHOLDER.sub(
-            lambda found: self.filled(values[found[1]], values, depth=depth + 1) if depth < 2 else found[0], text
+            lambda found: (
+                self.filled(values[found[1]], values, depth=depth + 1) if depth < 2 else found[0]
+            ),
+            text,
         )
 
     def used(self, delegate: DelegateName, figure: str) -> list[str]:
@@ -238,7 +260,10 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
                 yield (key,), f"is needed for a program that is started: {key}"
     variants = [("delegates", str(name), each) for name, each in section.delegates.items()]
     variants += [("figures", name, each) for name, each in section.figures.items()]
-    set_by = {kind: [set(each.set) for at, _, each in variants if at == kind] for kind in ("delegates", "figures")}
+    set_by = {
+        kind: [set(each.set) for at, _, each in variants if at == kind]
+        for kind in ("delegates", "figures")
+    }
     everywhere = {name for sets in set_by.values() if sets for name in set.intersection(*sets)}
     known = {*GIVEN, *section.parameters, *everywhere}
     texts: list[tuple[tuple[str | int, ...], str, set[str]]] = [
@@ -247,11 +272,19 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
         for number, text in enumerate(getattr(section, key))
     ]
     for at, name, each in variants:
-        texts += [((at, name, "argv", number), text, known | set(each.set)) for number, text in enumerate(each.argv)]
-        texts += [((at, name, "set", key), text, known - everywhere) for key, text in each.set.items()]
+        texts += [
+            ((at, name, "argv", number), text, known | set(each.set))
+            for number, text in enumerate(each.argv)
+        ]
+        texts += [
+            ((at, name, "set", key), text, known - everywhere) for key, text in each.set.items()
+        ]
         for key in each.set.keys() & {*GIVEN, *section.parameters}:
             yield (at, name, "set", key), f"{key!r} is a parameter already"
-    texts += [(("environment", key), text, {*GIVEN, "program_folder"}) for key, text in section.environment.items()]
+    texts += [
+        (("environment", key), text, {*GIVEN, "program_folder"})
+        for key, text in section.environment.items()
+    ]
     for location, text, allowed in texts:
         for name in section.names_in(text):
             if name not in allowed:
@@ -263,14 +296,23 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
         yield ("parameters", name), f"{name!r} is given already"
     for number, stream in enumerate(section.streams):
         kind, _, rest = stream.partition(":")
-        if not (stream in {"stdout", "stderr"} or (kind in {"logcat", "file"} and _FILE.fullmatch(rest))):
+        if not (
+            stream in {"stdout", "stderr"} or (kind in {"logcat", "file"} and _FILE.fullmatch(rest))
+        ):
             yield ("streams", number), f"{stream!r} isn't stdout, stderr, logcat:TAG or file:NAME"
     for number, result in enumerate(section.results):
         if result.figure is not None and result.figure not in section.figures:
             yield ("results", number, "figure"), f"{result.figure!r} isn't among the figures"
         if result.figure is not None and (result.figure in PHASES) != (result.unit == "token"):
-            yield ("results", number, "unit"), f"figures of tokens, and no others, are called {' and '.join(PHASES)}"
-        if not result.latency.get("mean") and not result.latency.get("median") and result.samples is None:
+            yield (
+                ("results", number, "unit"),
+                f"figures of tokens, and no others, are called {' and '.join(PHASES)}",
+            )
+        if (
+            not result.latency.get("mean")
+            and not result.latency.get("median")
+            and result.samples is None
+        ):
             yield ("results", number), "needs a mean, a median or samples"
     for number, line in enumerate(section.lines):
         if line.does in {"part", "row", "samples"} and not line.regex.groups:
@@ -278,7 +320,10 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
 
 
 def load_declared(path: Path) -> ProgramSection:
-    """Read one file; raises PlanError with one line for each fault, as ``file:line:column: key: what is wrong``."""
+    """Read one file.
+
+    Raises PlanError with one line for each fault, as ``file:line:column: key: what is wrong``.
+    """
     file = read_yaml(path)
     section = checked(file, ProgramSection)
     faults = Faults(file)
@@ -309,7 +354,10 @@ def declared_names() -> list[str]:
 
 
 def file_of(tool: ToolName) -> Path:
-    """Return the file that declares a tool, which is read; raises UsageError and PlanError as declared()."""
+    """Return the file that declares a tool, which is read.
+
+    Raises UsageError and PlanError as declared().
+    """
     declared(str(tool))
     return _files()[str(tool)]
 
@@ -323,7 +371,8 @@ _lending: Final = threading.Lock()
 def lent(files: Sequence[Path]) -> Iterator[None]:
     """Let these files declare their programs meanwhile, before any others of their names.
 
-    Raises ProgramInUseError where another job needs one as another file declares it, PlanError for a faulty one.
+    Raises ProgramInUseError where another job needs one as another file declares it, PlanError for
+    a faulty one.
     """
     with _lending:
         for path in files:
@@ -345,7 +394,10 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
 
 
 def declared(name: str) -> ProgramSection:
-    """Return a declared program; raises UsageError for one that isn't declared, PlanError for a faulty file."""
+    """Return a declared program.
+
+    Raises UsageError for one that isn't declared, PlanError for a faulty file.
+    """
     return _declared(name, _files())
 
 
@@ -353,14 +405,17 @@ def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
     if name not in files:
         raise UsageError(
             f"no program is declared as {name!r} here",
-            hint=nearest(name, files) or f"there are {', '.join(files)}; your own belong into the folder programs",
+            hint=nearest(name, files)
+            or f"there are {', '.join(files)}; your own belong into the folder programs",
         )
     path = files[name]
     key = (path, path.stat().st_mtime_ns)
     if key not in _read:
         section = load_declared(path)
         if section.name != path.stem:
-            raise PlanError(f"{path}: name: {section.name!r} must be the file's name, {path.stem!r}")
+            raise PlanError(
+                f"{path}: name: {section.name!r} must be the file's name, {path.stem!r}"
+            )
         _read[key] = section
         FOREIGN.update(set(section.models) - {".tflite", ".litertlm", ".task"})
     return _read[key]
@@ -374,7 +429,8 @@ def every_declared() -> list[ProgramSection]:
 
 
 def tool_word(word: object) -> object:
-    """Return the tool that a plan means: one of benchfarm's own, a declared program by name or by its file.
+    """Return the tool that a plan means: one of benchfarm's own, a declared program by name or by
+    its file.
 
     Raises ValueError for one that isn't known.
     """

@@ -1,4 +1,6 @@
-"""Checks plain values against a pydantic model and tells all faults at once, each with its place and what would do."""
+"""Checks plain values against a pydantic model and tells all faults at once, each with its place
+and what would do.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +75,11 @@ ModelT = TypeVar("ModelT")
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
 
-def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None) -> ModelT:
-    """Return a source's values as a model: a section, or a record whose fields say how they are written.
+def checked(
+    source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None
+) -> ModelT:
+    """Return a source's values as a model: a section, or a record whose fields say how they are
+    written.
 
     Raises:
         PlanError: with one line for each fault.
@@ -90,7 +95,11 @@ def checked(source: Source, model: type[ModelT], *, context: Mapping[str, object
             if _follows(source, detail, details):
                 continue
             unknown = detail["type"] in _UNKNOWN
-            faults.add(location, _unknown_key(model, location) if unknown else _message(detail), at_key=unknown)
+            faults.add(
+                location,
+                _unknown_key(model, location) if unknown else _message(detail),
+                at_key=unknown,
+            )
         faults.raise_if_any()
         raise
     faults.raise_if_any()
@@ -105,7 +114,8 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
             return isinstance(source, YamlFile) and location in source.places
         case "too_short":  # Its items were refused, and nothing was left.
             return any(
-                len(other["loc"]) > len(location) and other["loc"][: len(location)] == location for other in others
+                len(other["loc"]) > len(location) and other["loc"][: len(location)] == location
+                for other in others
             )
         case _:
             return False
@@ -135,7 +145,11 @@ def _fields(section: Any) -> dict[str, Any]:  # noqa: ANN401 - any type expressi
         return {}
     hints = get_type_hints(section, include_extras=True)
     names = [item.name for item in fields(section)]
-    return {name: hints[name] for name in names if NO_KEY not in getattr(hints[name], "__metadata__", ())}
+    return {
+        name: hints[name]
+        for name in names
+        if NO_KEY not in getattr(hints[name], "__metadata__", ())
+    }
 
 
 def _bare(annotation: Any) -> Any:  # noqa: ANN401 - any type expression

@@ -63,7 +63,9 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
     names: dict[str, str] = {}
     for number, entry in enumerate(section.models):
         if names.setdefault(entry.name, entry.sha256) != entry.sha256:
-            faults.add(("models", number, "name"), f"{entry.name!r} is already the name of another model")
+            faults.add(
+                ("models", number, "name"), f"{entry.name!r} is already the name of another model"
+            )
         found[entry.sha256] = ManifestEntry(
             **entry.model_dump(exclude={"file", "accuracy"}, exclude_none=True),
             path=folder / Path(entry.file).expanduser(),
@@ -74,7 +76,10 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
 
 
 def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
-    """Return the models of several folders' manifests by name, the first folder's first; raises PlanError."""
+    """Return the models of several folders' manifests by name, the first folder's first.
+
+    Raises PlanError.
+    """
     found: dict[str, ManifestEntry] = {}
     for folder in folders:
         for entry in load_manifest(folder / MANIFEST_NAME).values():
@@ -83,10 +88,12 @@ def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
 
 
 def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
-    """Write entries into a manifest, in the place of those with the same name or content; the rest stays.
+    """Write entries into a manifest, in the place of those with the same name or content.
 
-    What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings one, as long as the
-    content is the same.
+    The rest stays.
+
+    What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings
+    one, as long as the content is the same.
 
     Raises:
         PlanError: the manifest that is there has faults.
@@ -98,12 +105,16 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
         known = before.accuracy if before is not None else None
         entry = dataclasses.replace(given, accuracy=given.accuracy or known)
         there = {
-            sha256: other for sha256, other in there.items() if other.name != entry.name and sha256 != entry.sha256
+            sha256: other
+            for sha256, other in there.items()
+            if other.name != entry.name and sha256 != entry.sha256
         }
         there[entry.sha256] = entry
     folder = path.absolute().parent
     rows = [_row(entry, folder) for entry in sorted(there.values(), key=lambda entry: entry.name)]
-    text = yaml.dump({"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120)
+    text = yaml.dump(
+        {"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120
+    )
     try:
         write_whole(path, text)
     except OSError as error:

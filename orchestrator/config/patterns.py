@@ -33,7 +33,9 @@ class Pattern:
         if len(text) > LONGEST:
             raise ValueError(f"is an expression of {len(text)} characters; {LONGEST} are allowed")
         if odd := _REFUSED.search(text.replace("\\\\", "")):
-            raise ValueError(f"{odd[0]!r} isn't allowed in an expression here; it may have {_FEATURES}")
+            raise ValueError(
+                f"{odd[0]!r} isn't allowed in an expression here; it may have {_FEATURES}"
+            )
         import regex
 
         try:
@@ -48,7 +50,8 @@ class Pattern:
         return frozenset(self._compiled.groupindex)
 
     def find(self, text: str) -> Mapping[str, str] | None:
-        """Return the named groups that took part where the expression is found, None where it isn't.
+        """Return the named groups that took part where the expression is found, None where it
+        isn't.
 
         Raises OutputParseError where the search took too long.
         """
@@ -64,7 +67,9 @@ class Pattern:
         return {name: value for name, value in found.groupdict().items() if value is not None}
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         def read(value: Any) -> Pattern:  # noqa: ANN401 - whatever stands in the file
             if not isinstance(value, str):
                 raise ValueError("must be a regular expression in one line")
@@ -73,5 +78,7 @@ class Pattern:
         return core_schema.no_info_plain_validator_function(read)
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {"type": "string"}

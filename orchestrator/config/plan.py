@@ -1,4 +1,5 @@
-"""Plans from files, options and keywords: one model (``records.plan``), and the rules that need more than its text.
+"""Plans from files, options and keywords: one model (``records.plan``), and the rules that need
+more than its text.
 
 ``docs/reference/plans.md`` describes the format.
 """
@@ -50,8 +51,8 @@ def _passes() -> list[str]:
 def load_plan(path: Path, *, home: Path | None = None) -> Plan:
     """Read a plan file; paths in it start from its folder.
 
-    A model may also be named as ``models.yaml`` beside the plan, or in ``home``, names it; its content must then be
-    what the manifest says.
+    A model may also be named as ``models.yaml`` beside the plan, or in ``home``, names it; its
+    content must then be what the manifest says.
 
     Raises:
         PlanError: with one line for each fault: ``file:line:column: key: what is wrong``.
@@ -62,13 +63,17 @@ def load_plan(path: Path, *, home: Path | None = None) -> Plan:
 
 
 def parse_plan(text: str, *, folder: Path, label: str = "plan") -> Plan:
-    """Read a plan from its text, for example one that a campaign kept; raises PlanError as :func:`load_plan` does."""
+    """Read a plan from its text, for example one that a campaign kept.
+
+    Raises PlanError as :func:`load_plan` does.
+    """
     read = replace(_checked(parse_yaml(text, label=label), folder), text=text)
     return read if read.name else replace(read, name=label)
 
 
 def plan_from_options(**options: Any) -> Plan:  # noqa: ANN401 - each key has its own type
-    """Return the plan that options mean; ``plan.text`` is a plan file that means the same from any folder.
+    """Return the plan that options mean; ``plan.text`` is a plan file that means the same from any
+    folder.
 
     Paths are from the current folder, and taken as they are: the shell has expanded patterns.
 
@@ -76,19 +81,26 @@ def plan_from_options(**options: Any) -> Plan:  # noqa: ANN401 - each key has it
         PlanError: with one line for each fault, which names the option.
         UsageError: a build that is of no tool in use.
     """
-    names = {name: (key.key.option or f"--{name.replace('_', '-')}").split()[0] for name, key in plan_keys().items()}
+    names = {
+        name: (key.key.option or f"--{name.replace('_', '-')}").split()[0]
+        for name, key in plan_keys().items()
+    }
     return _of_values(options, names, "command line")
 
 
 def plan_from_keywords(**options: Any) -> Plan:  # noqa: ANN401 - as above
-    """Return the plan that keyword arguments mean; as :func:`plan_from_options`, but faults name the argument.
+    """Return the plan that keyword arguments mean.
+
+    As :func:`plan_from_options`, but faults name the argument.
 
     Raises UsageError, too, for a keyword that isn't known.
     """
     unknown = options.keys() - plan_keys().keys()
     if unknown:
         known = ", ".join(sorted(plan_keys()))
-        raise UsageError(f"there is no option {', '.join(sorted(unknown))}", hint=f"there are {known}")
+        raise UsageError(
+            f"there is no option {', '.join(sorted(unknown))}", hint=f"there are {known}"
+        )
     return _of_values(options, {name: name for name in plan_keys()}, "options")
 
 
@@ -101,8 +113,14 @@ def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
     one, several = schema["properties"]["passes"]["anyOf"]
     one["enum"] = several["items"]["enum"] = _passes()
     known = {key.at[0] for key in keys_of(model)}
-    schema["properties"] = {name: item for name, item in schema["properties"].items() if name in known}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "benchfarm plan"}
+    schema["properties"] = {
+        name: item for name, item in schema["properties"].items() if name in known
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "benchfarm plan",
+    }
 
 
 def keys_table(model: type[Plan] = Plan) -> Iterator[tuple[str, str, str]]:
@@ -165,11 +183,15 @@ def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> 
 
 
 def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Plan:
-    """Return the plan of values by keyword; what is empty, or as it is by default, wasn't asked for.
+    """Return the plan of values by keyword.
+
+    What is empty, or as it is by default, wasn't asked for.
 
     ``names`` says what a keyword is called in faults.
     """
-    source = OptionSource(label=label, names={key.at: names[name] for name, key in plan_keys().items()})
+    source = OptionSource(
+        label=label, names={key.at: names[name] for name, key in plan_keys().items()}
+    )
     faults = Faults(source)
     given: PlanOptions = {"models": [], **options}
     if given.get("name") is None:
@@ -178,7 +200,9 @@ def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Pl
         given["passes"] = ["sustained"]
     builds = given.get("builds") or {}
     if not isinstance(builds, Mapping):
-        given["builds"] = builds_of([builds] if isinstance(builds, str) else builds, split(given.get("tools")))
+        given["builds"] = builds_of(
+            [builds] if isinstance(builds, str) else builds, split(given.get("tools"))
+        )
     for name, key in plan_keys().items():
         if name not in given:
             continue
@@ -187,25 +211,35 @@ def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Pl
         except ValueError as error:
             faults.add(key.at, str(error))
             continue
-        if name in {"name", "models"} or not (value is None or value in ("", [], {}) or value == key.default):
+        if name in {"name", "models"} or not (
+            value is None or value in ("", [], {}) or value == key.default
+        ):
             section = source.value
             for part in key.at[:-1]:
                 section = section.setdefault(part, {})
             section[key.at[-1]] = value
     faults.raise_if_any()
-    text = yaml.dump(_plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000)
+    text = yaml.dump(
+        _plain(source.value), Dumper=_PlanDumper, sort_keys=False, allow_unicode=True, width=10_000
+    )
     return replace(_checked(source, Path.cwd()), text=text)
 
 
 def _of_keyword(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has its own type
-    """Return a keyword's value as a plan has it; paths are from the current folder. Raises ValueError."""
+    """Return a keyword's value as a plan has it; paths are from the current folder.
+
+    Raises ValueError.
+    """
     match key.at:
         case ("models",):
             return [{"path": _absolute(item)} for item in each(value)]
         case ("matrix", "flags"):
             return _flag_sets(value)
         case ("builds",):
-            return {tool: _absolute(build) if "/" in build else build for tool, build in (value or {}).items()}
+            return {
+                tool: _absolute(build) if "/" in build else build
+                for tool, build in (value or {}).items()
+            }
         case ("parity_inputs",):
             return _absolute(value)
         case _ if key.is_list:
@@ -258,37 +292,53 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
                 )
         known = dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])
         if tool not in known and tool not in used:
-            raise UsageError(f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}")
+            raise UsageError(
+                f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}"
+            )
         if not build:
-            raise UsageError(f"--build {text!r} names no program", hint="for example --build native=./benchmark_model")
+            raise UsageError(
+                f"--build {text!r} names no program",
+                hint="for example --build native=./benchmark_model",
+            )
         if found.setdefault(tool, build) != build:
-            raise UsageError(f"--build names two programs for {tool}: {found[tool]} and {build}", hint="keep one")
+            raise UsageError(
+                f"--build names two programs for {tool}: {found[tool]} and {build}", hint="keep one"
+            )
     if unused := [tool for tool in found if tools and tool not in used]:
         raise UsageError(
-            f"--build is for {', '.join(unused)}, and --tool says {', '.join(used)}", hint="let both name the same tool"
+            f"--build is for {', '.join(unused)}, and --tool says {', '.join(used)}",
+            hint="let both name the same tool",
         )
     return found
 
 
 def _name_of(models: Sequence[str]) -> str:
     """Return a name that tells measurements apart: the model's, and how many more there are."""
-    first = "".join(letter if letter.isprintable() else "?" for letter in "".join(models[:1]))[:_NAME_SHOWN].strip()
+    first = "".join(letter if letter.isprintable() else "?" for letter in "".join(models[:1]))[
+        :_NAME_SHOWN
+    ].strip()
     return f"{first or 'bench'} and {len(models) - 1} more" if len(models) > 1 else first or "bench"
 
 
 class _PlanDumper(yaml.SafeDumper):
-    """Quotes and escapes what isn't printable: in other styles some line ends would be folded to spaces."""
+    """Quotes and escapes what isn't printable: in other styles some line ends would be folded to
+    spaces.
+    """
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Return the node of a text."""
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+        return self.represent_scalar(
+            "tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"'
+        )
 
 
 _PlanDumper.add_representer(str, _PlanDumper.represent_text)
 
 
 def _plain(value: object) -> object:
-    """Return what YAML writes without quotes where that reads as the same text again: ``4`` and not ``'4'``."""
+    """Return what YAML writes without quotes where that reads as the same text again: ``4`` and not
+    ``'4'``.
+    """
     match value:
         case dict():
             return {str(key): _plain(item) for key, item in value.items()}
@@ -317,7 +367,10 @@ def _predicate(value: object) -> object:
 
 
 def _delegate(value: object) -> object:
-    """Return a delegate, or the word for several, in whatever case it is written; raises ValueError."""
+    """Return a delegate, or the word for several, in whatever case it is written.
+
+    Raises ValueError.
+    """
     known = (*DelegateName, *map(DelegateName, plugins("delegates")), *DelegateChoice)
     by_word: dict[str, object] = {name.value: name for name in known}
     word = str(value).strip().lower()
@@ -342,7 +395,9 @@ def _fact(value: object) -> object:
     if not isinstance(value, str) or "." in value or not value.strip():
         return value
     if value.lower() not in FIELDS:
-        raise ValueError(f"{value!r} isn't a fact of phones such as profile, model or soc, nor a system property")
+        raise ValueError(
+            f"{value!r} isn't a fact of phones such as profile, model or soc, nor a system property"
+        )
     return value.lower()
 
 
@@ -355,11 +410,16 @@ def _pattern(value: object, folder: Path, named: Mapping[str, ManifestEntry]) ->
 
 
 def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry]) -> list[Path]:
-    """Return the files that a model's path means; a path with * ? or [ may mean several. Raises ValueError."""
+    """Return the files that a model's path means; a path with * ? or [ may mean several.
+
+    Raises ValueError.
+    """
     try:
         path = folder / Path(pattern).expanduser()
         if path.is_dir():
-            raise ValueError(f"{str(path)!r} is a folder; for all models in it write {pattern.rstrip('/')}/*.tflite")
+            raise ValueError(
+                f"{str(path)!r} is a folder; for all models in it write {pattern.rstrip('/')}/*.tflite"
+            )
         files = [path] if path.exists() else []
         if not files and glob.has_magic(pattern):
             found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207 - Path.glob refuses absolute ones
@@ -372,11 +432,17 @@ def _model_files(pattern: str, folder: Path, named: Mapping[str, ManifestEntry])
         path = named[pattern].path
         if not path.is_file():
             manifest = path.parent / MANIFEST_NAME
-            raise ValueError(f"{pattern!r} is a name in {manifest}, but there is no file {str(path)!r}")
+            raise ValueError(
+                f"{pattern!r} is a name in {manifest}, but there is no file {str(path)!r}"
+            )
         files = [path]
     if not files:
         is_number = Path(pattern).name.isdigit()
-        hint = "; several values of an option are written with commas: --threads 1,4" if is_number else ""
+        hint = (
+            "; several values of an option are written with commas: --threads 1,4"
+            if is_number
+            else ""
+        )
         raise ValueError(f"there is no file {str(path)!r}{hint}")
     for file in files:
         # Bytes that are no UTF-8 are surrogates in a name.
@@ -395,7 +461,10 @@ def _input_folder(value: object, *, folder: Path) -> object:
 
 
 def _build_path(value: object, *, folder: Path) -> object:
-    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
+    """Return a build's name as it is, and a file's path made absolute.
+
+    What has a slash is a path.
+    """
     if not isinstance(value, str) or "/" not in value:
         return value
     path = folder / Path(value).expanduser()
@@ -417,8 +486,15 @@ def _flag_value(value: object, *, folder: Path) -> object:
 def _models_of(
     models: Sequence[PlanModel], faults: Faults, folder: Path, named: Mapping[str, ManifestEntry]
 ) -> tuple[PlanModel, ...]:
-    """Return each file once; two files can't have one name, as reports and people tell them by it."""
-    pins = {entry.path.resolve(): entry.sha256 for name, entry in named.items() if Path(name) in _paths(models)}
+    """Return each file once.
+
+    Two files can't have one name, as reports and people tell them by it.
+    """
+    pins = {
+        entry.path.resolve(): entry.sha256
+        for name, entry in named.items()
+        if Path(name) in _paths(models)
+    }
     found: dict[Path, PlanModel] = {}
     by_name: dict[str, Path] = {}
     for number, model in enumerate(models):
@@ -432,7 +508,10 @@ def _models_of(
             name = model.name or (known.name if known else path.stem)
             other = by_name.setdefault(name, path.resolve())
             if known is not None and model.name and known.name != model.name:
-                faults.add(("models", number), f"{str(path)!r} is named twice, as {known.name!r} and {name!r}")
+                faults.add(
+                    ("models", number),
+                    f"{str(path)!r} is named twice, as {known.name!r} and {name!r}",
+                )
             elif other != path.resolve():
                 message = (
                     f"{str(path)!r} and {str(other)!r} would both be called {name!r}; rename one, or give it another "
@@ -440,7 +519,9 @@ def _models_of(
                 )
                 faults.add(("models", number), message)
             else:
-                sha256 = model.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
+                sha256 = (
+                    model.sha256 or (known.sha256 if known else None) or pins.get(path.resolve())
+                )
                 found[path.resolve()] = PlanModel(name=name, path=path, sha256=sha256)
     return tuple(found.values())
 

@@ -1,4 +1,6 @@
-"""What is declared about kinds of phone (docs/reference/profiles.md), and about a lab's phones (``devices.yaml``)."""
+"""What is declared about kinds of phone (docs/reference/profiles.md), and about a lab's phones
+(``devices.yaml``).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 def _profile_name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} isn't a name of small letters, digits, dots, dashes and underscores")
+        raise ValueError(
+            f"{text!r} isn't a name of small letters, digits, dots, dashes and underscores"
+        )
     return text
 
 
@@ -51,16 +55,22 @@ class ProfileSection(Section):
     kind: DeviceKind
     match: Annotated[dict[str, OneOrMany[tuple[Text, ...]]], Field(min_length=1)]
     soc: Text
-    cluster_cores: Annotated[OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)]
-    delegates: Annotated[OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)]
-    thermal_limits: Annotated[dict[str, Annotated[Celsius, Field(gt=0, lt=150)]], AfterValidator(_zone_patterns)] = (
-        Field(default_factory=dict)
-    )
+    cluster_cores: Annotated[
+        OneOrMany[tuple[Annotated[int, Field(ge=1, le=64)], ...]], Field(min_length=1)
+    ]
+    delegates: Annotated[
+        OneOrMany[tuple[DelegateName, ...]], Field(min_length=1), AfterValidator(unique)
+    ]
+    thermal_limits: Annotated[
+        dict[str, Annotated[Celsius, Field(gt=0, lt=150)]], AfterValidator(_zone_patterns)
+    ] = Field(default_factory=dict)
     quirks: tuple[QuirkSection, ...] = ()
 
 
 def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
-    """Read all profiles (``*.yaml``) of some folders, sorted by name; of two with one name the first folder's is taken.
+    """Read all profiles (``*.yaml``) of some folders, sorted by name.
+
+    Of two with one name the first folder's is taken.
 
     Raises:
         PlanError: with one line for each fault of all files.
@@ -75,7 +85,9 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
             except PlanError as error:
                 problems += error.faults or [str(error)]
                 continue
-            twin = next((other for other in in_folder.values() if _same_match(other, profile)), None)
+            twin = next(
+                (other for other in in_folder.values() if _same_match(other, profile)), None
+            )
             if twin is not None:
                 problems.append(f"{path}: match: fits the same phones as the profile {twin.name!r}")
             in_folder[profile.name] = profile
@@ -97,8 +109,12 @@ def load_profile(path: Path) -> DeviceProfile:
     return DeviceProfile(**values, thermal_limits_c=section.thermal_limits)
 
 
-def match_profile(profiles: Sequence[DeviceProfile], properties: Mapping[str, str]) -> DeviceProfile | None:
-    """Return the profile whose every property a device has; the one that asks for most when several do.
+def match_profile(
+    profiles: Sequence[DeviceProfile], properties: Mapping[str, str]
+) -> DeviceProfile | None:
+    """Return the profile whose every property a device has.
+
+    The one that asks for most when several do.
 
     Texts are compared without regard to case. None when no profile fits.
     """
@@ -110,14 +126,16 @@ def match_profile(profiles: Sequence[DeviceProfile], properties: Mapping[str, st
             for name, values in profile.match.items()
         )
     ]
-    # Of those that ask for equally much, the one whose name comes first: the same on every computer.
+    # Of those that ask for equally much, the one whose name comes first: the same on every
+    # computer.
     return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
 
 
 def _same_match(one: DeviceProfile, other: DeviceProfile) -> bool:
     """Whether some phone would fit both profiles equally well."""
     return one.match.keys() == other.match.keys() and all(
-        {value.casefold() for value in one.match[name]} & {value.casefold() for value in other.match[name]}
+        {value.casefold() for value in one.match[name]}
+        & {value.casefold() for value in other.match[name]}
         for name in one.match
     )
 
@@ -136,7 +154,10 @@ class InventorySection(Section):
 
 
 def load_inventory(path: Path) -> Mapping[Serial, Labels]:
-    """Return the labels of phones by serial number; nothing when there is no file. Raises PlanError with all faults."""
+    """Return the labels of phones by serial number; nothing when there is no file.
+
+    Raises PlanError with all faults.
+    """
     if not path.exists():
         return {}
     section = checked(read_yaml(path), InventorySection)
@@ -144,7 +165,8 @@ def load_inventory(path: Path) -> Mapping[Serial, Labels]:
 
 
 class KeptInventory:
-    """The inventory of a process that goes on for long: each change counts, and as long as one has faults, what it was.
+    """The inventory of a process that goes on for long: each change counts, and as long as one has
+    faults, what it was.
 
     May be used by several threads.
     """

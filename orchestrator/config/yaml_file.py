@@ -1,10 +1,11 @@
 """A YAML file as mappings, lists and the text of its scalars, each with its place in the file.
 
-Scalars stay as they are written; the field that they are for decides what they mean. So a serial number ``0123456``
-keeps its zero, a flag's value ``true`` stays the word that the flag wants, and a version ``1.10`` isn't ``1.1``.
+Scalars stay as they are written; the field that they are for decides what they mean. So a serial
+number ``0123456`` keeps its zero, a flag's value ``true`` stays the word that the flag wants, and a
+version ``1.10`` isn't ``1.1``.
 
-libyaml's events are composed in Python: libyaml's own composer overflows its stack, and ends the process, at a few
-kilobytes of ``[``.
+libyaml's events are composed in Python: libyaml's own composer overflows its stack, and ends the
+process, at a few kilobytes of ``[``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _MERGE_KEY: Final = "<<"
 
 def format_location(location: Location) -> str:
     """Return a location as people write it: ``models[0].sha256``."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
+    return "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in location
+    ).removeprefix(".")
 
 
 def read_yaml(path: Path) -> YamlFile:
@@ -49,7 +52,9 @@ def read_yaml(path: Path) -> YamlFile:
             content = stream.read(FILE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise PlanError(f"{path}: can't be read: {reason}", hint="check the path and its permissions") from error
+        raise PlanError(
+            f"{path}: can't be read: {reason}", hint="check the path and its permissions"
+        ) from error
     if len(content) > FILE_BYTES_MAX:
         raise PlanError(f"{path}: is larger than {FILE_BYTES_MAX} bytes; was another file meant?")
     try:
@@ -62,7 +67,10 @@ def read_yaml(path: Path) -> YamlFile:
 
 
 def parse_yaml(text: str, *, label: str) -> YamlFile:
-    """Parse the text of a YAML file; ``label`` names it in messages. Raises PlanError as :func:`read_yaml` does."""
+    """Parse the text of a YAML file; ``label`` names it in messages.
+
+    Raises PlanError as :func:`read_yaml` does.
+    """
     try:
         root = _Loader(text.removeprefix("\ufeff")).get_single_node()
     except RecursionError:
@@ -74,17 +82,23 @@ def parse_yaml(text: str, *, label: str) -> YamlFile:
             raise PlanError(
                 f"{label}:{line}:{column}: a second document begins here; one file, one document"
             ) from error
-        raise PlanError(f"{label}:{line}:{column}: isn't YAML: {_explain(text, line, error)}") from error
+        raise PlanError(
+            f"{label}:{line}:{column}: isn't YAML: {_explain(text, line, error)}"
+        ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
-        raise PlanError(f"{label}:{line}: isn't YAML: character U+{code:04X} isn't allowed") from error
+        raise PlanError(
+            f"{label}:{line}: isn't YAML: character U+{code:04X} isn't allowed"
+        ) from error
     if root is None or root.tag == _NULL:
         raise PlanError(f"{label}: is empty; it needs keys and values")
     if not isinstance(root, yaml.MappingNode):
         line, column = _place(root)
         what = "a list" if isinstance(root, yaml.SequenceNode) else "a single value"
-        raise PlanError(f"{label}:{line}:{column}: must be keys and values (key: value), but is {what}")
+        raise PlanError(
+            f"{label}:{line}:{column}: must be keys and values (key: value), but is {what}"
+        )
     return YamlFile(label, text, root)
 
 
@@ -116,7 +130,9 @@ def _place(node: yaml.Node) -> Place:
 
 
 class YamlFile:
-    """A file that was read: plain values, aliases followed as often as they stand there, and where each stands."""
+    """A file that was read: plain values, aliases followed as often as they stand there, and where
+    each stands.
+    """
 
     def __init__(self, label: str, text: str, root: yaml.MappingNode) -> None:
         #: The file as it is named in messages.
@@ -124,13 +140,16 @@ class YamlFile:
         self.text = text
         #: What is wrong with the file's form and doesn't keep it from being read on, one line each.
         self.faults: list[str] = []
-        #: Where each value begins, and where the key of each value of a mapping stands: line and column, from 1.
+        #: Where each value begins, and where the key of each value of a mapping stands: line and
+        #: column, from 1.
         self.places: dict[Location, Place] = {(): _place(root)}
         self.key_places: dict[Location, Place] = {}
         self.value: dict[str, Value] = dict(self._entries(root, ()))
 
     def describe(self, location: Location, *, at_key: bool = False) -> str:
-        """Return ``file:line:column: key.path`` of a location, or of the nearest one around it that the file has."""
+        """Return ``file:line:column: key.path`` of a location, or of the nearest one around it that
+        the file has.
+        """
         known: Location = ()
         for part in location:
             if (*known, part) in self.places:
@@ -147,7 +166,9 @@ class YamlFile:
 
     def _value(self, node: yaml.Node, location: Location) -> Value:
         if len(location) > _DEPTH_MAX:
-            raise PlanError(f"{self._line((), _place(node))}: is nested more than {_DEPTH_MAX} levels deep")
+            raise PlanError(
+                f"{self._line((), _place(node))}: is nested more than {_DEPTH_MAX} levels deep"
+            )
         self.places[location] = _place(node)
         if len(self.places) > _VALUES_MAX:
             raise PlanError(
@@ -155,13 +176,21 @@ class YamlFile:
                 hint="an alias (*name) counts as often as it stands there; write less, or several files",
             )
         if node.tag:
-            self._fault(location, f"tags such as {node.tag} aren't supported; write the plain value", node)
+            self._fault(
+                location, f"tags such as {node.tag} aren't supported; write the plain value", node
+            )
         if isinstance(node, yaml.SequenceNode):
             items = [item for item in node.value if self._has_value(item, location)]
             return [self._value(item, (*location, number)) for number, item in enumerate(items)]
-        return dict(self._entries(node, location)) if isinstance(node, yaml.MappingNode) else str(node.value)
+        return (
+            dict(self._entries(node, location))
+            if isinstance(node, yaml.MappingNode)
+            else str(node.value)
+        )
 
-    def _entries(self, mapping: yaml.MappingNode, location: Location) -> Iterator[tuple[str, Value]]:
+    def _entries(
+        self, mapping: yaml.MappingNode, location: Location
+    ) -> Iterator[tuple[str, Value]]:
         for key, value in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
                 self._fault(location, "a key must be a single word", key)

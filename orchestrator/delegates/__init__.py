@@ -1,4 +1,7 @@
-"""The delegates: a module for each, named as a plan names it. Whoever needs to know something asks its record."""
+"""The delegates: a module for each, named as a plan names it.
+
+Whoever needs to know something asks its record.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ from orchestrator.records.workload import Build, Companion, DelegateName
 
 class _Delegates(dict[DelegateName, Delegate]):
     def __missing__(self, name: DelegateName) -> Delegate:
-        """Return what is known of a delegate whose plugin isn't installed any more: stored runs name it."""
+        """Return what is known of a delegate whose plugin isn't installed any more: stored runs
+        name it.
+        """
         if not name.is_of_plugin:
             raise KeyError(name)
         return Delegate(name=name, label=name.value, flags={}, kinds=frozenset())
@@ -41,7 +46,9 @@ ENABLING_FLAGS: Final[Mapping[str, str]] = MappingProxyType(
 
 def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName]:
     """Return the delegates that programs with these flags have on a kind of device."""
-    return frozenset(name for name, own in DELEGATES.items() if family in own.flags and kind in own.kinds)
+    return frozenset(
+        name for name, own in DELEGATES.items() if family in own.flags and kind in own.kinds
+    )
 
 
 def is_on_gpu(name: str) -> bool:
@@ -55,24 +62,37 @@ def is_on_opengl(evidence: DelegateEvidence) -> bool:
 
 
 def place_of(evidence: DelegateEvidence) -> str:
-    """Return where the operators ran, for people: ``actual``, with the GPU's backend where it isn't the usual one."""
+    """Return where the operators ran, for people: ``actual``, with the GPU's backend where it isn't
+    the usual one.
+    """
     names = evidence.actual.split("+")
-    return "+".join(f"{name} ({OPENGL})" if is_on_gpu(name) and is_on_opengl(evidence) else name for name in names)
+    return "+".join(
+        f"{name} ({OPENGL})" if is_on_gpu(name) and is_on_opengl(evidence) else name
+        for name in names
+    )
 
 
 def flags_of(delegate: DelegateName, family: FlagFamily) -> Mapping[str, str]:
-    """Return the flags that a delegate means; none for one that programs with these flags don't have."""
+    """Return the flags that a delegate means.
+
+    None for one that programs with these flags don't have.
+    """
     return DELEGATES[delegate].flags.get(family, {})
 
 
-def needed_companions(build: Build, facts: DeviceFacts, delegate: DelegateName) -> tuple[Companion, ...]:
-    """Return the companions that a case needs, by name: another delegate's or another chip's aren't placed.
+def needed_companions(
+    build: Build, facts: DeviceFacts, delegate: DelegateName
+) -> tuple[Companion, ...]:
+    """Return the companions that a case needs, by name: another delegate's or another chip's aren't
+    placed.
 
     A library whose use isn't known from its name is needed always.
     """
 
     def is_needed(name: str) -> bool:
-        owner = next((own for own in DELEGATES.values() if own.library and own.library.match(name)), None)
+        owner = next(
+            (own for own in DELEGATES.values() if own.library and own.library.match(name)), None
+        )
         return owner is None or (owner.name is delegate and owner.needs_library(name, facts))
 
     needed = (item for item in build.companions if is_needed(item.name))

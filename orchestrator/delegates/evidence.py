@@ -1,4 +1,6 @@
-"""What the lines of one run say about delegates: what was asked for, made, applied, refused or left to the CPU."""
+"""What the lines of one run say about delegates: what was asked for, made, applied, refused or left
+to the CPU.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,40 @@ from orchestrator.records.run import DelegateShare
 #: Names of delegates in outputs, lower case, and the word benchfarm uses for each.
 _FAMILIES: Final = {name: word for own in DELEGATES.values() for name, word in own.called.items()}
 #: Parameters as the program echoes them (lower case), and the flag each stands for.
-_ECHOED_FLAGS: Final = {echo: flag for own in DELEGATES.values() for echo, flag in own.echoes.items()}
+_ECHOED_FLAGS: Final = {
+    echo: flag for own in DELEGATES.values() for echo, flag in own.echoes.items()
+}
 #: Names of those that tell through which interface they drive the hardware, lower case.
-_BACKENDS: Final = {name: backend for own in DELEGATES.values() for name, backend in own.backends.items()}
+_BACKENDS: Final = {
+    name: backend for own in DELEGATES.values() for name, backend in own.backends.items()
+}
 #: Parameters that a program may echo first, as it spells them.
 ECHO_NAMES: Final = frozenset(
     {
-        "Log parameter values verbosely", "Min num runs", "Num threads", "Graph", "Signature to run", "Min warmup runs",
-        "Min runs duration (seconds)", "Max runs duration (seconds)", "#threads used for CPU inference", "Use gpu",
-        "Use NNAPI", "Use nnapi", "Use xnnpack", "Use Hexagon", "Use CoreML", "Use ynnpack", "External delegate path",
-        "Delegate settings file path", "NNAPI accelerator name", "GPU backend", "Enable op profiling", "Input layers",
+        "Log parameter values verbosely",
+        "Min num runs",
+        "Num threads",
+        "Graph",
+        "Signature to run",
+        "Min warmup runs",
+        "Min runs duration (seconds)",
+        "Max runs duration (seconds)",
+        "#threads used for CPU inference",
+        "Use gpu",
+        "Use NNAPI",
+        "Use nnapi",
+        "Use xnnpack",
+        "Use Hexagon",
+        "Use CoreML",
+        "Use ynnpack",
+        "External delegate path",
+        "Delegate settings file path",
+        "NNAPI accelerator name",
+        "GPU backend",
+        "Enable op profiling",
+        "Input layers",
     }
-)  # fmt: skip
+)
 _CREATED: Final = re.compile(
     r"Created TensorFlow Lite (?:(XNNPACK|YNNPACK) delegate|delegate for ([\w ]{1,40}?))(?: for\b|[.(]|$)"
 )
@@ -40,14 +64,19 @@ _SIMPLE: Final = re.compile(
     r"(?: with (?P<partitions>\d{1,9}) partitions)?",
     re.ASCII,
 )
-#: Programs of 2020 leave out "Explicitly" and say "w/ the delegate"; the oldest say nothing after "delegate".
+#: Programs of 2020 leave out "Explicitly" and say "w/ the delegate"; the oldest say nothing after
+#: "delegate".
 _APPLIED: Final = re.compile(
     r"(?:Explicitly a|A)pplied (?P<name>\w{1,40}) delegate"
     r"(?:, and the model graph will be (?P<how>completely|partially) executed (?:by|w/|with) the delegate"
     r"(?: w/ (?P<kernels>\d{1,9}) delegate kernels)?)?\.?[\s*`|]*$",
     re.ASCII,
 )
-_EXTENTS: Final[Mapping[str | None, str]] = {"completely": "full", "partially": "partial", None: "unknown"}
+_EXTENTS: Final[Mapping[str | None, str]] = {
+    "completely": "full",
+    "partially": "partial",
+    None: "unknown",
+}
 _NOT_USED: Final = re.compile(
     r"Though (\w{1,40}) delegate is (?:explicitly )?applied, the model graph will not be executed "
     r"(?:by|w/|with) the delegate"
@@ -61,7 +90,10 @@ _GPU_SPLIT: Final = re.compile(
 #: Lines that NNAPI's delegate prints only when it was asked for.
 _NNAPI_ONLY: Final = ("NNAPI SL driver ", "NN API returned error ")
 #: How NNAPI's delegate of 2018 says that it failed, which it does while the model runs first.
-_NNAPI_FAILED: Final = ("Returning error since NNAPI returned failure", "Failed to build graph for NNAPI")
+_NNAPI_FAILED: Final = (
+    "Returning error since NNAPI returned failure",
+    "Failed to build graph for NNAPI",
+)
 _FAILED: Final = re.compile(r"Failed to apply (\w{1,40}) delegate\.")
 _TITLE_WORD: Final = re.compile(
     rf"(?<![A-Za-z])(?:{'|'.join(name for name, own in DELEGATES.items() if not own.is_named_by_flag)})(?![A-Za-z])",
@@ -73,47 +105,74 @@ _NODE_FAILED: Final = re.compile(
     r"Node number \d+ \((\w*[Dd]elegate\w*|LITERT_\w+)\) failed to (?:prepare|invoke|init)"
 )
 _ACCELERATORS: Final = re.compile(r"NNAPI accelerators available: \[(.*)\]")
-_CHOSEN_DEVICE: Final = re.compile(r"ExecutionPlan: SIMPLE for (\S+)|findBestDevice: only one best device: \S+ = (\S+)")
-_API: Final = re.compile(r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\.")
+_CHOSEN_DEVICE: Final = re.compile(
+    r"ExecutionPlan: SIMPLE for (\S+)|findBestDevice: only one best device: \S+ = (\S+)"
+)
+_API: Final = re.compile(
+    r"Initialized (OpenCL|OpenGL|Metal|WebGPU)-based API(?: from serialized data)?\."
+)
 #: What LiteRT says since 2.4 of its accelerators; which operators they take, other lines tell.
 _ACCELERATOR: Final = re.compile(
     r"Apply accelerator (?P<name>\w{1,60})|YNNPACK CPU accelerator (?:registered|could not be loaded)"
     r"|enable_ynnpack was requested, but "
 )
 _NPU_FILES: Final = frozenset(
-    {"litert_dispatch.cc", "dispatch_delegate.cc", "neuron_adapter_api.cc", "qnn_manager.cc", "enn_manager.cc"}
+    {
+        "litert_dispatch.cc",
+        "dispatch_delegate.cc",
+        "neuron_adapter_api.cc",
+        "qnn_manager.cc",
+        "enn_manager.cc",
+    }
 )
 #: The GPU delegate's words for it, and LiteRT's.
-_NO_OPENCL: Final = ("Falling back to OpenGL", "OpenCL not supported on this platform. Using OpenGL instead")
+_NO_OPENCL: Final = (
+    "Falling back to OpenGL",
+    "OpenCL not supported on this platform. Using OpenGL instead",
+)
 _NPU_FAILED: Final = ("Failed to create a dispatch delegate kernel", "No usable Dispatch runtime")
 #: Lines that say that a delegate couldn't be had and the run goes on without it.
-_UNAVAILABLE: Final = tuple((words, name.value) for name, own in DELEGATES.items() for words in own.unavailable)
+_UNAVAILABLE: Final = tuple(
+    (words, name.value) for name, own in DELEGATES.items() for words in own.unavailable
+)
 _UNAVAILABLE_WORDS: Final = tuple(words for words, _ in _UNAVAILABLE)
-#: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest isn't kept.
+#: A model with more delegated subgraphs, or a run with more telling lines, doesn't exist; the rest
+#: isn't kept.
 _MOST_SHARES: Final = 2000
 _MOST_LINES: Final = 200
 _MOST_OPERATORS: Final = 20_000
 
 
 def family(name: str) -> str:
-    """Return benchfarm's word for a delegate's name; a vendor's own name is an external delegate."""
+    """Return benchfarm's word for a delegate's name.
+
+    A vendor's own name is an external delegate.
+    """
     return _FAMILIES.get(name.strip().lower(), "external")
 
 
 def is_delegate_kernel(node_type: str) -> bool:
     """Whether a node of a graph that runs is the kernel of a delegate of the runtime's own."""
-    return (node_type.startswith("TfLite") and "Delegate" in node_type) or node_type.lower() in _BACKENDS
+    return (
+        node_type.startswith("TfLite") and "Delegate" in node_type
+    ) or node_type.lower() in _BACKENDS
 
 
 def backend_of(delegate: str) -> str:
-    """Return what a GPU delegate of LiteRT's drives the GPU through, which its name tells; "" for any other."""
+    """Return what a GPU delegate of LiteRT's drives the GPU through, which its name tells; "" for
+    any other.
+    """
     return _BACKENDS.get(delegate.strip().lower(), "")
 
 
 def accelerators_in(text: str) -> tuple[str, ...] | None:
     """Return NNAPI's accelerators that a text lists; None when it lists none."""
     match = _ACCELERATORS.search(text)
-    return None if match is None else tuple(name.strip() for name in match[1].split(",") if name.strip())
+    return (
+        None
+        if match is None
+        else tuple(name.strip() for name in match[1].split(",") if name.strip())
+    )
 
 
 def _note(names: list[str], name: str) -> None:
@@ -140,7 +199,8 @@ class DelegateClues:
     gpu_kernels: int | None = None
     backend: str = ""
     accelerators: tuple[str, ...] = ()
-    #: What NNAPI chose to run its parts of the model on, and the phone's lines that say so: they alone are no run.
+    #: What NNAPI chose to run its parts of the model on, and the phone's lines that say so: they
+    #: alone are no run.
     chosen_devices: list[str] = field(default_factory=list)
     system_lines: list[str] = field(default_factory=list)
     uses_npu_runtime: bool = False
@@ -156,7 +216,9 @@ class DelegateClues:
             self.has_nnapi_lines = True
         if source_file in _NPU_FILES:
             self.uses_npu_runtime = True
-        known = (("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text)) or self._read(text)
+        known = (
+            ("elegate" in text or "LITERT_" in text) and self._read_delegate_line(text)
+        ) or self._read(text)
         if known:
             self.add_line(text)
         return known
@@ -173,20 +235,27 @@ class DelegateClues:
 
     def _read(self, text: str) -> bool:
         if text.startswith(_UNAVAILABLE_WORDS):
-            _note(self.unavailable, next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words)))
+            _note(
+                self.unavailable,
+                next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words)),
+            )
         elif match := _UNSUPPORTED.match(text):
             _note(self.unavailable, family(match[1]))
         elif text.startswith("NNAPI accel") and (accelerators := accelerators_in(text)) is not None:
             self.accelerators = accelerators
             self.has_nnapi_lines = True
         elif match := _GPU_SPLIT.match(text):
-            split = (0, int(match["all"])) if match["none"] else (int(match["gpu"]), int(match["cpu"]))
+            split = (
+                (0, int(match["all"])) if match["none"] else (int(match["gpu"]), int(match["cpu"]))
+            )
             self.gpu_split = self.gpu_split or split
         elif match := _API.match(text):
             self.backend = match[1].lower()
         elif match := _ACCELERATOR.match(text):
             if match["name"] and (
-                found := next((name for name in ("gpu", "npu") if name in match["name"].lower()), "")
+                found := next(
+                    (name for name in ("gpu", "npu") if name in match["name"].lower()), ""
+                )
             ):
                 _note(self.created, found)
         elif text.startswith(_NPU_FAILED):
@@ -224,7 +293,8 @@ class DelegateClues:
         if len(self.shares) < _MOST_SHARES:
             groups = match.groupdict()
             nodes, *others = (
-                int(groups[name]) if groups.get(name) else None for name in ("nodes", "total", "partitions", "subgraph")
+                int(groups[name]) if groups.get(name) else None
+                for name in ("nodes", "total", "partitions", "subgraph")
             )
             total, partitions, subgraph = others
             share = DelegateShare(
@@ -237,7 +307,9 @@ class DelegateClues:
             self.shares.setdefault(share)
 
     def read_system_line(self, text: str) -> None:
-        """Read a line of the phone's NNAPI runtime, which names the device that it chose for a part of the model."""
+        """Read a line of the phone's NNAPI runtime, which names the device that it chose for a part
+        of the model.
+        """
         if match := _CHOSEN_DEVICE.search(text):
             _note(self.chosen_devices, match[1] or match[2])
             _note(self.system_lines, text)
@@ -268,11 +340,13 @@ def read_request(
     is_litert: bool = False,
     is_elided: bool = False,
 ) -> DelegateRequest:
-    """Return what was asked for: from the command line and the echoed parameters, else from what the program tried.
+    """Return what was asked for: from the command line and the echoed parameters, else from what
+    the program tried.
 
-    ``title`` is the heading that somebody put over a paste; it is believed only where nothing else says anything.
-    ``is_litert``: the program is LiteRT's, which echoes no delegate and chooses one by itself, so that neither missing
-    parameters nor what ran say what was asked. ``is_elided``: the command line isn't whole.
+    ``title`` is the heading that somebody put over a paste; it is believed only where nothing else
+    says anything. ``is_litert``: the program is LiteRT's, which echoes no delegate and chooses one
+    by itself, so that neither missing parameters nor what ran say what was asked. ``is_elided``:
+    the command line isn't whole.
     """
     wanted: dict[str, None] = {}
     switched_off: set[str] = set()
@@ -310,7 +384,11 @@ def read_request(
     if not names and (flags or echoed) and not is_litert and not is_elided:
         names = ["cpu"]
         is_explicit = "xnnpack" in switched_off and not is_verbose
-    if not names and not flags and len(titles := {word.lower() for word in _TITLE_WORD.findall(title)}) == 1:
+    if (
+        not names
+        and not flags
+        and len(titles := {word.lower() for word in _TITLE_WORD.findall(title)}) == 1
+    ):
         names, is_explicit = list(titles), False
     return DelegateRequest(
         delegates=tuple(names),
@@ -323,8 +401,15 @@ def read_request(
 
 
 def _tried(clues: DelegateClues, accelerator: str) -> list[str]:
-    named = [*clues.applied, *clues.failed, *(family(share.delegate) for share in clues.shares), *clues.created]
-    found = list(dict.fromkeys(name for name in named if name not in {"xnnpack", "flex", "external"}))
+    named = [
+        *clues.applied,
+        *clues.failed,
+        *(family(share.delegate) for share in clues.shares),
+        *clues.created,
+    ]
+    found = list(
+        dict.fromkeys(name for name in named if name not in {"xnnpack", "flex", "external"})
+    )
     if clues.uses_npu_runtime:
         found = ["npu"]
     if not found and (accelerator or clues.has_nnapi_lines):

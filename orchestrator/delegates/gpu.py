@@ -1,4 +1,6 @@
-"""The GPU delegate: OpenCL or OpenGL on Android, Metal on an iPhone, and LiteRT's own over each interface."""
+"""The GPU delegate: OpenCL or OpenGL on Android, Metal on an iPhone, and LiteRT's own over each
+interface.
+"""
 
 from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily, serialized
 from orchestrator.records.workload import DelegateName

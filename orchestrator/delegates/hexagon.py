@@ -12,7 +12,9 @@ _PLATFORMS = {"kona", "lahaina", "taro", "kalama", "pineapple", "sun", "lito", "
 
 
 def _skip(facts: DeviceFacts) -> Skip | None:
-    maker = (facts.properties.get("ro.soc.manufacturer", "") + facts.properties.get("ro.hardware", "")).lower()
+    maker = (
+        facts.properties.get("ro.soc.manufacturer", "") + facts.properties.get("ro.hardware", "")
+    ).lower()
     starts = ("sm", "sdm", "msm", "qcs", "apq", "snapdragon")
     if (
         any(name in maker for name in ("qti", "qualcomm", "qcom"))

@@ -1,9 +1,10 @@
 """Where the operators really ran: what was asked for, against what the output proves.
 
-A benchmark program that can't do what it was asked for often runs on the CPU, exits with 0 and prints a good-looking
-number. So a delegate is believed only on positive evidence, in this order: the runtime info that names each node's
-delegate, the line about what was "explicitly applied", the "Replacing k out of n" lines (which may be followed by a
-failure and then prove nothing). Where the evidence is missing and the transcript is whole, the run fell back.
+A benchmark program that can't do what it was asked for often runs on the CPU, exits with 0 and
+prints a good-looking number. So a delegate is believed only on positive evidence, in this order:
+the runtime info that names each node's delegate, the line about what was "explicitly applied", the
+"Replacing k out of n" lines (which may be followed by a failure and then prove nothing). Where the
+evidence is missing and the transcript is whole, the run fell back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, back
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 _MOST_LINES: Final = 60
-#: Which truth speaks for a run that asked for several delegates: what failed, else the best that was reached.
+#: Which truth speaks for a run that asked for several delegates: what failed, else the best that
+#: was reached.
 _ORDER: Final = (
     DelegateTruth.FAILED,
     DelegateTruth.FULL,
@@ -59,9 +61,16 @@ _TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
 }
 #: NNAPI's own CPU implementation, which every phone lists among the accelerators.
 REFERENCE_DEVICE: Final = "nnapi-reference"
-#: Values of ``gpu_backend``, of benchmark_model's and of LiteRT's, and the backend that each asks for.
-_GPU_BACKENDS: Final[Mapping[str, str]] = {"cl": "opencl", "gl": "opengl", "opengl": "opengl", "webgpu": "webgpu"}
-#: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for TensorFlow's operators.
+#: Values of ``gpu_backend``, of benchmark_model's and of LiteRT's, and the backend that each asks
+#: for.
+_GPU_BACKENDS: Final[Mapping[str, str]] = {
+    "cl": "opencl",
+    "gl": "opengl",
+    "opengl": "opengl",
+    "webgpu": "webgpu",
+}
+#: Delegates that come without being asked for: the runtime's own for the CPU, and a build's for
+#: TensorFlow's operators.
 _IMPLICIT: Final = frozenset({"xnnpack", "flex"})
 _GPU: Final = frozenset({"gpu", "metal"})
 
@@ -77,7 +86,9 @@ class RuntimeNodes:
 
 
 def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> DelegateTruth:
-    """Return what became of a delegate where the output names the one that ran, and how many nodes it took of all."""
+    """Return what became of a delegate where the output names the one that ran, and how many nodes
+    it took of all.
+    """
     is_cpu = actual in {"cpu", "xnnpack"}
     if not actual:
         return DelegateTruth.UNKNOWN
@@ -86,7 +97,13 @@ def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> D
     if own is None or not every:
         # What XNNPACK leaves runs on the CPU too.
         return DelegateTruth.FULL if is_cpu else DelegateTruth.UNKNOWN
-    return DelegateTruth.NONE if own == 0 else DelegateTruth.FULL if own >= every else DelegateTruth.PARTIAL
+    return (
+        DelegateTruth.NONE
+        if own == 0
+        else DelegateTruth.FULL
+        if own >= every
+        else DelegateTruth.PARTIAL
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,14 +113,15 @@ class Judge:
     clues: DelegateClues
     #: What was asked for; several delegates are judged one by one and together.
     request: DelegateRequest
-    #: The model's nodes as the runtime info names them; decides when it is there and the run has a result.
+    #: The model's nodes as the runtime info names them; decides when it is there and the run has a
+    #: result.
     runtime: RuntimeNodes | None = None
     #: Whether the run completed. A delegate of a run that failed before it was set up has failed.
     has_result: bool
     #: Whether the session was set up (delegates applied, tensors allocated) before the run ended.
     has_started: bool
-    #: Whether the transcript holds all lines from loading the model to the session's start, so that a missing line
-    #: about a delegate proves that it wasn't applied.
+    #: Whether the transcript holds all lines from loading the model to the session's start, so that
+    #: a missing line about a delegate proves that it wasn't applied.
     is_whole: bool
     #: Whether the output shows that the run failed, and wasn't merely cut off.
     ended_badly: bool = False
@@ -113,9 +131,13 @@ class Judge:
         clues = self.clues
         self.runtime = self.runtime if self.has_result else None
         self.shares = list(self.runtime.shares if self.runtime else clues.shares)
-        if clues.gpu_split is not None and not any(family(share.delegate) in _GPU for share in self.shares):
+        if clues.gpu_split is not None and not any(
+            family(share.delegate) in _GPU for share in self.shares
+        ):
             on_gpu, on_cpu = clues.gpu_split
-            self.shares.append(DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu))
+            self.shares.append(
+                DelegateShare(delegate="GPU", delegated_nodes=on_gpu, total_nodes=on_gpu + on_cpu)
+            )
         self.ended_badly = self.ended_badly or bool(clues.failed) or clues.refused_cpu
 
     def evidence(self) -> DelegateEvidence:
@@ -130,14 +152,20 @@ class Judge:
             main = family(self.shares[0].delegate) if self.shares else default
             truth = self.truth_of(main) if self.shares else DelegateTruth.UNKNOWN
         share = self.main_share(main)
-        sharing = [name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}]
+        sharing = [
+            name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}
+        ]
         is_shared = len(sharing) > 1 and truth is not DelegateTruth.FAILED
         operators = dict.fromkeys(clues.cpu_operators)
         if self.runtime is not None:
             explained = {name for name, _ in operators}
-            operators |= dict.fromkeys((name, "") for name in self.runtime.cpu_operators if name not in explained)
+            operators |= dict.fromkeys(
+                (name, "") for name in self.runtime.cpu_operators if name not in explained
+            )
         lines = [*clues.lines, *clues.system_lines]
-        telling = next((line for words in _TELLING.get(truth, ()) for line in lines if words in line), None)
+        telling = next(
+            (line for words in _TELLING.get(truth, ()) for line in lines if words in line), None
+        )
         return DelegateEvidence(
             requested="+".join(request.delegates),
             actual="+".join(sharing) if is_shared else self.actual(main, truth),
@@ -170,14 +198,23 @@ class Judge:
             return DelegateTruth.WRONG_BACKEND
         if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL} and self._is_wrong_backend(name):
             return DelegateTruth.WRONG_BACKEND
-        if name == "nnapi" and truth is DelegateTruth.FULL and REFERENCE_DEVICE in self.clues.chosen_devices:
+        if (
+            name == "nnapi"
+            and truth is DelegateTruth.FULL
+            and REFERENCE_DEVICE in self.clues.chosen_devices
+        ):
             return DelegateTruth.PARTIAL
         return truth
 
     def _truth_in_log(self, name: str) -> DelegateTruth:
         if self._applied_how(name) and self.has_started:
             return DelegateTruth(self.clues.applied[name])
-        if not self.has_started and not self.has_result and self._was_tried(name) and self.ended_badly:
+        if (
+            not self.has_started
+            and not self.has_result
+            and self._was_tried(name)
+            and self.ended_badly
+        ):
             return DelegateTruth.FAILED
         if self._applied_how(name):
             return DelegateTruth(self.clues.applied[name])
@@ -216,7 +253,9 @@ class Judge:
         )
 
     def _absent(self, name: str) -> DelegateTruth:
-        return DelegateTruth.FLAG_IGNORED if name in self.request.ignored else DelegateTruth.FELL_BACK
+        return (
+            DelegateTruth.FLAG_IGNORED if name in self.request.ignored else DelegateTruth.FELL_BACK
+        )
 
     def _truth_of_cpu(self) -> DelegateTruth:
         has_xnnpack = self._has_xnnpack
@@ -238,19 +277,27 @@ class Judge:
         """The delegates that took nodes and were neither asked for nor come by themselves."""
         took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
         took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
-        expected = _IMPLICIT.union(*(_GPU if name in _GPU else {name} for name in self.request.delegates))
+        expected = _IMPLICIT.union(
+            *(_GPU if name in _GPU else {name} for name in self.request.delegates)
+        )
         return [name for name in dict.fromkeys(took) if name not in expected]
 
     @property
     def gpu_backend(self) -> str:
         """What the GPU was driven through, "" when the output doesn't show it."""
-        return self.clues.backend or next(filter(None, (backend_of(share.delegate) for share in self.shares)), "")
+        return self.clues.backend or next(
+            filter(None, (backend_of(share.delegate) for share in self.shares)), ""
+        )
 
     @property
     def _has_xnnpack(self) -> bool:
         if self.runtime is not None:
             return bool(self._own_shares("xnnpack"))
-        return "xnnpack" in self.clues.created or "xnnpack" in self.clues.applied or self._xnnpack_took_nodes
+        return (
+            "xnnpack" in self.clues.created
+            or "xnnpack" in self.clues.applied
+            or self._xnnpack_took_nodes
+        )
 
     @property
     def _xnnpack_took_nodes(self) -> bool:
@@ -262,7 +309,9 @@ class Judge:
         return [share for share in self.shares if family(share.delegate) in names]
 
     def main_share(self, name: str) -> DelegateShare | None:
-        """Return what a delegate took: of all subgraphs by the runtime info, of the first one by the log."""
+        """Return what a delegate took: of all subgraphs by the runtime info, of the first one by
+        the log.
+        """
         name = "xnnpack" if name == "cpu" else name
         own = self._own_shares(name)
         if not own:
@@ -282,14 +331,21 @@ class Judge:
             return DelegateTruth.UNKNOWN
         if share.delegated_nodes == 0:
             return DelegateTruth.NONE
-        return DelegateTruth.FULL if share.delegated_nodes >= share.total_nodes else DelegateTruth.PARTIAL
+        return (
+            DelegateTruth.FULL
+            if share.delegated_nodes >= share.total_nodes
+            else DelegateTruth.PARTIAL
+        )
 
     def _is_wrong_backend(self, name: str) -> bool:
         if name == "nnapi":
             devices = self.clues.chosen_devices or self.clues.accelerators
-            return set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
+            return (
+                set(devices) == {REFERENCE_DEVICE} or self.request.accelerator == REFERENCE_DEVICE
+            )
         if name == "gpu":
-            # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no other way to it.
+            # Without a wish for a backend, OpenGL is the GPU too: phones without OpenCL have no
+            # other way to it.
             wanted = _GPU_BACKENDS.get(self.request.gpu_backend)
             return wanted is not None and bool(self.gpu_backend) and self.gpu_backend != wanted
         return False

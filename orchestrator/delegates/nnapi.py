@@ -15,7 +15,9 @@ def _skip(facts: DeviceFacts) -> Skip | None:
     level = f"(this phone has API level {facts.sdk})"
     if facts.sdk < _FIRST_SDK:
         return Skip(reason_code="nnapi-missing", reason=f"NNAPI came with Android 8.1 {level}")
-    return Skip(reason_code="nnapi-deprecated", reason=f"NNAPI is deprecated from Android 15 on {level}")
+    return Skip(
+        reason_code="nnapi-deprecated", reason=f"NNAPI is deprecated from Android 15 on {level}"
+    )
 
 
 DELEGATE = Delegate(

@@ -6,7 +6,8 @@ from orchestrator.delegates.specification import ON_PHONES, Delegate, FlagFamily
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.workload import Build, DelegateName, Skip
 
-#: Vendor as LiteRT's libraries spell it -> beginnings of ``ro.soc.model`` and ``ro.soc.manufacturer``, lower case.
+#: Vendor as LiteRT's libraries spell it -> beginnings of ``ro.soc.model`` and
+#: ``ro.soc.manufacturer``, lower case.
 _VENDORS = {
     "Qualcomm": ("sm", "qcs", "qcm", "sa8", "sxr", "qti", "qualcomm"),
     "MediaTek": ("mt", "mediatek"),
@@ -14,18 +15,33 @@ _VENDORS = {
     "Samsung": ("s5e", "exynos", "samsung"),
 }
 #: Runtime libraries of the vendors themselves.
-_RUNTIMES = {"libQnn": "Qualcomm", "libneuron": "MediaTek", "libenn": "Samsung", "libedgetpu": "GoogleTensor"}
+_RUNTIMES = {
+    "libQnn": "Qualcomm",
+    "libneuron": "MediaTek",
+    "libenn": "Samsung",
+    "libedgetpu": "GoogleTensor",
+}
 _LIBRARY = re.compile(
     rf"libLiteRt(?:Dispatch|CompilerPlugin)_(?P<vendor>\w+)\.so$|(?P<runtime>{'|'.join(_RUNTIMES)})(?:HtpV(?P<htp>\d+))?"
 )
-#: ``ro.soc.model`` -> version of its Hexagon tensor processor, as Qualcomm's libraries carry it in their names.
+#: ``ro.soc.model`` -> version of its Hexagon tensor processor, as Qualcomm's libraries carry it in
+#: their names.
 _HTP_VERSIONS = {
-    "sm8350": "68", "sm8450": "69", "sm8475": "69", "sm8550": "73", "sm8650": "75", "sm8750": "79", "sm8850": "81",
-}  # fmt: skip
+    "sm8350": "68",
+    "sm8450": "69",
+    "sm8475": "69",
+    "sm8550": "73",
+    "sm8650": "75",
+    "sm8750": "79",
+    "sm8850": "81",
+}
 
 
 def _vendor(facts: DeviceFacts) -> str:
-    """Return whose NPU a phone has, as the dispatch libraries spell it; empty when its chip isn't known."""
+    """Return whose NPU a phone has, as the dispatch libraries spell it.
+
+    Empty when its chip isn't known.
+    """
     soc = facts.properties.get("ro.soc.model", "") or facts.soc
     for name in (soc.lower(), facts.properties.get("ro.soc.manufacturer", "").lower()):
         for vendor, starts in _VENDORS.items():
@@ -48,7 +64,8 @@ def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:
         return None
     whose = vendor or f"the unknown chip {facts.soc or facts.platform}"
     return Skip(
-        reason_code="npu-libraries-missing", reason=f"{build.name} has no dispatch library for {whose} beside it"
+        reason_code="npu-libraries-missing",
+        reason=f"{build.name} has no dispatch library for {whose} beside it",
     )
 
 
@@ -70,5 +87,8 @@ DELEGATE = Delegate(
     library_skip=_library_skip,
     called={"dispatchdelegate": "npu"},
     echoes={"use npu": "use_npu"},
-    unavailable=("NPU accelerator could not be loaded and registered", "Failed to apply compiler plugins"),
+    unavailable=(
+        "NPU accelerator could not be loaded and registered",
+        "Failed to apply compiler plugins",
+    ),
 )

@@ -30,7 +30,9 @@ EVERYWHERE = frozenset(DeviceKind)
 
 
 def serialized(folder: str, token: str) -> Mapping[str, str]:
-    """Return the flags that make a delegate keep what it compiles; ``token`` names the model in the folder."""
+    """Return the flags that make a delegate keep what it compiles; ``token`` names the model in the
+    folder.
+    """
     return {"delegate_serialize_dir": folder, "delegate_serialize_token": token}
 
 
@@ -41,8 +43,8 @@ class Delegate:
     name: DelegateName
     #: As people write it: ``Core ML``.
     label: str
-    #: The flags that it means, for each family of programs that has it. ``use_xnnpack`` is always among
-    #: benchmark_model's: without it the programs apply XNNPACK by themselves.
+    #: The flags that it means, for each family of programs that has it. ``use_xnnpack`` is always
+    #: among benchmark_model's: without it the programs apply XNNPACK by themselves.
     flags: Mapping[FlagFamily, Mapping[str, str]]
     kinds: frozenset[DeviceKind] = ON_PHONES
     #: Where it is among those that are tried when a plan leaves the choice to benchfarm (``auto``).
@@ -62,7 +64,8 @@ class Delegate:
     is_on_dsp: bool = False
     #: Whether its figures are of half precision with some flags.
     is_half: Callable[[Mapping[str, str]], bool] = lambda flags: False
-    #: The flags that make it keep what it compiles or packs, for a folder and a model's token; None: it keeps nothing.
+    #: The flags that make it keep what it compiles or packs, for a folder and a model's token;
+    #: None: it keeps nothing.
     cache_flags: Callable[[str, str], Mapping[str, str]] | None = None
     #: Whether it says that it used what it had kept.
     reports_cache: bool = False

@@ -60,11 +60,16 @@ _COMPLAINT_BYTES: Final = 200
 
 
 @contextlib.contextmanager
-def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -> Generator[Iterator[bytes]]:
-    """See Device.follow_log. When the context is entered, the phone has fixed the moment from which lines come.
+def follow_log(
+    link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")
+) -> Generator[Iterator[bytes]]:
+    """See Device.follow_log.
 
-    Lines of up to a second before may come too: old phones' date has whole seconds only. A log that was overwritten is
-    opened again from its last line; LogOverrunError is raised when nothing more comes of it.
+    When the context is entered, the phone has fixed the moment from which lines come.
+
+    Lines of up to a second before may come too: old phones' date has whole seconds only. A log that
+    was overwritten is opened again from its last line; LogOverrunError is raised when nothing more
+    comes of it.
     """
     with contextlib.ExitStack() as connections:
 
@@ -76,13 +81,17 @@ def follow_log(link: PhoneLink, *, buffers: Sequence[str] = ("main", "crash")) -
         yield _going_on(begin("$(date '+%m-%d %H:%M:%S.000')"), begin)
 
 
-def _begin_log(link: PhoneLink, buffers: Sequence[str], since: str) -> tuple[Iterator[bytes], Connection]:
+def _begin_log(
+    link: PhoneLink, buffers: Sequence[str], since: str
+) -> tuple[Iterator[bytes], Connection]:
     """Return the lines from a moment, which is a word for the phone's shell, and their connection."""
     ready = f"follow-{secrets.token_hex(8)}"
     chosen = " ".join(f"-b {quote(buffer)}" for buffer in buffers)
     # The shell becomes logcat, so that it is logcat that gets SIGHUP when we hang up.
     command = f't={since}; echo {ready}; exec logcat -v threadtime {chosen} -T "$t" </dev/null'
-    connection = link.open("shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat")
+    connection = link.open(
+        "shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat"
+    )
     try:
         connection.send(encode_packet(CLOSE_STDIN))
         lines = _lines(connection)
@@ -99,7 +108,9 @@ def _begin_log(link: PhoneLink, buffers: Sequence[str], since: str) -> tuple[Ite
 
 
 def _going_on(lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]) -> Iterator[bytes]:
-    """Yield lines, each once, from a log that is opened again where it ends because it was overwritten."""
+    """Yield lines, each once, from a log that is opened again where it ends because it was
+    overwritten.
+    """
     moment = b""
     #: The lines of the last moment, which come again, and how often each was yielded.
     known: Counter[bytes] = Counter()
@@ -149,7 +160,9 @@ def _lines(connection: Connection) -> Generator[bytes]:
 def _output(
     connection: Connection, reader: PacketReader, data: bytes, said: bytearray
 ) -> tuple[bytes, DeviceError | None]:
-    """Return what logcat printed, and at its end the error that it is; what it complained of is added to ``said``.
+    """Return what logcat printed, and at its end the error that it is.
+
+    What it complained of is added to ``said``.
 
     Raises LinkLostError.
     """
@@ -161,11 +174,13 @@ def _output(
             elif packet_id == STDERR:
                 said[:] = (said + payload)[-_COMPLAINT_BYTES:]
             elif packet_id == EXIT:
-                reason = bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
-                what = f"logcat ended with exit code {payload[0] if payload else '?'}"
-                return bytes(output), service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
-                    f"{what}: {reason!r}", serial=connection.serial
+                reason = (
+                    bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
                 )
+                what = f"logcat ended with exit code {payload[0] if payload else '?'}"
+                return bytes(output), service_failure(
+                    reason, serial=connection.serial, what=what
+                ) or LinkLostError(f"{what}: {reason!r}", serial=connection.serial)
     except ValueError as error:
         raise LinkLostError(f"logcat: {error}", serial=connection.serial) from error
     return bytes(output), None
@@ -203,7 +218,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     ) -> None:
         """Open the phone that the server knows as ``transport`` (its USB serial or host:port).
 
-        What a listing has ``seen`` of it isn't asked again; that it is still the same phone shows with its facts.
+        What a listing has ``seen`` of it isn't asked again; that it is still the same phone shows
+        with its facts.
 
         Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
         """
@@ -216,7 +232,9 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         #: The renewal of our note on the phone.
         self.note = self._link.note
         #: ``ro.serialno`` of the phone.
-        self.serial = Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
+        self.serial = (
+            Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
+        )
         self._link.serial = self.serial
         #: Our folder on the phone.
         self.work_folder = work_folder
@@ -230,7 +248,10 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         self._link.slots = slots
 
     def beat(self) -> None:
-        """Send an empty command, for the renewal of our note alone; from any thread; raises DeviceError kinds."""
+        """Send an empty command, for the renewal of our note alone; from any thread.
+
+        Raises DeviceError kinds.
+        """
         self._link.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone")
 
     def facts(self) -> DeviceFacts:
@@ -241,10 +262,14 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             if not facts.properties:
                 said = told["properties"].strip()[-200:]
                 raise DeviceCommandError(
-                    f"its properties can't be read: getprop says {said!r}", serial=self.serial, hint="reboot the phone"
+                    f"its properties can't be read: getprop says {said!r}",
+                    serial=self.serial,
+                    hint="reboot the phone",
                 )
             if facts.serial != self.serial:
-                raise DeviceChangedError(f"{self.transport} is now another phone, {facts.serial}", serial=self.serial)
+                raise DeviceChangedError(
+                    f"{self.transport} is now another phone, {facts.serial}", serial=self.serial
+                )
             if self._match_profile is not None:
                 facts = replace(facts, profile=self._match_profile(facts))
             self._facts = facts
@@ -259,7 +284,9 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         return state
 
     def check_health(self, *, timeout_s: float = 10.0) -> None:
-        """Make a round trip with an answer that can't be an old one; raises when the phone isn't well.
+        """Make a round trip with an answer that can't be an old one.
+
+        Raises when the phone isn't well.
 
         Raises DeviceUnusableError (not booted yet), DeviceTimeoutError (hangs), LinkLostError.
         """
@@ -267,12 +294,20 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         scripts = {"nonce": f"echo {nonce}", "booted": "getprop sys.boot_completed"}
         answer = self._link.ask(scripts, timeout_s=timeout_s, what="asking how it is")
         if answer.value("nonce") != nonce:
-            raise LinkLostError(f"the phone answered {answer.value('nonce')!r} instead of {nonce}", serial=self.serial)
+            raise LinkLostError(
+                f"the phone answered {answer.value('nonce')!r} instead of {nonce}",
+                serial=self.serial,
+            )
         if answer.value("booted") in NOT_BOOTED:
-            raise DeviceUnusableError("the phone hasn't finished booting", serial=self.serial, hint="wait a minute")
+            raise DeviceUnusableError(
+                "the phone hasn't finished booting", serial=self.serial, hint="wait a minute"
+            )
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
-        """Wait until the phone answers, has booted and its package manager works; raises DeviceTimeoutError."""
+        """Wait until the phone answers, has booted and its package manager works.
+
+        Raises DeviceTimeoutError.
+        """
         deadline = Deadline(timeout_s, self._link.clock)
         while True:
             try:
@@ -286,41 +321,64 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 return
 
     def _check_services(self, *, timeout_s: float) -> None:
-        """Raise SystemDownError when Android's services don't run; other words of the package manager don't matter."""
-        result = self._link.shell("pm path android", timeout_s=timeout_s, what="asking for packages")
+        """Raise SystemDownError when Android's services don't run.
+
+        Other words of the package manager don't matter.
+        """
+        result = self._link.shell(
+            "pm path android", timeout_s=timeout_s, what="asking for packages"
+        )
         failure = service_failure(reason_of(result), serial=self.serial, what="asking for packages")
         if result.exit_code != 0 and isinstance(failure, SystemDownError):
             raise failure
 
     def reconnect(self, *, timeout_s: float) -> None:
-        """Drop the connection, even one that the server takes for sound, and make a new one; raises DeviceError kinds.
+        """Drop the connection, even one that the server takes for sound, and make a new one.
+
+        Raises DeviceError kinds.
 
         A server of ours that has died or hangs is started again.
         """
         self._link.reconnect(Deadline(timeout_s, self._link.clock), fresh=True)
 
     def reboot(self) -> None:
-        """Ask adbd to reboot the phone; raises LinkLostError and others, also when it does so at once."""
-        with self._link.open("reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot") as connection:
+        """Ask adbd to reboot the phone.
+
+        Raises LinkLostError and others, also when it does so at once.
+        """
+        with self._link.open(
+            "reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot"
+        ) as connection:
             connection.read_some()
 
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """See Device.shell."""
         return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
 
-    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+    def read_file(
+        self, path: str, *, package: str = "", limit_bytes: int = 64 << 20
+    ) -> bytes | None:
         """See Device.read_file."""
-        return self._link.again(lambda: self._link.read_files([path], limit_bytes=limit_bytes, package=package))[0]
+        return self._link.again(
+            lambda: self._link.read_files([path], limit_bytes=limit_bytes, package=package)
+        )[0]
 
-    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+    def follow_log(
+        self, *, buffers: Sequence[str] = ("main", "crash")
+    ) -> AbstractContextManager[Iterator[bytes]]:
         """See Device.follow_log."""
         return follow_log(self._link, buffers=buffers)
 
     def _ask_serial(self) -> Serial:
         scripts = {"serial": "getprop ro.serialno"}
-        answer = self._link.again(lambda: self._link.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone"))
-        # Some phones (and emulators) have no serial number of their own: the server's word is all there is.
+        answer = self._link.again(
+            lambda: self._link.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        )
+        # Some phones (and emulators) have no serial number of their own: the server's word is all
+        # there is.
         return Serial(parse_serial(answer.text("serial")) or self.transport)
 
     def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:
-        return self._link.again(lambda: self._link.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)).texts()
+        return self._link.again(
+            lambda: self._link.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)
+        ).texts()

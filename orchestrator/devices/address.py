@@ -30,7 +30,9 @@ class ServerAddress:
 
     @property
     def spec(self) -> str:
-        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and 36."""
+        """What adb's ``-L`` and ``ADB_SERVER_SOCKET`` take; "tcp:127.0.0.1:N" is refused by 29 and
+        36.
+        """
         if self.path:
             return f"localfilesystem:{self.path}"
         return f"tcp:{'localhost' if self.host == '127.0.0.1' else self.host}:{self.port}"
@@ -42,7 +44,8 @@ class ServerAddress:
 
 
 def parse_address(text: str, *, source: str = "the adb server's address") -> ServerAddress:
-    """Read ``host:port``, ``host``, ``port``, ``[v6]:port``, ``tcp:...`` or ``localfilesystem:/path``.
+    """Read ``host:port``, ``host``, ``port``, ``[v6]:port``, ``tcp:...`` or
+    ``localfilesystem:/path``.
 
     Raises UsageError naming ``source``.
     """
@@ -54,16 +57,23 @@ def parse_address(text: str, *, source: str = "the adb server's address") -> Ser
     rest = rest.removeprefix("tcp:")
     if re.fullmatch(r"\d+", rest):
         return ServerAddress(port=_port(rest, text, source), named_by=source)
-    found = re.fullmatch(r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:/\[\]]+))(?::(?P<port>\d+))?", rest)
+    found = re.fullmatch(
+        r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:/\[\]]+))(?::(?P<port>\d+))?", rest
+    )
     if found is None:
-        raise UsageError(f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path")
+        raise UsageError(
+            f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path"
+        )
     host = found["v6"] or found["host"]
     port = _port(found["port"], text, source) if found["port"] else DEFAULT_PORT
-    return ServerAddress(host="127.0.0.1" if host == "localhost" else host, port=port, named_by=source)
+    return ServerAddress(
+        host="127.0.0.1" if host == "localhost" else host, port=port, named_by=source
+    )
 
 
 def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddress | None:
-    """Return the address that was asked for, None when nobody asked for one (adb's default applies then).
+    """Return the address that was asked for, None when nobody asked for one (adb's default applies
+    then).
 
     The setting comes first, then ``ADB_SERVER_SOCKET``, then ``ANDROID_ADB_SERVER_ADDRESS`` and
     ``ANDROID_ADB_SERVER_PORT``, in the order in which adb reads them. Raises UsageError.
@@ -80,7 +90,9 @@ def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddres
     if not host:
         return ServerAddress(port=number, named_by="$ANDROID_ADB_SERVER_PORT")
     source = "$ANDROID_ADB_SERVER_ADDRESS"
-    named = parse_address(f"[{host}]" if ":" in host and not host.startswith("[") else host, source=source)
+    named = parse_address(
+        f"[{host}]" if ":" in host and not host.startswith("[") else host, source=source
+    )
     return ServerAddress(host=named.host, port=number, named_by=source)
 
 

@@ -1,4 +1,6 @@
-"""Comparing a phone with what it was: all settings, clocks, screen, some properties and services, before and after."""
+"""Comparing a phone with what it was: all settings, clocks, screen, some properties and services,
+before and after.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ _PROPERTIES: Final = "|".join(
     [
         r"debug\.",
         r"persist\.traced\.enable\]",
-        *(rf"init\.svc\.{re.escape(name)}\]".replace(r"\-", "-") for name in THERMAL_SERVICES.split()),
+        *(
+            rf"init\.svc\.{re.escape(name)}\]".replace(r"\-", "-")
+            for name in THERMAL_SERVICES.split()
+        ),
     ]
 )
 #: Section -> command: all that is watched.

@@ -30,8 +30,8 @@ PushProgress = Callable[[str, int, int], None]
 class PlacedFiles:
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
-    Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which boot, at which size
-    and modification time), and by its own time when the blob was last used.
+    Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which
+    boot, at which size and modification time), and by its own time when the blob was last used.
     """
 
     _link: PhoneLink
@@ -45,9 +45,19 @@ class PlacedFiles:
         self._used: set[str] = set()
 
     def place(
-        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+        self,
+        source: Path,
+        *,
+        kind: str,
+        sha256: str,
+        name: str,
+        executable: bool = False,
+        set_sha256: str = "",
     ) -> PlacedFile:
-        """See Device.place. Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError."""
+        """See Device.place.
+
+        Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError.
+        """
         if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind) or kind == "runs":
             raise UsageError(f"{kind!r} can't be the kind of a placed file")
         if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode()) > 200:
@@ -63,7 +73,9 @@ class PlacedFiles:
         placed = PlacedFile(path=f"{blob}/{name}", sha256=sha256, pushed_bytes=0)
         self._used.add(blob)
         mode = 0o755 if executable else 0o644
-        listing = self._link.again(lambda: self._listing_without(blob, name, sha256, source, mode=mode))
+        listing = self._link.again(
+            lambda: self._listing_without(blob, name, sha256, source, mode=mode)
+        )
         if listing is None:
             return placed
         self._make_room(listing, size_bytes)
@@ -73,8 +85,12 @@ class PlacedFiles:
             self._link.again(lambda: self._push(source, blob, name, sha256, mode=mode))
         return PlacedFile(path=placed.path, sha256=sha256, pushed_bytes=size_bytes)
 
-    def _listing_without(self, blob: str, name: str, sha256: str, source: Path, *, mode: int) -> str | None:
-        """Return None when the file lies there, whole; else what place_list.sh prints of what lies there instead.
+    def _listing_without(
+        self, blob: str, name: str, sha256: str, source: Path, *, mode: int
+    ) -> str | None:
+        """Return None when the file lies there, whole.
+
+        Else what place_list.sh prints of what lies there instead.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """
@@ -85,14 +101,17 @@ class PlacedFiles:
                 "look": call("place_look", blob, name, sha256, wanted_mode, accepted),
                 "list": call("place_list", self._files_folder),
             }
-            answer = self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}", must=True)
+            answer = self._link.ask(
+                scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}", must=True
+            )
             return answer.value("look"), answer.text("list")
 
         found, listing = look("")
         if found in {"same", sha256}:
             return None
         if found == _expected(source, sha256, like=found):
-            # A phone without sha256sum: what it computes is compared with this computer's md5, and noted.
+            # A phone without sha256sum: what it computes is compared with this computer's md5, and
+            # noted.
             look(found)
             return None
         return listing
@@ -102,12 +121,18 @@ class PlacedFiles:
         hears, size_bytes = self._progress, source.stat().st_size
 
         def settle(accepted: str) -> str:
-            scripts = {"sum": call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)}
+            scripts = {
+                "sum": call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)
+            }
             what = f"putting {name} in its place"
-            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True).value("sum")
+            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True).value(
+                "sum"
+            )
 
         try:
-            progress = None if hears is None else lambda sent_bytes: hears(name, sent_bytes, size_bytes)
+            progress = (
+                None if hears is None else lambda sent_bytes: hears(name, sent_bytes, size_bytes)
+            )
             self._link.push(source, draft, mode=mode, progress=progress)
             found = settle("")
             if found == sha256:
@@ -128,11 +153,18 @@ class PlacedFiles:
             raise
 
     def _make_room(self, listing: str, size_bytes: int) -> None:
-        """Prune the least recently used blobs until the budget and the free space have room for so many bytes."""
+        """Prune the least recently used blobs until the budget and the free space have room for so
+        many bytes.
+        """
         space, _, listing = listing.partition("\n\n")
-        used_at_s = {path: int(at) for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)}
+        used_at_s = {
+            path: int(at)
+            for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)
+        }
         sizes: dict[str, int] = {}
-        for size, path in re.findall(rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M):
+        for size, path in re.findall(
+            rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M
+        ):
             sizes[path] = sizes.get(path, 0) + int(size)
         free_bytes = parse_free_bytes(space)
         over = sum(sizes.values()) + size_bytes - self._budget_bytes
@@ -147,7 +179,9 @@ class PlacedFiles:
                 freed += sizes[path]
         if doomed:
             command = f"rm -rf {' '.join(doomed)}"
-            self._link.again(lambda: self._link.must(command, timeout_s=60.0, what="removing old files"))
+            self._link.again(
+                lambda: self._link.must(command, timeout_s=60.0, what="removing old files")
+            )
         if free_bytes is not None and free_bytes + freed < size_bytes:
             raise DeviceStorageError(
                 f"{size_bytes} bytes are to be placed, but only {free_bytes + freed} are free",
@@ -157,7 +191,9 @@ class PlacedFiles:
 
 
 def _expected(source: Path, sha256: str, *, like: str) -> str:
-    """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the phone knows no other."""
+    """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the
+    phone knows no other.
+    """
     if len(like) == 64:
         return sha256
     with source.open("rb") as file:
@@ -171,7 +207,10 @@ def parse_free_bytes(text: str) -> int | None:
         return None
     head = lines[0].replace("Mounted on", "Mounted").split()
     row = " ".join(lines[1:]).split()  # a long device name moves the figures to a line of their own
-    column = next((number for number, name in enumerate(head) if name in {"Available", "Avail", "Free"}), len(row))
+    column = next(
+        (number for number, name in enumerate(head) if name in {"Available", "Avail", "Free"}),
+        len(row),
+    )
     # Old toolbox's df ignores -k and prints 1.5G.
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", row[column]) if column < len(row) else None
     if found is None:

@@ -15,7 +15,9 @@ from orchestrator.records.identity import Serial
 
 
 class QuarantineFolder:
-    """The devices that are kept out until somebody has looked at them, for all processes of one computer."""
+    """The devices that are kept out until somebody has looked at them, for all processes of one
+    computer.
+    """
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         """Name the folder; it is made when the first phone is kept out."""
@@ -23,7 +25,10 @@ class QuarantineFolder:
         self._clock = clock or SystemClock()
 
     def reason(self, serial: Serial) -> str:
-        """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its phone out too."""
+        """Return why a device is kept out, empty when it isn't.
+
+        A file that can't be read keeps its phone out too.
+        """
         try:
             note = json.loads(self.path(serial).read_text("utf-8"))
             since = datetime.fromisoformat(note["since"]).astimezone()
@@ -57,11 +62,15 @@ class QuarantineFolder:
         return reason
 
     def is_released(self, serial: Serial) -> bool:
-        """Whether somebody has let a device in, and it hasn't been as it was known since (``is_as_known``)."""
+        """Whether somebody has let a device in, and it hasn't been as it was known since
+        (``is_as_known``).
+        """
         return self._released(serial).exists()
 
     def is_as_known(self, serial: Serial) -> None:
-        """Note that a device is the one that it was known as: who lets it in the next time does so for a new reason."""
+        """Note that a device is the one that it was known as: who lets it in the next time does so
+        for a new reason.
+        """
         self._released(serial).unlink(missing_ok=True)
 
     def _released(self, serial: Serial) -> Path:

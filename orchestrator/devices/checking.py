@@ -1,4 +1,5 @@
-"""Everything that benchfarm relies on, tried on one phone or iPhone: what works, works another way, or is missing.
+"""Everything that benchfarm relies on, tried on one phone or iPhone: what works, works another way,
+or is missing.
 
 Nothing is measured and nothing stays changed. A check that fails says so and the next one is made.
 """
@@ -81,7 +82,9 @@ _CPUFREQ: Final = "/sys/devices/system/cpu/cpufreq/policy0"
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A tool or a small file that benchfarm uses on a phone, tried with the options that benchfarm gives it."""
+    """A tool or a small file that benchfarm uses on a phone, tried with the options that benchfarm
+    gives it.
+    """
 
     name: str
     command: str
@@ -102,9 +105,16 @@ _TOOLS: Final = (
     _Tool("ls", "ls -d try.txt", "try.txt"),
     _Tool("md5sum", "md5sum try.txt", "dd8c6a395b5dd36c"),
     _Tool("mkdir", "mkdir -p try.folder", cost=_FATAL, without=_MISSING),
-    _Tool("ps-pgid", "ps -A -o PID,PPID,PGID,ARGS", "PGID", "processes of a run are found by their parents alone"),
+    _Tool(
+        "ps-pgid",
+        "ps -A -o PID,PPID,PGID,ARGS",
+        "PGID",
+        "processes of a run are found by their parents alone",
+    ),
     _Tool("ps", "ps", "PID", "programs left behind can't be found: no run is started", _MISSING),
-    _Tool("renice", "sh -c 'renice -n 19 -p $$'", cost="the sampler runs at the program's priority"),
+    _Tool(
+        "renice", "sh -c 'renice -n 19 -p $$'", cost="the sampler runs at the program's priority"
+    ),
     _Tool("rm", "rm -rf try.folder", cost=_FATAL, without=_MISSING),
     _Tool("setsid", "setsid true", cost="a run shares its session with adb's shell"),
     _Tool("sha256sum", "sha256sum try.txt", "911169ddaaf146af", "files are compared by md5"),
@@ -114,7 +124,9 @@ _TOOLS: Final = (
     _Tool("sync", "sync"),
     _Tool("tail", "tail -n 1 try.txt", "b", "a full disk shows only when a file can't be written"),
     _Tool(
-        "taskset", "sh -c 'taskset -p $$'", cost="--taskset can't be used; the sampler isn't kept off the big cores"
+        "taskset",
+        "sh -c 'taskset -p $$'",
+        cost="--taskset can't be used; the sampler isn't kept off the big cores",
     ),
     _Tool("timeout", "timeout 5 true", cost="a tool that hangs is ended by its process number"),
     _Tool("wc", "wc -c try.txt", "4", _FATAL, _MISSING),
@@ -145,27 +157,47 @@ _TOOLS: Final = (
             ("/proc/self/comm", "the end of a run is noticed up to half a second late", _OTHER),
             ("/proc/sys/kernel/random/boot_id", "", _OTHER),
             (
-                f"{_CPUFREQ}/scaling_cur_freq", "clocks are unknown: throttling shows by heat and figures only",
+                f"{_CPUFREQ}/scaling_cur_freq",
+                "clocks are unknown: throttling shows by heat and figures only",
                 _MISSING,
             ),
-            (f"{_CPUFREQ}/stats/time_in_state", "mean clocks of a run are estimated from samples", _OTHER),
             (
-                "/sys/class/thermal/thermal_zone0/temp", "heat comes from thermalservice and the battery alone",
+                f"{_CPUFREQ}/stats/time_in_state",
+                "mean clocks of a run are estimated from samples",
+                _OTHER,
+            ),
+            (
+                "/sys/class/thermal/thermal_zone0/temp",
+                "heat comes from thermalservice and the battery alone",
                 _OTHER,
             ),
             (
                 "/sys/class/power_supply/battery/current_now",
-                "energy needs perfetto's meters or the battery service's current", _OTHER,
+                "energy needs perfetto's meters or the battery service's current",
+                _OTHER,
             ),
         )
     ),
-    _Tool("settings", "settings get global airplane_mode_on", cost="quiet mode can't be had", without=_MISSING),
+    _Tool(
+        "settings",
+        "settings get global airplane_mode_on",
+        cost="quiet mode can't be had",
+        without=_MISSING,
+    ),
     _Tool("dumpsys battery", "dumpsys battery", "level", _UNREADABLE, _MISSING),
     _Tool("dumpsys power", "dumpsys power", "mWakefulness", _UNREADABLE, _MISSING),
-    _Tool("dumpsys thermalservice", "dumpsys thermalservice", "Temperature", "heat comes from files alone", _OTHER),
+    _Tool(
+        "dumpsys thermalservice",
+        "dumpsys thermalservice",
+        "Temperature",
+        "heat comes from files alone",
+        _OTHER,
+    ),
     _Tool("dumpsys window", "dumpsys window policy", cost="the app on the screen is unknown"),
-    _Tool("dumpsys SurfaceFlinger", "dumpsys SurfaceFlinger", "GLES", "the GPU's driver is unknown"),
-)  # fmt: skip
+    _Tool(
+        "dumpsys SurfaceFlinger", "dumpsys SurfaceFlinger", "GLES", "the GPU's driver is unknown"
+    ),
+)
 
 
 def check_phone(
@@ -173,8 +205,8 @@ def check_phone(
 ) -> Iterator[PhoneCheck]:
     """Yield what came of each check; the device must be leased, and is restored at the end.
 
-    ``app``: package and APK of an app that is installed and removed again, unless it is there already. A phone that
-    fails a check raises nothing; what comes of it says so.
+    ``app``: package and APK of an app that is installed and removed again, unless it is there
+    already. A phone that fails a check raises nothing; what comes of it says so.
     """
     checks: dict[str, Callable[[], _Found]] = {
         "shell": lambda: _shell(device),
@@ -197,14 +229,23 @@ def check_phone(
     yield from tools
     if tools[-1].name == _ANSWERS:
         return
-    if hung := [tool.name for tool in tools if tool.result is CheckResult.FAILS and tool.name.startswith("dumpsys")]:
+    if hung := [
+        tool.name
+        for tool in tools
+        if tool.result is CheckResult.FAILS and tool.name.startswith("dumpsys")
+    ]:
         seen = f"not tried: {', '.join(hung)} gave no answer within {_TOOL_LIMIT_S:g} s"
-        checks |= dict.fromkeys(("facts", "state", "quiet mode"), lambda: _fails(seen, "reboot the phone"))
+        checks |= dict.fromkeys(
+            ("facts", "state", "quiet mode"), lambda: _fails(seen, "reboot the phone")
+        )
     yield from _made(device.clock, checks)
 
 
 def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
-    """Yield what came of each check, with the next step where one fails; the device must be leased."""
+    """Yield what came of each check, with the next step where one fails.
+
+    The device must be leased.
+    """
     unknown = (
         CheckResult.MISSING,
         "no command tells it",
@@ -230,7 +271,9 @@ def _made(clock: Clock, checks: Mapping[str, Callable[[], _Found]]) -> Iterator[
             result, seen, cost = check()
         except BenchfarmError as error:
             result, seen, cost = CheckResult.FAILS, str(error), error.hint or ""
-        yield PhoneCheck(name=name, result=result, seen=seen, cost=cost, took_s=clock.monotonic_s() - begun_s)
+        yield PhoneCheck(
+            name=name, result=result, seen=seen, cost=cost, took_s=clock.monotonic_s() - begun_s
+        )
 
 
 def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
@@ -243,14 +286,18 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
         scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
         try:
-            answer = ask(partial(device.shell, timeout_s=_TOOL_LIMIT_S), scripts, serial=device.serial)
+            answer = ask(
+                partial(device.shell, timeout_s=_TOOL_LIMIT_S), scripts, serial=device.serial
+            )
         except DeviceTimeoutError:
             result, seen = CheckResult.FAILS, f"no answer within {_TOOL_LIMIT_S:g} s"
             if not _answers(device):
                 yield from found.values()
                 yield PhoneCheck(name=tool.name, result=result, seen=seen, cost=cost)
                 why = "not even an empty command: nothing more is tried"
-                yield PhoneCheck(name=_ANSWERS, result=result, seen=why, cost=f"{_FATAL}; reboot it")
+                yield PhoneCheck(
+                    name=_ANSWERS, result=result, seen=why, cost=f"{_FATAL}; reboot it"
+                )
                 return
         except BenchfarmError as error:
             result, seen = CheckResult.FAILS, str(error)
@@ -261,7 +308,11 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
             else:
                 seen = seen or reason_of(answer)
         found[tool.name] = PhoneCheck(
-            name=tool.name, result=result, seen=seen.strip(), cost=cost, took_s=clock.monotonic_s() - begun_s
+            name=tool.name,
+            result=result,
+            seen=seen.strip(),
+            cost=cost,
+            took_s=clock.monotonic_s() - begun_s,
         )
     for one, other, cost in (
         ("perfetto", "atrace", "no trace can be recorded"),
@@ -269,7 +320,11 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
     ):
         if CheckResult.WORKS not in {found[one].result, found[other].result}:
             lost = {name: replace(found[name], result=_MISSING, cost=cost) for name in (one, other)}
-            found |= {name: check for name, check in lost.items() if found[name].result is not CheckResult.FAILS}
+            found |= {
+                name: check
+                for name, check in lost.items()
+                if found[name].result is not CheckResult.FAILS
+            }
     yield from found.values()
 
 
@@ -292,11 +347,18 @@ def _shell(device: AdbDevice) -> _Found:
 
 
 def _silence(device: AdbDevice) -> _Found:
-    """Tell what the phone prints that nobody asked for; benchfarm ignores it, and this report keeps it."""
+    """Tell what the phone prints that nobody asked for.
+
+    Benchfarm ignores it, and this report keeps it.
+    """
     told = ask(device.shell, {"nothing": "cat /proc/uptime >/dev/null"}, serial=device.serial)
     noise = [told.noise, told.sections["nothing"], told.stderr]
     if any(part.strip() for part in noise):
-        text = "; ".join(part.decode("utf-8", "replace").strip()[:_NOISE_LENGTH] for part in noise if part.strip())
+        text = "; ".join(
+            part.decode("utf-8", "replace").strip()[:_NOISE_LENGTH]
+            for part in noise
+            if part.strip()
+        )
         return CheckResult.ANOTHER_WAY, text, "what it prints beside its answers is ignored"
     return _works("nothing but answers is printed")
 
@@ -304,10 +366,15 @@ def _silence(device: AdbDevice) -> _Found:
 def _facts(device: AdbDevice) -> _Found:
     facts = device.facts()
     known = {
-        "model": facts.model, "system image": facts.fingerprint, "SoC": facts.soc, "ABI": facts.abis,
-        "memory": facts.memory_bytes, "clusters": any(item.max_khz for item in facts.clusters),
-        "GPU driver": facts.gpu_driver, "boot": facts.boot_id,
-    }  # fmt: skip
+        "model": facts.model,
+        "system image": facts.fingerprint,
+        "SoC": facts.soc,
+        "ABI": facts.abis,
+        "memory": facts.memory_bytes,
+        "clusters": any(item.max_khz for item in facts.clusters),
+        "GPU driver": facts.gpu_driver,
+        "boot": facts.boot_id,
+    }
     seen = f"{facts.title}, Android {facts.os_version}, {facts.soc}, {facts.gpu}"
     return _known(seen, [name for name, value in known.items() if not value])
 
@@ -315,24 +382,35 @@ def _facts(device: AdbDevice) -> _Found:
 def _state(device: AdbDevice) -> _Found:
     state = device.state()
     known = {
-        "heat": state.heat_c, "thermal status": state.thermal_status, "battery": state.battery_percent,
-        "clocks": state.clock_khz, "GPU clock": state.gpu_khz, "screen": state.screen_on, "load": state.cpu_total_s,
+        "heat": state.heat_c,
+        "thermal status": state.thermal_status,
+        "battery": state.battery_percent,
+        "clocks": state.clock_khz,
+        "GPU clock": state.gpu_khz,
+        "screen": state.screen_on,
+        "load": state.cpu_total_s,
         "memory": state.memory_available_bytes,
-    }  # fmt: skip
+    }
     hottest = max(state.heat_c.values(), default=None)
     seen = f"battery {state.battery_percent} %, {'' if hottest is None else f'hottest zone {hottest:.0f} °C'}"
     return _known(seen, [name for name, value in known.items() if value is None or value == {}])
 
 
 def _known(seen: str, unknown: Sequence[str]) -> _Found:
-    return (CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}") if unknown else _works(seen)
+    return (
+        (CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}")
+        if unknown
+        else _works(seen)
+    )
 
 
 def _processes(device: AdbDevice) -> _Found:
     found = _process_list(device)
     if not any(item.group for item in found):
         if not found:
-            return _fails("ps can't be read", "programs left behind can't be found: no run is started")
+            return _fails(
+                "ps can't be read", "programs left behind can't be found: no run is started"
+            )
         return CheckResult.ANOTHER_WAY, f"{len(found)} processes, without groups", ""
     return _works(f"{len(found)} processes")
 
@@ -345,11 +423,19 @@ def _detached(device: AdbDevice) -> _Found:
     run_id = _run_id()
     try:
         told = device.run_detached(
-            "echo out; echo err >&2; echo x >made; exit 7", run_id=run_id, timeout_s=_STEP_TIMEOUT_S, files=("made",)
+            "echo out; echo err >&2; echo x >made; exit 7",
+            run_id=run_id,
+            timeout_s=_STEP_TIMEOUT_S,
+            files=("made",),
         )
     finally:
         device.discard_run(run_id)
-    if (told.exit_code, told.stdout, told.stderr, told.files.get("made")) == (7, b"out\n", b"err\n", b"x\n"):
+    if (told.exit_code, told.stdout, told.stderr, told.files.get("made")) == (
+        7,
+        b"out\n",
+        b"err\n",
+        b"x\n",
+    ):
         return _works("exit code, both streams and a file")
     return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
 
@@ -359,7 +445,9 @@ def _wake_up(device: AdbDevice) -> _Found:
     late_s = []
     for _ in range(_SHORT_RUNS):
         run_id = _run_id()
-        told = device.run_detached(f"sleep {_SHORT_RUN_S} || sleep 1", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
+        told = device.run_detached(
+            f"sleep {_SHORT_RUN_S} || sleep 1", run_id=run_id, timeout_s=_STEP_TIMEOUT_S
+        )
         device.discard_run(run_id)
         late_s.append(max(0.0, told.duration_s - _SHORT_RUN_S))
     median_s = statistics.median(late_s)
@@ -374,12 +462,16 @@ def _deadline(device: AdbDevice) -> _Found:
     """Let a run pass its deadline: all its processes must be gone."""
     run_id, mark = _run_id(), 86000 + secrets.randbelow(400)
     try:
-        told = device.run_detached(f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0)
+        told = device.run_detached(
+            f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0
+        )
     finally:
         device.discard_run(run_id)
         left = _end_left(device, mark)
     if not told.timed_out:
-        return _fails(f"it ended by itself, exit code {told.exit_code}", "a program that hangs isn't noticed")
+        return _fails(
+            f"it ended by itself, exit code {told.exit_code}", "a program that hangs isn't noticed"
+        )
     if left:
         return _fails(f"{left} processes stayed", "a program that hangs keeps heating the phone")
     return _works("the run and its child were killed")
@@ -389,21 +481,28 @@ def _strays(device: AdbDevice) -> _Found:
     """Leave a child of a run behind, and have it found."""
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
     try:
-        device.run_detached(f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
+        device.run_detached(
+            f"sleep {mark} >/dev/null 2>&1 </dev/null &", run_id=run_id, timeout_s=_STEP_TIMEOUT_S
+        )
         device.kill_strays()
     finally:
         left = _end_left(device, mark)
     if left:
-        return _fails(f"{left} processes stayed", "what a crash leaves behind keeps heating the phone")
+        return _fails(
+            f"{left} processes stayed", "what a crash leaves behind keeps heating the phone"
+        )
     return _works("found and killed")
 
 
 def _end_left(device: AdbDevice, mark: int) -> int:
     """End what is left of a run that this check made, and return how many processes that were.
 
-    They sleep for a time that nothing else on the phone does: a phone without setsid hides whose they are.
+    They sleep for a time that nothing else on the phone does: a phone without setsid hides whose
+    they are.
     """
-    left = [item.pid for item in _process_list(device) if item.command.strip().endswith(f"sleep {mark}")]
+    left = [
+        item.pid for item in _process_list(device) if item.command.strip().endswith(f"sleep {mark}")
+    ]
     if left:
         device.shell(f"kill -9 {' '.join(map(str, left))}", timeout_s=_STEP_TIMEOUT_S)
     return len(left)
@@ -432,7 +531,9 @@ def _files(device: AdbDevice) -> _Found:
         device.shell(f"rm -rf {quote(device.work_folder)}/checks")
     if found != data:
         return _fails("another file came back", "models and programs arrive damaged")
-    up, down = (_FILE_BYTES / 1e6 / max(1e-6, span) for span in (pushed_s - begun_s, pulled_s - pushed_s))
+    up, down = (
+        _FILE_BYTES / 1e6 / max(1e-6, span) for span in (pushed_s - begun_s, pulled_s - pushed_s)
+    )
     return _works(f"{up:.0f} MB/s there, {down:.0f} MB/s back, sums equal")
 
 
@@ -443,7 +544,9 @@ def _program(device: AdbDevice) -> _Found:
         source = Path(folder) / "check.sh"
         source.write_bytes(data)
         sha256 = hashlib.sha256(data).hexdigest()
-        placed = device.place(source, kind="checks", sha256=sha256, name="check.sh", executable=True)
+        placed = device.place(
+            source, kind="checks", sha256=sha256, name="check.sh", executable=True
+        )
     try:
         told = device.shell(quote(placed.path), timeout_s=_STEP_TIMEOUT_S)
     finally:
@@ -464,11 +567,18 @@ def _log(device: AdbDevice) -> _Found:
                 return _works("a line written was read")
             if deadline.expired:
                 break
-    return CheckResult.MISSING, f"no line within {_LOG_TIMEOUT_S:.0f} s", "the app's results can't be read"
+    return (
+        CheckResult.MISSING,
+        f"no line within {_LOG_TIMEOUT_S:.0f} s",
+        "the app's results can't be read",
+    )
 
 
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
-    """Bring the phone into the default quiet mode and back; tell what can't be had and what isn't as before."""
+    """Bring the phone into the default quiet mode and back.
+
+    Tell what can't be had and what isn't as before.
+    """
     notes: list[str] = []
     left: list[str] = []
     try:
@@ -507,7 +617,11 @@ def _iphone_files(device: IPhoneDevice) -> _Found:
         local = Path(folder) / "file"
         local.write_bytes(b"benchfarm looks whether it may put files here\n")
         is_whole = device.try_file(local)
-    return _works("a file came back as it was sent") if is_whole else _fails("a file came back changed", "try again")
+    return (
+        _works("a file came back as it was sent")
+        if is_whole
+        else _fails("a file came back changed", "try again")
+    )
 
 
 def _developer_mode(device: IPhoneDevice) -> _Found:

@@ -1,8 +1,9 @@
 """Bringing a device into a state in which a number means something, and restoring what was changed.
 
-The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing runs, nobody else
-has it, there is space) -> quiet (as planned, quiet_steps.py) -> fit (fitness.py). Each change is journalled on this
-computer and on the phone before it is made, so that neither a crash nor another computer leaves anything behind.
+The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
+runs, nobody else has it, there is space) -> quiet (as planned, quiet_steps.py) -> fit (fitness.py).
+Each change is journalled on this computer and on the phone before it is made, so that neither a
+crash nor another computer leaves anything behind.
 """
 
 from __future__ import annotations
@@ -22,9 +23,21 @@ from orchestrator.devices.heartbeat import LEASE_S
 from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
-from orchestrator.devices.quiet_steps import SCREEN_OFF, SCREEN_ON, QuietStep, is_network_serial, screen_step, steps_for
+from orchestrator.devices.quiet_steps import (
+    SCREEN_OFF,
+    SCREEN_ON,
+    QuietStep,
+    is_network_serial,
+    screen_step,
+    steps_for,
+)
 from orchestrator.devices.shell import quote, reason_of, refusal_of
-from orchestrator.errors import DeviceChangedError, DeviceCommandError, DeviceSetAsideError, DeviceStorageError
+from orchestrator.errors import (
+    DeviceChangedError,
+    DeviceCommandError,
+    DeviceSetAsideError,
+    DeviceStorageError,
+)
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.identity import Serial
@@ -42,7 +55,10 @@ _QUIET_TIMEOUT_S: Final = 120.0
 
 
 class LadderConditioner:
-    """Prepares devices before each run and restores them after the last; one for all devices of a process."""
+    """Prepares devices before each run and restores them after the last.
+
+    One for all devices of a process.
+    """
 
     def __init__(
         self,
@@ -54,7 +70,8 @@ class LadderConditioner:
         clock: Clock | None = None,
         power: HubPower | None = None,
     ) -> None:
-        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are stopped.
+        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are
+        stopped.
 
         ``lease_s``: a phone is free for others so long after the last word of its holder.
         """
@@ -64,9 +81,11 @@ class LadderConditioner:
         self._clock = clock or SystemClock()
         self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
-        #: Devices made quiet by this process, how and in which boot. Each is touched by the thread with its lease.
+        #: Devices made quiet by this process, how and in which boot. Each is touched by the thread
+        #: with its lease.
         self._quiet: dict[Serial, tuple[Quiet, str]] = {}
-        #: Those that refused to switch their screen: they aren't asked again before they are restored, or boot.
+        #: Those that refused to switch their screen: they aren't asked again before they are
+        #: restored, or boot.
         self._stuck: set[Serial] = set()
         #: What their power service told of the screen then, before anything was changed.
         self._screens: dict[Serial, str] = {}
@@ -84,14 +103,15 @@ class LadderConditioner:
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
 
-        Called before every run. ``quiet`` is applied once for each boot; None means its defaults. From
-        then on others are kept from the device until it is restored, or this process wasn't heard of for a minute.
-        ``recent`` is the device's state if it was read just now; the device isn't asked again then. ``on_wait`` gets
-        the reason and the estimate when a wait begins; ``on_note`` what couldn't be had, and what was found.
+        Called before every run. ``quiet`` is applied once for each boot; None means its defaults.
+        From then on others are kept from the device until it is restored, or this process wasn't
+        heard of for a minute. ``recent`` is the device's state if it was read just now; the device
+        isn't asked again then. ``on_wait`` gets the reason and the estimate when a wait begins;
+        ``on_note`` what couldn't be had, and what was found.
 
-        Raises DeviceBusyError naming the holder (another computer, home or program uses the device),
-        DeviceChangedError (another device answers), DeviceStorageError, other DeviceError kinds, HostStorageError
-        (nothing is changed then).
+        Raises DeviceBusyError naming the holder (another computer, home or program uses the
+        device), DeviceChangedError (another device answers), DeviceStorageError, other DeviceError
+        kinds, HostStorageError (nothing is changed then).
         """
         wanted = quiet or Quiet()
         if not isinstance(device, AdbDevice):
@@ -99,12 +119,14 @@ class LadderConditioner:
         else:
             boot_id = self._clean(device, on_wait or _nobody, cancelled)
             if self._quiet.get(device.serial) != (wanted, boot_id):
-                # What a crashed process of ours left changed must not be taken for the phone's own settings; and a
-                # new boot has forgotten some of them.
+                # What a crashed process of ours left changed must not be taken for the phone's own
+                # settings; and a new boot has forgotten some of them.
                 self._undo_all(device)
                 self._quieten(device, wanted, on_note or _nobody)
                 self._quiet[device.serial] = (wanted, boot_id)
-        if recent is not None and (danger(recent) or recent.screen_on is (wanted.screen is Screen.OFF)):
+        if recent is not None and (
+            danger(recent) or recent.screen_on is (wanted.screen is Screen.OFF)
+        ):
             recent = None  # it has to be acted on
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         return wait_until_fit(
@@ -118,7 +140,8 @@ class LadderConditioner:
         )
 
     def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
-        """Take a phone as it is, changes that a crash left undone restored; `restore` gives it back.
+        """Take a phone as it is, changes that a crash left undone restored; `restore` gives it
+        back.
 
         Raises DeviceError kinds.
         """
@@ -131,9 +154,11 @@ class LadderConditioner:
         return self.journal.serials()
 
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
-        """Power those hubs' ports on again that a device's measurement left off, which needs no device.
+        """Power those hubs' ports on again that a device's measurement left off, which needs no
+        device.
 
-        Returns what was undone, and why the rest couldn't be (empty when nothing is left). Raises HostStorageError.
+        Returns what was undone, and why the rest couldn't be (empty when nothing is left). Raises
+        HostStorageError.
         """
         undone: list[str] = []
         for change in self.journal.ports_off(serial):
@@ -148,17 +173,23 @@ class LadderConditioner:
     def pending(self, device: Device) -> Sequence[str]:
         """Return what is still to be undone on a phone, by this journal or by the phone's own file.
 
-        Raises DeviceStorageError or HostStorageError where that can't be read, and DeviceError kinds.
+        Raises DeviceStorageError or HostStorageError where that can't be read, and DeviceError
+        kinds.
         """
         changes = self.journal.pending(device.serial)
         changes += [change for change in self._phones_own(device) if change not in changes]
         return [change.what for change in changes]
 
-    def restore(self, device: Device, *, on_note: _Tell | None = None, take: bool = False) -> Sequence[str]:
-        """Undo every journalled change, also one of a crashed process or another computer; return what was restored.
+    def restore(
+        self, device: Device, *, on_note: _Tell | None = None, take: bool = False
+    ) -> Sequence[str]:
+        """Undo every journalled change, also one of a crashed process or another computer.
 
-        What can't be undone stays in the journal and raises DeviceCommandError. ``on_note`` gets each difference from
-        the first snapshot that is left then. ``take``: also a phone that somebody else holds, who must be dead.
+        Return what was restored.
+
+        What can't be undone stays in the journal and raises DeviceCommandError. ``on_note`` gets
+        each difference from the first snapshot that is left then. ``take``: also a phone that
+        somebody else holds, who must be dead.
         """
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
@@ -166,7 +197,8 @@ class LadderConditioner:
             standing = self._claims.take(device, by_force=take, then=self._look_for_ours(device))
             # A foreign program that runs is no reason not to restore a setting; a foreign owner is.
             self._identify(device, replace(standing, strays=()))
-            # A process that was killed left its run, and one that lost the phone the folders of its runs.
+            # A process that was killed left its run, and one that lost the phone the folders of its
+            # runs.
             if standing.then is not None:
                 device.end_strays(standing.then)
             restored = self._undo_all(device)
@@ -174,14 +206,18 @@ class LadderConditioner:
                 (on_note or _nobody)(f"not as before: {difference.text}")
             self._claims.release(device)
         finally:
-            # One that can't be restored now is free for others soon all the same: they undo what its own file tells.
+            # One that can't be restored now is free for others soon all the same: they undo what
+            # its own file tells.
             self._claims.let_go(device)
         return restored
 
     def audit(self, device: Device, *, settle: bool = False) -> Sequence[Difference]:
-        """Return what differs from the first snapshot since the phone was clean; nothing when there is none.
+        """Return what differs from the first snapshot since the phone was clean.
 
-        ``settle``: what is found now is taken for the phone's own from now on. Raises DeviceError kinds.
+        Nothing when there is none.
+
+        ``settle``: what is found now is taken for the phone's own from now on. Raises DeviceError
+        kinds.
         """
         before = self.journal.snapshot(device.serial)
         if before is None:
@@ -192,9 +228,11 @@ class LadderConditioner:
         return found
 
     def hold(self, device: Device, change: Change, command: str) -> None:
-        """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever happens to this process.
+        """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever
+        happens to this process.
 
-        Raises HostStorageError (nothing is changed then), DeviceCommandError and the other DeviceError kinds.
+        Raises HostStorageError (nothing is changed then), DeviceCommandError and the other
+        DeviceError kinds.
         """
         self._keep_snapshot(device)
         fresh = self._note(device, [change])
@@ -202,17 +240,27 @@ class LadderConditioner:
         if result.exit_code != 0:
             if self._is_as_before(device, change):
                 self._drop(device, fresh)
-            raise DeviceCommandError(f"{command!r} failed: {reason_of(result)}", serial=device.serial)
+            raise DeviceCommandError(
+                f"{command!r} failed: {reason_of(result)}", serial=device.serial
+            )
 
-    # Clean ------------------------------------------------------------------------------------------------------------
+    # Clean
+    # ------------------------------------------------------------------------------------------------------------
 
     def _look_for_ours(self, device: AdbDevice) -> dict[str, str]:
-        """Return scripts that end our app and tell of our runs, for the round trip that takes the phone."""
+        """Return scripts that end our app and tell of our runs, for the round trip that takes the
+        phone.
+        """
         return {"apps": call("stop_apps", *self._stray_apps), **device.look_for_strays()}
 
     def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
-        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot id."""
-        standing = self._claims.take_over(device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled)
+        """Take the phone, refuse it when somebody else has it, end what is ours.
+
+        Return its boot id.
+        """
+        standing = self._claims.take_over(
+            device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled
+        )
         self._identify(device, replace(standing, strays=()))
         killed = device.end_strays(standing.then) if standing.then is not None else ()
         if standing.strays and killed:
@@ -232,13 +280,18 @@ class LadderConditioner:
         """Raise DeviceChangedError for another phone, DeviceBusyError when somebody else has it."""
         known = device.facts().properties.get("ro.serialno", "")
         if known and standing.serial and standing.serial != known:
-            raise DeviceChangedError(f"another phone answers now: {standing.serial}", serial=device.serial)
+            raise DeviceChangedError(
+                f"another phone answers now: {standing.serial}", serial=device.serial
+            )
         check_free(standing, device.serial)
 
-    # Quiet ------------------------------------------------------------------------------------------------------------
+    # Quiet
+    # ------------------------------------------------------------------------------------------------------------
 
     def _quieten(self, device: AdbDevice, quiet: Quiet, tell: _Tell) -> None:
-        """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever is asked."""
+        """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever
+        is asked.
+        """
         steps = []
         for step in steps_for(quiet, device.facts(), over_network=_is_over_network(device)):
             if step.refusal:
@@ -278,9 +331,13 @@ class LadderConditioner:
         return fresh
 
     def _drop(self, device: Device, unmade: Sequence[Change]) -> None:
-        """Forget changes that weren't made, in the phone's own file first: one that is in either is undone."""
+        """Forget changes that weren't made, in the phone's own file first: one that is in either is
+        undone.
+        """
         if unmade:
-            left = [change for change in self.journal.pending(device.serial) if change not in unmade]
+            left = [
+                change for change in self.journal.pending(device.serial) if change not in unmade
+            ]
             self._write_phones_own(device, left)
             self.journal.keep(device.serial, left)
 
@@ -293,18 +350,27 @@ class LadderConditioner:
         must(device, f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}")
 
     def _make(self, device: Device, steps: Sequence[tuple[QuietStep, str]], tell: _Tell) -> None:
-        """Take steps, each with what was read before it; one that the phone refuses is told, and owes no undo."""
+        """Take steps, each with what was read before it.
+
+        One that the phone refuses is told, and owes no undo.
+        """
         changes = [self._change(device, step, before) for step, before in steps]
         fresh = self._note(device, changes)
-        scripts = {f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?" for n, (step, _) in enumerate(steps)}
-        told = _ask(device, scripts | {f"check {n}": step.read for n, (step, _) in enumerate(steps)})
+        scripts = {
+            f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?"
+            for n, (step, _) in enumerate(steps)
+        }
+        told = _ask(
+            device, scripts | {f"check {n}": step.read for n, (step, _) in enumerate(steps)}
+        )
         unmade: list[Change] = []
         for number, ((step, before), change) in enumerate(zip(steps, changes, strict=True)):
             said, _, code = told.get(f"apply {number}", "").strip().rpartition("\n")
             now = _one_line(told.get(f"check {number}", ""))
             is_made = code == "0" if step.by_exit_code else step.accepts(now)
             refusal = refusal_of(said)
-            # Another step may have done what this one was refused: the screen comes on with "stay awake".
+            # Another step may have done what this one was refused: the screen comes on with "stay
+            # awake".
             if change in fresh and (refusal or (not is_made and now == before)):
                 unmade.append(change)
             if is_made:
@@ -317,16 +383,21 @@ class LadderConditioner:
 
     def _change(self, device: Device, step: QuietStep, before: str) -> Change:
         known = self._screens.get(device.serial) if step.name in {SCREEN_ON, SCREEN_OFF} else ""
-        # What the screen was before the first change counts, not what it has become by itself since.
+        # What the screen was before the first change counts, not what it has become by itself
+        # since.
         original = f"mWakefulness={known}" if known else before
         read = "" if step.by_exit_code else step.read
-        return Change(what=step.name, undo=step.undo(original), read=read, was=original if read else "")
+        return Change(
+            what=step.name, undo=step.undo(original), read=read, was=original if read else ""
+        )
 
     def _state(self, device: Device, quiet: Quiet, tell: _Tell) -> DeviceState:
         """Read the state; a screen that isn't as planned any more is switched again."""
         state = device.state()
         if why := danger(state):
-            raise DeviceSetAsideError(why, serial=device.serial, hint="look at its battery before it is used again")
+            raise DeviceSetAsideError(
+                why, serial=device.serial, hint="look at its battery before it is used again"
+            )
         is_other = state.screen_on is (quiet.screen is Screen.OFF)
         if isinstance(device, AdbDevice) and is_other and device.serial not in self._stuck:
             step = screen_step(quiet.screen)
@@ -337,7 +408,8 @@ class LadderConditioner:
             state = device.state()
         return state
 
-    # Undo -------------------------------------------------------------------------------------------------------------
+    # Undo
+    # -------------------------------------------------------------------------------------------------------------
 
     def _undo_all(self, device: Device) -> list[str]:
         """Undo what this computer's journal or the phone's own file tells, newest first."""
@@ -368,7 +440,8 @@ class LadderConditioner:
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
         if is_touched and isinstance(device, AdbDevice):
-            # The phone's file goes first: as long as either is there, whoever comes next undoes once more.
+            # The phone's file goes first: as long as either is there, whoever comes next undoes
+            # once more.
             self._write_phones_own(device, ())
         self.journal.keep(device.serial, ())
         return restored
@@ -382,14 +455,24 @@ class LadderConditioner:
         return "" if why and self._is_as_before(device, change) else why
 
     def _is_as_before(self, device: Device, change: Change) -> bool:
-        return bool(change.read) and _one_line(_ask(device, {"read": change.read})["read"]) == change.was
+        return (
+            bool(change.read)
+            and _one_line(_ask(device, {"read": change.read})["read"]) == change.was
+        )
 
     def _phones_own(self, device: Device) -> list[Change]:
-        """Return what a phone's own file tells; a phone can't have anything done on this computer."""
+        """Return what a phone's own file tells.
+
+        A phone can't have anything done on this computer.
+        """
         if not isinstance(device, AdbDevice):
             return []
         path = f"{device.work_folder}/{_UNDO_FILE}"
-        told = ask(device.shell, {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"}, serial=device.serial)
+        told = ask(
+            device.shell,
+            {"undo": f"[ ! -e {quote(path)} ] || cat {quote(path)}"},
+            serial=device.serial,
+        )
         try:
             if told.exit_code != 0:
                 raise ValueError(reason_of(told))
@@ -402,7 +485,9 @@ class LadderConditioner:
             ) from error
 
     def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
-        """Keep what the phone is before its first change, with what is known to have been otherwise."""
+        """Keep what the phone is before its first change, with what is known to have been
+        otherwise.
+        """
         if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
             self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
 
@@ -411,7 +496,9 @@ class LadderConditioner:
 
 
 def _ask(device: Device, scripts: Mapping[str, str]) -> dict[str, str]:
-    return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial).texts()
+    return ask(
+        partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial
+    ).texts()
 
 
 def _nobody(text: str) -> None:
@@ -424,7 +511,9 @@ def _one_line(text: str) -> str:
 
 
 def _is_over_network(device: AdbDevice) -> bool:
-    """Whether adb reaches the phone through a network of its own, which must not be switched off then."""
+    """Whether adb reaches the phone through a network of its own, which must not be switched off
+    then.
+    """
     facts = device.facts()
     # A virtual phone may play one on a cable, which its server can't.
     on_cable = facts.is_virtual and bool(facts.properties.get(VIRTUAL_USB))

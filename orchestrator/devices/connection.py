@@ -29,14 +29,19 @@ _KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
 
 
 def _failure_in(message: str, source: Source, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for a message of adb or of the phone's; None when no text of the source is in it."""
+    """Return the error for a message of adb or of the phone's.
+
+    None when no text of the source is in it.
+    """
     for text, failure in texts_of(source):
         if re.search(text.pattern, message, re.I):
             told = without_stack(message)[-300:] if source is not Source.ADB else message
             said = f"adb says {told!r}" if source is Source.ADB else f"the phone says {told!r}"
             parts = (what, text.meaning, said)
             return _KINDS[failure.code](
-                ": ".join(filter(None, parts)), serial=serial, hint=text.next_step or failure.next_step
+                ": ".join(filter(None, parts)),
+                serial=serial,
+                hint=text.next_step or failure.next_step,
             )
     return None
 
@@ -58,22 +63,32 @@ def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
 
 
 def writing_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for what the phone says when our folder can't be written; None when it says something else."""
+    """Return the error for what the phone says when our folder can't be written.
+
+    None when it says something else.
+    """
     return _failure_in(message, Source.WRITING, serial=serial, what=what)
 
 
 def service_failure(message: str, *, serial: str, what: str) -> DeviceError | None:
-    """Return the error for what a tool of the phone's says of Android's services; None when it says something else."""
+    """Return the error for what a tool of the phone's says of Android's services.
+
+    None when it says something else.
+    """
     return _failure_in(message, Source.SERVICE, serial=serial, what=what)
 
 
 def without_stack(text: str) -> str:
-    """Return what a phone said without the frames of a Java exception: its message stands above them.
+    """Return what a phone said without the frames of a Java exception: its message stands above
+    them.
 
-    Of an exception that has a cause, and the cause another, the first cause of all is what stands last.
+    Of an exception that has a cause, and the cause another, the first cause of all is what stands
+    last.
     """
     lines = [line.strip() for line in text.strip().splitlines()]
-    kept = [line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)]
+    kept = [
+        line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)
+    ]
     causes = [line for line in kept if line.startswith("Caused by: ")]
     return "\n".join([*(line for line in kept if line not in causes[-1:]), *causes[-1:]])
 
@@ -89,7 +104,9 @@ _QUEUE_PAUSE_S: Final = 0.005
 class Connection:
     """A socket to the adb server. Every method may raise LinkLostError or DeviceTimeoutError."""
 
-    def __init__(self, address: ServerAddress, deadline: Deadline, *, what: str, serial: str = "") -> None:
+    def __init__(
+        self, address: ServerAddress, deadline: Deadline, *, what: str, serial: str = ""
+    ) -> None:
         """Connect; raises AdbUnavailableError when nothing listens there."""
         self.deadline = deadline
         self.what = what
@@ -112,7 +129,12 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -124,13 +146,19 @@ class Connection:
         """Ask for a service and read its OKAY; a FAIL raises what its text means."""
         body = service.encode("utf-8", "surrogateescape")
         if len(body) > LONGEST_REQUEST_BYTES:
-            raise UsageError(f"a command of {len(body)} bytes is longer than adb takes ({LONGEST_REQUEST_BYTES})")
+            raise UsageError(
+                f"a command of {len(body)} bytes is longer than adb takes ({LONGEST_REQUEST_BYTES})"
+            )
         self.send(b"%04x%s" % (len(body), body))
         status = self.read_exact(4)
         if status == b"FAIL":
-            raise server_failure(self.read_block().decode("utf-8", "replace"), serial=self.serial, what=self.what)
+            raise server_failure(
+                self.read_block().decode("utf-8", "replace"), serial=self.serial, what=self.what
+            )
         if status != b"OKAY":
-            raise LinkLostError(f"{self.what}: the adb server answered {status!r}", serial=self.serial)
+            raise LinkLostError(
+                f"{self.what}: the adb server answered {status!r}", serial=self.serial
+            )
 
     def read_block(self) -> bytes:
         """Read a block with its length in four hex digits in front."""
@@ -138,7 +166,9 @@ class Connection:
         try:
             size = int(head, 16)
         except ValueError:
-            raise LinkLostError(f"{self.what}: {head!r} came instead of a length", serial=self.serial) from None
+            raise LinkLostError(
+                f"{self.what}: {head!r} came instead of a length", serial=self.serial
+            ) from None
         return self.read_exact(size)
 
     def read_exact(self, size: int) -> bytes:
@@ -161,7 +191,10 @@ class Connection:
                 return b""
 
     def readable(self, wait_s: float) -> bool:
-        """Wait up to ``wait_s`` (and the deadline) for something to read or the end; tell whether there is."""
+        """Wait up to ``wait_s`` (and the deadline) for something to read or the end.
+
+        Tell whether there is.
+        """
         return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
 
     def send(self, data: bytes) -> None:
@@ -169,14 +202,21 @@ class Connection:
         with self._io():
             self._socket.sendall(data)
 
-    def exchange(self, outgoing: memoryview, *, wait_s: float = float("inf")) -> tuple[int, bytes | None]:
-        """Send what goes out now and read what is there; return (bytes sent, what came: None nothing, b"" the end).
+    def exchange(
+        self, outgoing: memoryview, *, wait_s: float = float("inf")
+    ) -> tuple[int, bytes | None]:
+        """Send what goes out now and read what is there.
 
-        Both directions make progress, so that a phone that answers before it has read all can't block us. Returns
-        with nothing done after ``wait_s``, so that the caller can look at something else.
+        Return (bytes sent, what came: None nothing, b"" the end).
+
+        Both directions make progress, so that a phone that answers before it has read all can't
+        block us. Returns with nothing done after ``wait_s``, so that the caller can look at
+        something else.
         """
         remaining_s = self.deadline.remaining_s
-        events = self._poll(select.POLLIN | (select.POLLOUT if len(outgoing) else 0), min(wait_s, remaining_s))
+        events = self._poll(
+            select.POLLIN | (select.POLLOUT if len(outgoing) else 0), min(wait_s, remaining_s)
+        )
         if not events and wait_s >= remaining_s:
             raise self._timeout()
         received = self.read_some() if events & ~select.POLLOUT else None
@@ -208,7 +248,9 @@ class Connection:
             raise self._lost(str(error)) from error
 
     def _timeout(self) -> DeviceTimeoutError:
-        return DeviceTimeoutError(f"{self.what} took longer than {self.deadline.seconds:g} s", serial=self.serial)
+        return DeviceTimeoutError(
+            f"{self.what} took longer than {self.deadline.seconds:g} s", serial=self.serial
+        )
 
     def _lost(self, reason: str) -> LinkLostError:
         return LinkLostError(f"{self.what}: the link was lost ({reason})", serial=self.serial)
@@ -231,11 +273,14 @@ def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
             except BlockingIOError as error:
                 # Where many connect at once, the server's queue is full for a moment.
                 if deadline.expired:
-                    raise TimeoutError(f"its queue of connections stayed full for {timeout_s:.1f} s") from error
+                    raise TimeoutError(
+                        f"its queue of connections stayed full for {timeout_s:.1f} s"
+                    ) from error
                 time.sleep(_QUEUE_PAUSE_S)
             else:
                 break
-        # Room for the next part of a push while the server sends the last one on; TCP finds its own size.
+        # Room for the next part of a push while the server sends the last one on; TCP finds its own
+        # size.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_AHEAD_BYTES)
     except BaseException:
         link.close()

@@ -1,4 +1,6 @@
-"""Runs that outlive the link: started in the background on the phone, waited for, killed by their own pids."""
+"""Runs that outlive the link: started in the background on the phone, waited for, killed by their
+own pids.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,16 @@ from orchestrator.records.identity import RunId
 from orchestrator.scripts import Answer, call, mark, text
 
 _T = TypeVar("_T")
-#: In front of a run's folder in its wrapper's command line, so that strays are told from other processes.
+#: In front of a run's folder in its wrapper's command line, so that strays are told from other
+#: processes.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 64 << 20
 #: What the script that shortens outputs counts in.
 _BLOCK_BYTES: Final = 1 << 16
 #: A file up to this size comes with the news of the run's end; a larger one takes its own time.
 _SMALL_BYTES: Final = 256 << 10
-#: One wait on the phone lasts no longer than that, so that a link that died without a word is noticed, and a run whose
-#: shell was killed.
+#: One wait on the phone lasts no longer than that, so that a link that died without a word is
+#: noticed, and a run whose shell was killed.
 _LONGEST_WAIT_S: Final = 5.0
 #: What a phone may take to copy two outputs' ends.
 _SHORTENING_S: Final = 120.0
@@ -52,7 +55,8 @@ _ANSWER_S: Final = 15.0
 _CLOSING_S: Final = 3.0
 #: A phone that is busy takes its time for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
-#: Who starts a run again over a new link finds its folder without its mark: the first one was cut off, or is slow.
+#: Who starts a run again over a new link finds its folder without its mark: the first one was cut
+#: off, or is slow.
 _HALF: Final = "half"
 _RECONNECT_STEP_S: Final = 5.0
 _RETRY_PAUSE_S: Final = 0.1
@@ -66,7 +70,8 @@ _CLEANUP_S: Final = 30.0
 class _Look:
     """What a wait on the phone ended with.
 
-    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``gone`` (no such process, no exit code).
+    ``done``, ``running``, ``begins`` (its shell hasn't told its number yet), ``gone`` (no such
+    process, no exit code).
     """
 
     word: str
@@ -105,10 +110,13 @@ class DetachedRuns:
         files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """See Device.run_detached. A lost link is mended while the run goes on; it is lost only with its phone.
+        """See Device.run_detached. A lost link is mended while the run goes on.
 
-        Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or its shell was killed),
-        LinkLostError and others when the phone couldn't be got back by the deadline.
+        It is lost only with its phone.
+
+        Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or
+        its shell was killed), LinkLostError and others when the phone couldn't be got back by the
+        deadline.
         """
         folder, names = self.run_folder(run_id), ("out", "err", *files)
         clock = self._link.clock
@@ -129,7 +137,8 @@ class DetachedRuns:
             self._check_writing(folder, what="the run's output")
             raise self._why_gone(folder)
         elif look.has_rest:
-            # Its figure is whole; what can't be ended goes with the folder's removal, or with the next kill_strays.
+            # Its figure is whole; what can't be ended goes with the folder's removal, or with the
+            # next kill_strays.
             with contextlib.suppress(DeviceError):
                 self._kill([folder])
                 self._ended.add(folder)
@@ -157,17 +166,26 @@ class DetachedRuns:
         return self._through_cuts(read)
 
     def _check_writing(self, folder: str, *, what: str) -> None:
-        """Raise what keeps a run's folder from being written: a run fails in many ways then, few of which say so."""
+        """Raise what keeps a run's folder from being written: a run fails in many ways then, few of
+        which say so.
+        """
         probe = call("probe_writing", folder, self._runs_folder)
         result = self._through_cuts(lambda: self._link.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
-        if result.exit_code != 0 and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None:
+        if (
+            result.exit_code != 0
+            and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None
+        ):
             raise error
 
     def _why_gone(self, folder: str) -> DeviceCommandError:
-        """Return the error for a run whose shell ended without an exit code, with what the phone tells of it."""
+        """Return the error for a run whose shell ended without an exit code, with what the phone
+        tells of it.
+        """
         scripts = {"why": call("why_gone", folder)}
-        told = self._through_cuts(lambda: self._link.ask(scripts, what="asking why a run ended")).text("why")
+        told = self._through_cuts(
+            lambda: self._link.ask(scripts, what="asking why a run ended")
+        ).text("why")
         said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
         logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
         what = f"the run in {folder} ended without an exit code"
@@ -178,13 +196,17 @@ class DetachedRuns:
                 hint="the phone is short of memory: close apps, or use a smaller model",
             )
         return DeviceCommandError(
-            f"{what}: " + (f"its shell said: {said[-400:]}" if said else "nothing on the phone says why"),
+            f"{what}: "
+            + (f"its shell said: {said[-400:]}" if said else "nothing on the phone says why"),
             serial=self._link.serial,
             hint="look into the phone's log: adb logcat",
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: no round trip of its own; what can't be removed goes with the next kill_strays."""
+        """See Device.discard_run: no round trip of its own.
+
+        What can't be removed goes with the next kill_strays.
+        """
         folder = self.run_folder(run_id)
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:
@@ -203,16 +225,27 @@ class DetachedRuns:
         """See Device.close: remove what was discarded; nothing else is held."""
         if self._discarded:
             with contextlib.suppress(DeviceError):
-                self._link.shell(self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run")
+                self._link.shell(
+                    self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run"
+                )
 
     def look_for_strays(self) -> dict[str, str]:
-        """Return scripts that report the runs that there are, and then all processes, to `end_strays`; they exit."""
-        return {"strays": self.with_removals(call("strays", self._runs_folder)), "processes": call("processes")}
+        """Return scripts that report the runs that there are, and then all processes, to
+        `end_strays`; they exit.
+        """
+        return {
+            "strays": self.with_removals(call("strays", self._runs_folder)),
+            "processes": call("processes"),
+        }
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill every run of ours that is still alive, remove all runs' folders, and return what was killed."""
+        """Kill every run of ours that is still alive, remove all runs' folders, and return what was
+        killed.
+        """
         look = self.look_for_strays()
-        return self.end_strays(self._link.again(lambda: self._link.ask(look, what="looking for strays", must=True)))
+        return self.end_strays(
+            self._link.again(lambda: self._link.ask(look, what="looking for strays", must=True))
+        )
 
     def end_strays(self, answer: Answer) -> Sequence[str]:
         """Do the same with what `look_for_strays` has just told."""
@@ -224,7 +257,8 @@ class DetachedRuns:
             process.pid: name
             for process in processes
             for name, pid in runs.items()
-            if f"{LABEL}{self._runs_folder}/{name}" in process.command or (pid and process.group == int(pid))
+            if f"{LABEL}{self._runs_folder}/{name}" in process.command
+            or (pid and process.group == int(pid))
         }
         alive = sorted(set(leaders.values()))
         if alive:
@@ -234,16 +268,24 @@ class DetachedRuns:
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 
     def _kill(self, folders: Sequence[str]) -> None:
-        """Kill runs with all their processes and make sure of it; raises DeviceCommandError when one stays."""
+        """Kill runs with all their processes and make sure of it.
+
+        Raises DeviceCommandError when one stays.
+        """
         known: set[int] = set()
         alive: list[int] = []
         look = {"pids": call("forbid", *folders), "processes": call("processes")}
         for _ in range(8):
             answer = self._link.ask(look, what="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
-            ours = {p.pid for p in processes if any(f"{LABEL}{folder}" in p.command for folder in folders)}
+            ours = {
+                p.pid
+                for p in processes
+                if any(f"{LABEL}{folder}" in p.command for folder in folders)
+            }
             recorded = {int(pid) for pid in answer.value("pids").split() if pid.isdigit()}
-            # A recorded pid counts as the leader of a group only: the number itself may belong to a stranger by now.
+            # A recorded pid counts as the leader of a group only: the number itself may belong to a
+            # stranger by now.
             groups = {p.pid for p in processes if p.group in recorded}
             known = (known & {p.pid for p in processes}) | set(family(processes, ours | groups))
             alive = sorted(pid for pid in known if pid > 1)
@@ -256,8 +298,12 @@ class DetachedRuns:
 
     def _processes(self, table: str) -> list[PhoneProcess]:
         processes = parse_processes(table)
-        if not processes:  # not even ps itself: reading it as "nothing runs" would leave runs behind
-            raise DeviceCommandError(f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial)
+        if (
+            not processes
+        ):  # not even ps itself: reading it as "nothing runs" would leave runs behind
+            raise DeviceCommandError(
+                f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial
+            )
         return processes
 
     def _wait(
@@ -272,15 +318,22 @@ class DetachedRuns:
         # It starts the run once, however often it is sent.
         token = secrets.token_hex(8)
         if folder in self._discarded:
-            # The same run once more. A start may be sent twice, so that the removal can't go with it.
+            # The same run once more. A start may be sent twice, so that the removal can't go with
+            # it.
             removal = self.with_removals(":")
             self._link.again(lambda: self._link.must(removal, what="removing a run"))
-        start = {"start": call("start", self._runs_folder, folder, token, command, text("run"), text("sampler"))}
+        start = {
+            "start": call(
+                "start", self._runs_folder, folder, token, command, text("run"), text("sampler")
+            )
+        }
         begins: Deadline | None = None
         was_gone = False
         while True:
             try:
-                look = self._look(folder, names, start=start, span_s=deadline.remaining_s, cancelled=cancelled)
+                look = self._look(
+                    folder, names, start=start, span_s=deadline.remaining_s, cancelled=cancelled
+                )
             except InterruptedByUserError:
                 return _Look(word="running")
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError):
@@ -295,7 +348,8 @@ class DetachedRuns:
                 if begins.expired:
                     return replace(look, word="gone")
             if look.word == "gone" and not was_gone:
-                # A phone that goes down ends its processes before its link: a moment later it is known to have done so.
+                # A phone that goes down ends its processes before its link: a moment later it is
+                # known to have done so.
                 was_gone = True
                 self._link.clock.wait(_GONE_PAUSE_S, cancelled)
                 continue
@@ -324,8 +378,12 @@ class DetachedRuns:
             "wait": call("wait", folder, f"{step_s:g}", steps),
             "read": call("read_files", mark(), _SMALL_BYTES, *names),
         }
-        answer = self._link.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what)
-        ended = re.search(r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M)
+        answer = self._link.ask(
+            scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what
+        )
+        ended = re.search(
+            r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M
+        )
         if ended is None:
             what = "starting a run failed" if start else f"{folder} is gone"
             said = answer.stderr.decode("utf-8", "replace").strip()
@@ -341,7 +399,13 @@ class DetachedRuns:
         if exit_code is None:
             return _Look(word=word, rebooted=rebooted)
         files = None if left else files_of(answer, len(names))
-        return _Look(word="done", exit_code=int(exit_code), has_rest=bool(left), rebooted=rebooted, files=files)
+        return _Look(
+            word="done",
+            exit_code=int(exit_code),
+            has_rest=bool(left),
+            rebooted=rebooted,
+            files=files,
+        )
 
     def _through_cuts(
         self,
@@ -351,12 +415,14 @@ class DetachedRuns:
         lost: bool = False,
         cancelled: threading.Event | None = None,
     ) -> _T:
-        """Do something that may be done twice, getting the phone back as often as it takes until a run's deadline.
+        """Do something that may be done twice, getting the phone back as often as it takes until a
+        run's deadline.
 
         None: the run has ended.
         Raises InterruptedByUserError when cancelled while the phone is away.
         """
-        # The run goes on without us: its deadline is when we stop it, so the phone is waited for a little longer.
+        # The run goes on without us: its deadline is when we stop it, so the phone is waited for a
+        # little longer.
         left_s = deadline.remaining_s if deadline is not None else 0.0
         last = Deadline(left_s + _CLEANUP_S, self._link.clock)
         has_hung = False

@@ -30,11 +30,16 @@ _WHO: Final = {
 #: What sys.boot_completed is until a phone has booted.
 NOT_BOOTED: Final = frozenset({"", "0"})
 
-_ATTRIBUTE: Final = re.compile(r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)")
+_ATTRIBUTE: Final = re.compile(
+    r"\s(?P<key>usb|product|model|device|features|transport_id):(?P<value>\S*)"
+)
 #: macOS and libusb print a USB path without a key in front.
 _USB_PATH: Final = re.compile(r"\s+(?P<path>\d+-[\d.]+)$")
-#: A name may hold blanks: mDNS calls a second phone of one name ``adb-X (2)._adb-tls-connect._tcp``.
-_LINE: Final = re.compile(r"^(?P<transport>\(no serial number\)|\S.*?)\s+(?P<state>no permissions.*|\S+)$")
+#: A name may hold blanks: mDNS calls a second phone of one name ``adb-X
+#: (2)._adb-tls-connect._tcp``.
+_LINE: Final = re.compile(
+    r"^(?P<transport>\(no serial number\)|\S.*?)\s+(?P<state>no permissions.*|\S+)$"
+)
 
 _TAP_ALLOW: Final = "unlock the phone and tap 'Allow USB debugging'"
 #: State -> (why it can't be used, what to do).
@@ -49,13 +54,22 @@ STATE_NOTES: Final[Mapping[str, tuple[str, str]]] = {
         "the phone doesn't answer adb",
         "plug it in again (or 'adb disconnect' and 'adb connect' it); if that doesn't help, reboot it",
     ),
-    "recovery": ("the phone is in recovery mode", "choose 'Reboot system now' on its screen, or 'adb reboot'"),
+    "recovery": (
+        "the phone is in recovery mode",
+        "choose 'Reboot system now' on its screen, or 'adb reboot'",
+    ),
     "rescue": ("the phone is in rescue mode", "choose 'Reboot system now' on its screen"),
-    "sideload": ("the phone waits for an update to be sideloaded", "leave that mode on its screen, or 'adb reboot'"),
+    "sideload": (
+        "the phone waits for an update to be sideloaded",
+        "leave that mode on its screen, or 'adb reboot'",
+    ),
     "bootloader": ("the phone is in its bootloader", "'fastboot reboot'"),
     "fastbootd": ("the phone is in fastbootd", "'fastboot reboot'"),
     "host": ("it is in USB host mode", "plug it in again"),
-    "detached": ("another adb server has the phone", "stop the other server, or 'adb attach' the phone"),
+    "detached": (
+        "another adb server has the phone",
+        "stop the other server, or 'adb attach' the phone",
+    ),
     "unknown": ("adb doesn't know the phone's state", "plug it in again"),
 }
 _UDEV_ADVICE: Final = (
@@ -92,7 +106,10 @@ class Seen:
 
 
 def parse_devices(text: str) -> list[Seen]:
-    """Read ``adb devices -l`` of any version, with or without its headline; nobody was asked yet."""
+    """Read ``adb devices -l`` of any version, with or without its headline.
+
+    Nobody was asked yet.
+    """
     found: list[Seen] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
@@ -120,10 +137,11 @@ def parse_devices(text: str) -> list[Seen]:
 
 
 class KnownPhones:
-    """What usable phones told when they were asked, so that one that measures isn't asked again at each look.
+    """What usable phones told when they were asked, so that one that measures isn't asked again at
+    each look.
 
-    A server gives a phone another number after every reconnection and boot; one that kept its number has nothing new to
-    tell. May be used by several threads.
+    A server gives a phone another number after every reconnection and boot; one that kept its
+    number has nothing new to tell. May be used by several threads.
     """
 
     def __init__(self) -> None:
@@ -142,26 +160,40 @@ class KnownPhones:
     def iphones(
         self, look: Callable[[], Sequence[tuple[Seen, Mapping[str, str]]]]
     ) -> Sequence[tuple[Seen, Mapping[str, str]]]:
-        """Return the iPhones that were found a moment ago, else by a look, which takes a second of this computer's."""
+        """Return the iPhones that were found a moment ago, else by a look, which takes a second of
+        this computer's.
+        """
         now_s = time.monotonic()
         if self._iphones is None or now_s - self._iphones[0] > _IPHONES_S:
             self._iphones = now_s, look()
         return self._iphones[1]
 
     def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
-        """Know these phones of a server, and no others of it any more; they are as told, not as judged beside others.
+        """Know these phones of a server, and no others of it any more.
 
-        A server that was restarted counts from one again: what was known of it is forgotten as soon as it is seen
-        without its phones, or can't be asked.
+        They are as told, not as judged beside others.
+
+        A server that was restarted counts from one again: what was known of it is forgotten as soon
+        as it is seen without its phones, or can't be asked.
         """
         self._seen[str(server.address)] = {
-            (one.address, one.transport_id): one for one in seen if one.usable and one.transport_id is not None
+            (one.address, one.transport_id): one
+            for one in seen
+            if one.usable and one.transport_id is not None
         }
-        self._names |= {(str(server.address), one.address): one.serial for one in seen if one.usable}
+        self._names |= {
+            (str(server.address), one.address): one.serial for one in seen if one.usable
+        }
 
     def name(self, server: AdbServer, seen: Seen) -> Seen:
-        """Return what was seen of a phone, by the serial number that it told last when it can't be asked."""
-        return seen if seen.serial else replace(seen, serial=self._names.get((str(server.address), seen.address), ""))
+        """Return what was seen of a phone, by the serial number that it told last when it can't be
+        asked.
+        """
+        return (
+            seen
+            if seen.serial
+            else replace(seen, serial=self._names.get((str(server.address), seen.address), ""))
+        )
 
     def forget(self, serial: str) -> None:
         """Have a phone asked at the next look: it may not answer any more."""
@@ -172,7 +204,9 @@ class KnownPhones:
 def list_devices(
     server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
 ) -> Sequence[Seen]:
-    """Return every phone that the server sees; those in state ``device`` are asked who they are, all at once.
+    """Return every phone that the server sees.
+
+    Those in state ``device`` are asked who they are, all at once.
 
     ``known``: phones that aren't asked as long as their connection lasts; it learns of the others.
 
@@ -194,7 +228,9 @@ def list_devices(
 
 
 def look_at(server: AdbServer, address: str, *, timeout_s: float = _PROBE_TIMEOUT_S) -> Seen | None:
-    """Return one phone by the server's name for it, None when it isn't there; no other phone is asked anything.
+    """Return one phone by the server's name for it, None when it isn't there.
+
+    No other phone is asked anything.
 
     Raises AdbUnavailableError when the server doesn't answer.
     """
@@ -210,8 +246,9 @@ SEVERAL: Final = "several phones call themselves "
 def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 
-    The same boot id says that it is one phone, reached twice: USB goes before TCP. Different boot ids are two phones
-    that call themselves the same: neither can be used, because their results would be taken for one phone's.
+    The same boot id says that it is one phone, reached twice: USB goes before TCP. Different boot
+    ids are two phones that call themselves the same: neither can be used, because their results
+    would be taken for one phone's.
     """
 
     def judged(one: Seen) -> Seen:
@@ -226,9 +263,20 @@ def judge_twins(seen: Sequence[Seen]) -> list[Seen]:
             return replace(one, usable=False, reason=reason, advice=advice)
         chosen = min(twins, key=lambda twin: (is_tcp(twin.address), twin.address))
         if one is chosen:
-            return replace(one, reason=f"one phone on several transports ({others}): this one is used")
-        advice = f"'adb disconnect {shlex.quote(one.address)}' if it isn't needed" if is_tcp(one.address) else ""
-        return replace(one, usable=False, reason=f"the same phone as {chosen.address}, which is used", advice=advice)
+            return replace(
+                one, reason=f"one phone on several transports ({others}): this one is used"
+            )
+        advice = (
+            f"'adb disconnect {shlex.quote(one.address)}' if it isn't needed"
+            if is_tcp(one.address)
+            else ""
+        )
+        return replace(
+            one,
+            usable=False,
+            reason=f"the same phone as {chosen.address}, which is used",
+            advice=advice,
+        )
 
     return [judged(one) for one in seen]
 
@@ -240,24 +288,39 @@ def _look_at(server: AdbServer, seen: Seen, timeout_s: float) -> Seen:
         return replace(seen, reason=reason, advice=advice)
     try:
         if "shell_v2" not in server.features(seen.address):
-            return replace(seen, reason="it has Android 6 or older", advice="benchfarm needs Android 7 or later")
+            return replace(
+                seen,
+                reason="it has Android 6 or older",
+                advice="benchfarm needs Android 7 or later",
+            )
         answer = _ask_who(PhoneLink(server, seen.address), timeout_s)
     except DeviceError as error:
         advice = error.hint or "plug it in again, or reboot it"
         reason = f"its state is 'device', but it doesn't answer: {error}"
         return replace(seen, reason=reason, advice=advice, hangs=True)
-    seen = replace(seen, serial=parse_serial(answer.text("serial")) or seen.address, boot_id=answer.value("boot"))
+    seen = replace(
+        seen,
+        serial=parse_serial(answer.text("serial")) or seen.address,
+        boot_id=answer.value("boot"),
+    )
     booted = answer.value("booted")
     if booted in NOT_BOOTED:
-        return replace(seen, reason="it hasn't finished booting", advice="wait a minute and look again")
+        return replace(
+            seen, reason="it hasn't finished booting", advice="wait a minute and look again"
+        )
     if booted != "1":
         reason = f"its properties can't be read: getprop says {booted[:100]!r}"
-        return replace(seen, reason=reason, advice="reboot it; 'adb shell getprop' shows what it says")
+        return replace(
+            seen, reason=reason, advice="reboot it; 'adb shell getprop' shows what it says"
+        )
     return replace(seen, usable=True)
 
 
 def _ask_who(link: PhoneLink, timeout_s: float) -> Answer:
-    """Ask a phone who it is, again where the way to it was closed or it couldn't say; raises DeviceError kinds."""
+    """Ask a phone who it is, again where the way to it was closed or it couldn't say.
+
+    Raises DeviceError kinds.
+    """
     for attempt in range(1, ATTEMPTS + 1):
         try:
             answer = link.ask(_WHO, timeout_s=timeout_s, what="asking who it is")
@@ -266,7 +329,9 @@ def _ask_who(link: PhoneLink, timeout_s: float) -> Answer:
                 raise
         else:
             serial = answer.text("serial")
-            is_readable = answer.value("booted") in {"1", *NOT_BOOTED} and (parse_serial(serial) or not serial.strip())
+            is_readable = answer.value("booted") in {"1", *NOT_BOOTED} and (
+                parse_serial(serial) or not serial.strip()
+            )
             if is_readable or attempt == ATTEMPTS:
                 break
     return answer

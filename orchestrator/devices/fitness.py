@@ -1,4 +1,6 @@
-"""Whether a phone is fit to be measured, and waiting until it is: by its measured cooling, not by fixed sleeps."""
+"""Whether a phone is fit to be measured, and waiting until it is: by its measured cooling, not by
+fixed sleeps.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Readings:
         del self.points[:-_READINGS_KEPT]
 
     def remaining_s(self) -> float | None:
-        """Return the seconds left until the limit is met at the latest rate, infinity for never, None while unknown."""
+        """Return the seconds left until the limit is met at the latest rate, infinity for never,
+        None while unknown.
+        """
         points, span_s = self._until_now()
         if len(points) < 2 or span_s <= 0:
             return None
@@ -48,8 +52,8 @@ class Readings:
     def is_hopeless(self, left_s: float) -> bool:
         """Whether the limit can't be met in the time left.
 
-        Judged by a straight line, which is hopeful: cooling only gets slower. A quantity that doesn't fall at all is
-        given a minute.
+        Judged by a straight line, which is hopeful: cooling only gets slower. A quantity that
+        doesn't fall at all is given a minute.
         """
         points, span_s = self._until_now()
         if len(points) < _READINGS_MIN or points[-1][1] <= 0 or span_s <= 0:
@@ -68,7 +72,10 @@ class Readings:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (slope, level at time 0) by least squares; slope 0 when all readings are of one moment."""
+    """Return (slope, level at time 0) by least squares.
+
+    Slope 0 when all readings are of one moment.
+    """
     times, values = zip(*points, strict=True)
     if min(times) == max(times):
         return 0.0, values[-1]
@@ -100,8 +107,20 @@ def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float
     least, most_c, most = limits.battery_min, limits.battery_heat_max, limits.thermal_status_max
     rows: list[tuple[str, str, float | None, float, str]] = [
         ("battery-low", "battery", percent, least, f"battery at {percent} %, at least {least:g} %"),
-        ("battery-hot", "battery heat", heat_c, most_c, f"battery at {heat_c or 0:.1f} C, at most {most_c:g} C"),
-        ("thermal-status", "thermal status", status, most, f"thermal status {status}, at most {most}"),
+        (
+            "battery-hot",
+            "battery heat",
+            heat_c,
+            most_c,
+            f"battery at {heat_c or 0:.1f} C, at most {most_c:g} C",
+        ),
+        (
+            "thermal-status",
+            "thermal status",
+            status,
+            most,
+            f"thermal status {status}, at most {most}",
+        ),
     ]
     rows += [
         ("zone-hot", zone, zone_c, limit_c, f"{zone} at {zone_c:.1f} C, at most {limit_c:g} C")

@@ -1,9 +1,11 @@
-"""The renewal of a note on a phone (owner_note.py) while its holder lives, in front of commands that are sent anyway.
+"""The renewal of a note on a phone (owner_note.py) while its holder lives, in front of commands
+that are sent anyway.
 
-A run is waited for in steps of a few seconds, so a renewal costs a few builtins of a shell that was started anyway. A
-phone that isn't spoken to for long (its model is being sent, this computer computes) gets a command of its own from a
-thread. A process that was killed, stopped or suspended renews nothing; when it continues and another has taken the
-phone meanwhile, the phone itself refuses its next command.
+A run is waited for in steps of a few seconds, so a renewal costs a few builtins of a shell that was
+started anyway. A phone that isn't spoken to for long (its model is being sent, this computer
+computes) gets a command of its own from a thread. A process that was killed, stopped or suspended
+renews nothing; when it continues and another has taken the phone meanwhile, the phone itself
+refuses its next command.
 """
 
 from __future__ import annotations
@@ -44,16 +46,20 @@ class HeldNote:
         self._is_beating = False
 
     def hold(self, script: str, *, lease_s: float, beat: Callable[[], None]) -> None:
-        """Renew a note that was just written by this script, valid for ``lease_s`` of this computer's time.
+        """Renew a note that was just written by this script, valid for ``lease_s`` of this
+        computer's time.
 
-        ``beat``: a method that sends an empty command. Its object may be dropped: nothing is renewed then.
+        ``beat``: a method that sends an empty command. Its object may be dropped: nothing is
+        renewed then.
         """
         with self._lock:
             self._script, self._lease_s = script, lease_s
             self._renewed_s, self._renewed_at = self._clock.monotonic_s(), self._clock.now()
             if not self._is_beating:
                 self._is_beating = True
-                threading.Thread(target=self._live, args=(weakref.WeakMethod(beat),), daemon=True).start()
+                threading.Thread(
+                    target=self._live, args=(weakref.WeakMethod(beat),), daemon=True
+                ).start()
 
     def let_go(self) -> None:
         """Stop renewing."""
@@ -67,8 +73,14 @@ class HeldNote:
             return (f"{self._script}\n{command}", True) if is_due else (command, False)
 
     def after(self, result: ShellResult, *, serial: str) -> None:
-        """Take note of a renewal's answer; raises DeviceBusyError when another holds the phone by now."""
-        if result.exit_code == LOST_EXIT_CODE and LOST_WORDS.encode() in result.stderr + result.stdout:
+        """Take note of a renewal's answer.
+
+        Raises DeviceBusyError when another holds the phone by now.
+        """
+        if (
+            result.exit_code == LOST_EXIT_CODE
+            and LOST_WORDS.encode() in result.stderr + result.stdout
+        ):
             raise DeviceBusyError(
                 "another computer or home has taken the phone meanwhile",
                 serial=serial,
@@ -78,8 +90,14 @@ class HeldNote:
             self._renewed_s, self._renewed_at = self._clock.monotonic_s(), self._clock.now()
 
     def _age_s(self) -> float:
-        """Return how long ago the last renewal was, by whichever clock says longer: one of them stops in sleep."""
-        by_wall_s = 0.0 if self._renewed_at is None else (self._clock.now() - self._renewed_at).total_seconds()
+        """Return how long ago the last renewal was, by whichever clock says longer: one of them
+        stops in sleep.
+        """
+        by_wall_s = (
+            0.0
+            if self._renewed_at is None
+            else (self._clock.now() - self._renewed_at).total_seconds()
+        )
         return max(self._clock.monotonic_s() - self._renewed_s, by_wall_s)
 
     def _live(self, beat: weakref.WeakMethod[Callable[[], None]]) -> None:

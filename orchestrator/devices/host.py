@@ -1,4 +1,7 @@
-"""This computer behind the Device port; its runs are process groups of their own, in folders of their own."""
+"""This computer behind the Device port.
+
+Its runs are process groups of their own, in folders of their own.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ class AloneDevice:
     def close(self) -> None:
         """See Device.close: nothing is held."""
 
-    def follow_log(self, *, buffers: Sequence[str] = ("main", "crash")) -> AbstractContextManager[Iterator[bytes]]:
+    def follow_log(
+        self, *, buffers: Sequence[str] = ("main", "crash")
+    ) -> AbstractContextManager[Iterator[bytes]]:
         """Not possible; raises UsageError."""
         self.refuse(f"has no logcat ({', '.join(buffers)})")
 
@@ -73,7 +78,10 @@ class HostRuns:
         files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """See Device.run_detached. Raises HostStorageError, DeviceCommandError (there is such a run already)."""
+        """See Device.run_detached.
+
+        Raises HostStorageError, DeviceCommandError (there is such a run already).
+        """
         folder = Path(self.run_folder(run_id))
         deadline = Deadline(timeout_s, self._clock)
         begun_s = self._clock.monotonic_s()
@@ -90,9 +98,13 @@ class HostRuns:
         with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
             process = subprocess.Popen(
                 ["/bin/sh", "run.sh", "run", command],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder,
-                start_new_session=True, env=child_environment(),
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=folder,
+                start_new_session=True,
+                env=child_environment(),
+            )
             try:
                 (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
@@ -108,7 +120,9 @@ class HostRuns:
                 stderr=head_and_tail(err),
                 timed_out=exit_code is None and not was_cancelled,
                 duration_s=duration_s,
-                files={name: path.read_bytes() for name in files if (path := folder / name).is_file()},
+                files={
+                    name: path.read_bytes() for name in files if (path := folder / name).is_file()
+                },
             )
 
     def discard_run(self, run_id: RunId) -> None:
@@ -129,9 +143,16 @@ class HostRuns:
         return tuple(killed)
 
     def _wait(
-        self, process: subprocess.Popen[bytes], told: Path, deadline: Deadline, cancelled: threading.Event | None
+        self,
+        process: subprocess.Popen[bytes],
+        told: Path,
+        deadline: Deadline,
+        cancelled: threading.Event | None,
     ) -> int | None:
-        """Return the exit code, that in the file ``told`` when only what watches the run goes on; None: not ended."""
+        """Return the exit code, that in the file ``told`` when only what watches the run goes on.
+
+        None: not ended.
+        """
         rest: Deadline | None = None
         while True:
             try:
@@ -139,7 +160,11 @@ class HostRuns:
             except subprocess.TimeoutExpired:
                 if rest is None and told.exists():
                     rest = Deadline(_REST_S, self._clock)
-                if rest is not None and rest.expired and (written := told.read_text().strip()).isdigit():
+                if (
+                    rest is not None
+                    and rest.expired
+                    and (written := told.read_text().strip()).isdigit()
+                ):
                     return int(written)
                 if deadline.expired or (cancelled is not None and cancelled.is_set()):
                     return None
@@ -148,7 +173,10 @@ class HostRuns:
 
 
 class HostDevice(HostRuns, AloneDevice):
-    """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there are none."""
+    """This computer. Files stay where they are, commands run in ``/bin/sh``.
+
+    Apps and logs there are none.
+    """
 
     serial = HOST_SERIAL
     kind = DeviceKind.HOST
@@ -180,7 +208,10 @@ class HostDevice(HostRuns, AloneDevice):
             raise UsageError("a command line can't hold a NUL")
         try:
             code, stdout, stderr = run_program(
-                ["/bin/sh", "-c", command], environ=child_environment(), timeout_s=timeout_s, stdin=stdin
+                ["/bin/sh", "-c", command],
+                environ=child_environment(),
+                timeout_s=timeout_s,
+                stdin=stdin,
             )
         except subprocess.TimeoutExpired:
             raise DeviceTimeoutError(
@@ -189,11 +220,21 @@ class HostDevice(HostRuns, AloneDevice):
         return ShellResult(exit_code=shell_code(code), stdout=stdout, stderr=stderr)
 
     def place(
-        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+        self,
+        source: Path,
+        *,
+        kind: str,
+        sha256: str,
+        name: str,
+        executable: bool = False,
+        set_sha256: str = "",
     ) -> PlacedFile:
-        """See Device.place: the file is used where it lies, once its checksum is right; nothing is copied.
+        """See Device.place: the file is used where it lies, once its checksum is right.
 
-        Raises UsageError (can't be read), TransferError (the file isn't what it was), DeviceCommandError.
+        Nothing is copied.
+
+        Raises UsageError (can't be read), TransferError (the file isn't what it was),
+        DeviceCommandError.
         """
         try:
             status = source.stat()
@@ -202,12 +243,16 @@ class HostDevice(HostRuns, AloneDevice):
                 check_content(source, sha256, serial=HOST_SERIAL)
                 self._verified[known] = sha256
             if executable and not status.st_mode & 0o111:
-                raise DeviceCommandError(f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}")
+                raise DeviceCommandError(
+                    f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}"
+                )
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
         return PlacedFile(path=str(source.resolve()), sha256=sha256, pushed_bytes=0)
 
-    def read_file(self, path: str, *, package: str = "", limit_bytes: int = 64 << 20) -> bytes | None:
+    def read_file(
+        self, path: str, *, package: str = "", limit_bytes: int = 64 << 20
+    ) -> bytes | None:
         """See Device.read_file."""
         if package:
             self.refuse("has no apps whose files could be read")
@@ -218,11 +263,15 @@ class HostDevice(HostRuns, AloneDevice):
             except PermissionError as error:
                 raise DeviceCommandError(f"{path}: {error.strerror}", serial=HOST_SERIAL) from error
             if len(data) > limit_bytes:
-                raise DeviceCommandError(f"{path} is larger than {limit_bytes} bytes", serial=HOST_SERIAL)
+                raise DeviceCommandError(
+                    f"{path} is larger than {limit_bytes} bytes", serial=HOST_SERIAL
+                )
             return data
         return None
 
-    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
+    def install(
+        self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
+    ) -> int:
         """Not possible; raises UsageError."""
         del sha256, cancelled
         self.refuse(f"can't install {apk.name} ({package})")
@@ -233,7 +282,9 @@ class HostDevice(HostRuns, AloneDevice):
 
     def refuse(self, what: str) -> NoReturn:
         """Raise UsageError for what a computer has not."""
-        raise UsageError(f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone")
+        raise UsageError(
+            f"this computer (device 'host') {what}: use the tool 'litert' or 'native' on it, or a phone"
+        )
 
 
 def check_content(source: Path, sha256: str, *, serial: str) -> None:
@@ -241,12 +292,15 @@ def check_content(source: Path, sha256: str, *, serial: str) -> None:
     found = sha256_of(source)
     if found != sha256:
         raise TransferError(
-            f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile", serial=serial
+            f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile",
+            serial=serial,
         )
 
 
 def shell_code(returncode: int) -> int:
-    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of one."""
+    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of
+    one.
+    """
     return 128 - returncode if returncode < 0 else returncode
 
 
@@ -260,7 +314,12 @@ def run_program(
     # Files, not pipes: what it leaves behind may hold them open for as long as it likes.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
-            command, env=environ, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+            command,
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
         )
         try:
             process.communicate(stdin, timeout=timeout_s)

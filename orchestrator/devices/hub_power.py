@@ -1,4 +1,6 @@
-"""USB hubs' ports, switched by ``uhubctl``: for a phone that hangs, and for one that is to run on its battery."""
+"""USB hubs' ports, switched by ``uhubctl``: for a phone that hangs, and for one that is to run on
+its battery.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
 
-#: A process of its own: it powers the port on at its time, and at once when benchfarm closes its input or is gone.
+#: A process of its own: it powers the port on at its time, and at once when benchfarm closes its
+#: input or is gone.
 _SCRIPT: Final = """
 import select, subprocess, sys
 *command, after_s, lasts_s = sys.argv[1:]
@@ -37,10 +40,17 @@ _SWITCH_S: Final = 60.0
 
 
 class HubPower:
-    """Switches ports by the program ``uhubctl``, where that is installed and the hub can; one for all devices."""
+    """Switches ports by the program ``uhubctl``, where that is installed and the hub can.
 
-    def __init__(self, journal: UndoJournal | None = None, *, search_path: str | None = None) -> None:
-        """``journal`` keeps which ports are off; ``search_path``: where uhubctl is looked for, $PATH when None."""
+    One for all devices.
+    """
+
+    def __init__(
+        self, journal: UndoJournal | None = None, *, search_path: str | None = None
+    ) -> None:
+        """``journal`` keeps which ports are off; ``search_path``: where uhubctl is looked for,
+        $PATH when None.
+        """
         self._journal = journal
         self._path = shutil.which("uhubctl", path=search_path)
 
@@ -54,7 +64,10 @@ class HubPower:
         return self.is_there and isinstance(device, AdbDevice) and port_of(device) is not None
 
     def does(self, port: str, action: str) -> bool:
-        """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``); False when that can't be done."""
+        """Switch a port (``1-4 2`` is port 2 of hub 1-4; ``on``, ``off``, ``cycle``).
+
+        False when that can't be done.
+        """
         if self._path is None or not re.fullmatch(r"\d+(-\d+(\.\d+)*)? \d+", port):
             return False
         try:
@@ -72,11 +85,12 @@ class HubPower:
 
     @contextlib.contextmanager
     def off(self, device: Device, *, after_s: float, lasts_s: float) -> Iterator[None]:
-        """Power a device's port off for a span that begins after a while, and on again at the end in any case.
+        """Power a device's port off for a span that begins after a while, and on again at the end
+        in any case.
 
-        When this process is killed it is on again at once, and when all are killed, or this computer loses its power,
-        by whoever comes next: it is journalled before. Only for a device that :meth:`can_switch` is true of. Raises
-        HostStorageError (nothing is switched then).
+        When this process is killed it is on again at once, and when all are killed, or this
+        computer loses its power, by whoever comes next: it is journalled before. Only for a device
+        that :meth:`can_switch` is true of. Raises HostStorageError (nothing is switched then).
         """
         port = port_of(device) if isinstance(device, AdbDevice) else None
         assert port is not None
@@ -114,19 +128,25 @@ class HubPower:
 
 
 def port_of(device: AdbDevice) -> str | None:
-    """Return where a phone is plugged in: ``1-4 2`` for port 2 of hub 1-4, None when that isn't known."""
+    """Return where a phone is plugged in: ``1-4 2`` for port 2 of hub 1-4, None when that isn't
+    known.
+    """
     try:
         listed = parse_devices(device.server.device_list())
     except DeviceError:
         return None
     paths = {item.address: item.usb for item in listed}
-    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless another is there now.
+    # One that has dropped off its bus isn't listed: where it was plugged in is known, unless
+    # another is there now.
     remembered = "" if device.usb_path in paths.values() else device.usb_path
     return usb_port(paths.get(device.transport) or remembered)
 
 
 def usb_port(path: str) -> str | None:
-    """Return a USB path's hub and port: ``1-4 2`` for ``1-4.2``, ``1 4`` for ``1-4`` at the root; None for no path."""
+    """Return a USB path's hub and port: ``1-4 2`` for ``1-4.2``, ``1 4`` for ``1-4`` at the root.
+
+    None for no path.
+    """
     found = re.fullmatch(r"(?:usb:)?(\d+-\d+(?:\.\d+)*)", path)
     if found is None:
         return None

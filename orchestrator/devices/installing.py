@@ -11,7 +11,13 @@ from orchestrator.clock import Deadline
 from orchestrator.devices.connection import service_failure, without_stack
 from orchestrator.devices.link import PhoneLink, push_timeout_s
 from orchestrator.devices.shell import CANCEL_LOOK_S
-from orchestrator.errors import DeviceStorageError, InstallError, InterruptedByUserError, LinkLostError, UsageError
+from orchestrator.errors import (
+    DeviceStorageError,
+    InstallError,
+    InterruptedByUserError,
+    LinkLostError,
+    UsageError,
+)
 from orchestrator.ports import PackageInfo
 from orchestrator.records.failures import INSTALL_STEPS
 from orchestrator.scripts import call
@@ -28,7 +34,9 @@ class InstalledApps:
 
     _link: PhoneLink
 
-    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
+    def install(
+        self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
+    ) -> int:
         """See Device.install.
 
         Raises InstallError, DeviceStorageError, LinkLostError, SystemDownError, DeviceTimeoutError,
@@ -63,7 +71,9 @@ class InstalledApps:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
         scripts, what = {"package": call("package", package)}, f"looking for {package}"
-        told = self._link.again(lambda: self._link.ask(scripts, timeout_s=60.0, what=what)).text("package")
+        told = self._link.again(lambda: self._link.ask(scripts, timeout_s=60.0, what=what)).text(
+            "package"
+        )
         path = re.search(r"^path (.+)$", told, re.M)
         if path is None:
             return None
@@ -76,24 +86,33 @@ class InstalledApps:
             version_name=name[1] if name else "",
             path=path[1].strip(),
             sha256=checksum[1] if checksum else "",
-            flags=frozenset(word for line in re.findall(r"[fF]lags=\[([^\]]*)\]", told) for word in line.split()),
+            flags=frozenset(
+                word for line in re.findall(r"[fF]lags=\[([^\]]*)\]", told) for word in line.split()
+            ),
         )
 
     def _stream(self, apk: Path, size_bytes: int, cancelled: threading.Event) -> str:
         deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
-        with self._link.open(command, deadline, what=f"install of {apk.name}") as connection, apk.open("rb") as file:
+        with (
+            self._link.open(command, deadline, what=f"install of {apk.name}") as connection,
+            apk.open("rb") as file,
+        ):
             data: bytes | None = None
             while data != b"":
                 # A phone may wait minutes for somebody to tap on its screen.
                 if cancelled.is_set():
                     raise InterruptedByUserError
                 # The package manager speaks early only to refuse, and closes its end then.
-                outgoing = memoryview(b"") if answer else outgoing or memoryview(file.read(_CHUNK_BYTES))
+                outgoing = (
+                    memoryview(b"") if answer else outgoing or memoryview(file.read(_CHUNK_BYTES))
+                )
                 speaks = connection.readable(0)
                 try:
-                    sent, data = connection.exchange(outgoing[:0] if speaks else outgoing, wait_s=CANCEL_LOOK_S)
+                    sent, data = connection.exchange(
+                        outgoing[:0] if speaks else outgoing, wait_s=CANCEL_LOOK_S
+                    )
                 except LinkLostError:
                     # Its last words may be there to read.
                     sent, data = len(outgoing), connection.read_some()
@@ -109,14 +128,23 @@ class InstalledApps:
         if (failure := service_failure(told, serial=self._link.serial, what=what)) is not None:
             raise failure
         code = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
-        if code is None and "Failure" not in answer and "Error" not in answer and "Exception" not in answer:
+        if (
+            code is None
+            and "Failure" not in answer
+            and "Error" not in answer
+            and "Exception" not in answer
+        ):
             raise LinkLostError(
                 f"{what}: the link ended before the package manager answered ({told[-200:]!r})",
                 serial=self._link.serial,
             )
         word = code[0] if code else ""
-        hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace("PACKAGE", package)
+        hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace(
+            "PACKAGE", package
+        )
         text = f"{what}: {told}"
-        if word in _STORAGE or (not word and re.search(r"not enough space|no space left", answer, re.I)):
+        if word in _STORAGE or (
+            not word and re.search(r"not enough space|no space left", answer, re.I)
+        ):
             raise DeviceStorageError(text, serial=self._link.serial, hint=hint)
         raise InstallError(text, install_code=word, serial=self._link.serial, hint=hint)

@@ -1,7 +1,7 @@
 """iPhones behind the Device port, by the commands of ``pymobiledevice3`` (usbmux.py).
 
-An app's Documents folder is all that can be written: a run's app is started with flags, and has ended when it has
-written ``benchmark.done``.
+An app's Documents folder is all that can be written: a run's app is started with flags, and has
+ended when it has written ``benchmark.done``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from typing import Final, NoReturn
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.host import AloneDevice, check_content
 from orchestrator.devices.journal import Change, UndoJournal
-from orchestrator.devices.usbmux import ASK_TIMEOUT_S, NO_SERVICE, VIRTUAL, FileAbsentError, Usbmux, plain
+from orchestrator.devices.usbmux import (
+    ASK_TIMEOUT_S,
+    NO_SERVICE,
+    VIRTUAL,
+    FileAbsentError,
+    Usbmux,
+    plain,
+)
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -36,7 +43,13 @@ from orchestrator.errors import (
 )
 from orchestrator.files import make_private, write_file
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
-from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile, DeviceState
+from orchestrator.records.device import (
+    CpuCluster,
+    DeviceFacts,
+    DeviceKind,
+    DeviceProfile,
+    DeviceState,
+)
 from orchestrator.records.identity import RunId, Serial, content_key
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE
 
@@ -75,9 +88,11 @@ class IPhoneDevice(AloneDevice):
         profile: DeviceProfile | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app on it.
+        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app
+        on it.
 
-        ``folder``: where this computer keeps what an app's folder held before, and which .ipa was installed.
+        ``folder``: where this computer keeps what an app's folder held before, and which .ipa was
+        installed.
         """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
@@ -100,7 +115,9 @@ class IPhoneDevice(AloneDevice):
         if self._facts is None:
             app = self.package(self.app)
             profile, product = self._profile, self._told.get("ProductType", "")
-            known = {"app": self.app} | ({"app.version": app.version_name, "app.sha256": app.sha256} if app else {})
+            known = {"app": self.app} | (
+                {"app.version": app.version_name, "app.sha256": app.sha256} if app else {}
+            )
             ends = list(itertools.accumulate(profile.cluster_cores)) if profile is not None else []
             clusters = [
                 CpuCluster(cpus=tuple(range(first, end)), min_khz=None, max_khz=None)
@@ -144,7 +161,9 @@ class IPhoneDevice(AloneDevice):
             at=self.clock.now(),
             battery_percent=number("CurrentCapacity", 0, 100),
             battery_heat_c=centi_c / 100 if centi_c is not None else None,
-            plugged={True: "usb", False: "none"}.get(plugged, "") if isinstance(plugged, bool) else "",
+            plugged={True: "usb", False: "none"}.get(plugged, "")
+            if isinstance(plugged, bool)
+            else "",
         )
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
@@ -163,7 +182,8 @@ class IPhoneDevice(AloneDevice):
         words = shlex.split(command)
         if words[:1] != ["apps"]:
             self.refuse("has no shell")
-        # Something is restored: what was placed, and what the folder held, is to be looked at again.
+        # Something is restored: what was placed, and what the folder held, is to be looked at
+        # again.
         self._placed.clear()
         self._known_folders.clear()
         try:
@@ -185,11 +205,16 @@ class IPhoneDevice(AloneDevice):
     ) -> ProcessResult:
         """See Device.run_detached: start the app with flags, and wait for ``benchmark.done``.
 
-        ``command`` is its bundle identifier and the flags. Standard output is what it wrote to ``benchmark.log``;
-        ``benchmark.done`` comes with the files, where it was written. Without it the exit code is None.
+        ``command`` is its bundle identifier and the flags. Standard output is what it wrote to
+        ``benchmark.log``; ``benchmark.done`` comes with the files, where it was written. Without it
+        the exit code is None.
         """
         app, stop = shlex.split(command)[0], cancelled or threading.Event()
-        deadline, begun_at, begun_s = Deadline(timeout_s, self.clock), self.clock.now(), self.clock.monotonic_s()
+        deadline, begun_at, begun_s = (
+            Deadline(timeout_s, self.clock),
+            self.clock.now(),
+            self.clock.monotonic_s(),
+        )
         self._check_installed(app)
         results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
         self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
@@ -219,21 +244,34 @@ class IPhoneDevice(AloneDevice):
         )
 
     def run_folder(self, run_id: RunId) -> str:
-        """Return what the names of a run's files begin with, before a dot: nothing makes folders in Documents."""
+        """Return what the names of a run's files begin with, before a dot: nothing makes folders in
+        Documents.
+        """
         del run_id
         return self._mark
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: the next run clears what this one left, the journal the last one's."""
+        """See Device.discard_run: the next run clears what this one left, the journal the last
+        one's.
+        """
 
     def kill_strays(self) -> Sequence[str]:
         """See Device.kill_strays: a launch ends the app that still runs."""
         return ()
 
     def place(
-        self, source: Path, *, kind: str, sha256: str, name: str, executable: bool = False, set_sha256: str = ""
+        self,
+        source: Path,
+        *,
+        kind: str,
+        sha256: str,
+        name: str,
+        executable: bool = False,
+        set_sha256: str = "",
     ) -> PlacedFile:
-        """See Device.place: put a file into the app's Documents, under a name that tells its content."""
+        """See Device.place: put a file into the app's Documents, under a name that tells its
+        content.
+        """
         del executable, set_sha256
         remote = f"benchfarm-{sha256[:16]}-{name}"
         if remote in self._placed:
@@ -244,16 +282,31 @@ class IPhoneDevice(AloneDevice):
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
         self._note(self.app, f"{kind} {name}", remote)
-        self._run("apps", "push", "--documents", self.app, str(source), _path(remote), timeout_s=_FILE_TIMEOUT_S)
+        self._run(
+            "apps",
+            "push",
+            "--documents",
+            self.app,
+            str(source),
+            _path(remote),
+            timeout_s=_FILE_TIMEOUT_S,
+        )
         self._placed.add(remote)
         return PlacedFile(path=remote, sha256=sha256, pushed_bytes=size)
 
-    def read_file(self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES) -> bytes | None:
+    def read_file(
+        self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES
+    ) -> bytes | None:
         """See Device.read_file: of an app's Documents."""
         return self._pull(package or self.app, path, limit_bytes=limit_bytes)
 
-    def install(self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None) -> int:
-        """See Device.install, of an ``.ipa`` that is signed for this phone; once begun it can't be cancelled."""
+    def install(
+        self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
+    ) -> int:
+        """See Device.install, of an ``.ipa`` that is signed for this phone.
+
+        Once begun it can't be cancelled.
+        """
         del cancelled
         known = self.package(package)
         self.app = package
@@ -263,18 +316,28 @@ class IPhoneDevice(AloneDevice):
         self._run("apps", "install", str(apk), timeout_s=_FILE_TIMEOUT_S)
         installed = self._entry(package)
         if installed is None:
-            raise InstallError(f"{apk.name} was taken, but the phone has no app {package}", serial=self.serial)
+            raise InstallError(
+                f"{apk.name} was taken, but the phone has no app {package}", serial=self.serial
+            )
         make_private(self._folder)
-        write_file(self._kept(package, "ipa"), json.dumps({"sha256": sha256, "path": plain(installed.get("Path"))}))
+        write_file(
+            self._kept(package, "ipa"),
+            json.dumps({"sha256": sha256, "path": plain(installed.get("Path"))}),
+        )
         self._installed[package] = sha256
         return apk.stat().st_size
 
     def package(self, package: str) -> PackageInfo | None:
-        """See Device.package; ``sha256`` is the .ipa's that was installed from here, else of this very installation."""
+        """See Device.package; ``sha256`` is the .ipa's that was installed from here, else of this
+        very installation.
+        """
         entry = self._entry(package)
         if entry is None:
             return None
-        text = {name: plain(entry.get(name)) for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")}
+        text = {
+            name: plain(entry.get(name))
+            for name in ("CFBundleShortVersionString", "CFBundleVersion", "Path")
+        }
         version = f"{text['CFBundleShortVersionString']} ({text['CFBundleVersion']})"
         sha256 = content_key({"package": package, **text})
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
@@ -283,10 +346,19 @@ class IPhoneDevice(AloneDevice):
             if text["Path"] and kept["path"] == text["Path"]:
                 sha256 = str(kept["sha256"])
         self._installed.setdefault(package, sha256)
-        return PackageInfo(package=package, version_code=None, version_name=version, path=text["Path"], sha256=sha256)
+        return PackageInfo(
+            package=package,
+            version_code=None,
+            version_name=version,
+            path=text["Path"],
+            sha256=sha256,
+        )
 
     def try_file(self, local: Path) -> bool:
-        """Put a file into the app's folder, read it back and remove it; whether it was whole. Raises DeviceError."""
+        """Put a file into the app's folder, read it back and remove it; whether it was whole.
+
+        Raises DeviceError.
+        """
         name = f"{self._mark}.check"
         self._note(self.app, "a check's file", name)
         self._run("apps", "push", "--documents", self.app, str(local), _path(name))
@@ -294,7 +366,11 @@ class IPhoneDevice(AloneDevice):
         self._run("apps", "rm", "--documents", self.app, _path(name))
         self._journal.keep(
             self.serial,
-            [change for change in self._journal.pending(self.serial) if not change.undo.endswith(name)],
+            [
+                change
+                for change in self._journal.pending(self.serial)
+                if not change.undo.endswith(name)
+            ],
         )
         return is_whole
 
@@ -302,17 +378,23 @@ class IPhoneDevice(AloneDevice):
         """Return what a command prints as JSON; raises DeviceError kinds."""
         return self._usbmux.json(*words, udid=self.serial)
 
-    # The app's folder -------------------------------------------------------------------------------------------------
+    # The app's folder
+    # -------------------------------------------------------------------------------------------------
 
     def _note(self, app: str, what: str, remote: str) -> None:
-        """Write down that a file of the app's folder is ours, before it is put there; raises HostStorageError."""
+        """Write down that a file of the app's folder is ours, before it is put there.
+
+        Raises HostStorageError.
+        """
         undo = shlex.join(["apps", "rm", "--documents", app, _path(remote)])
         change = Change(what=f"{what} in the app's folder", undo=undo)
         if change not in self._journal.pending(self.serial):
             self._journal.add(self.serial, change)
 
     def _clear(self, app: str, results: Sequence[str]) -> None:
-        """Remove what an earlier run left, so that nothing can be taken for this one's; raises DeviceError kinds.
+        """Remove what an earlier run left, so that nothing can be taken for this one's.
+
+        Raises DeviceError kinds.
 
         What was there before ours is kept here and restored at the end.
         """
@@ -345,30 +427,48 @@ class IPhoneDevice(AloneDevice):
         with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
             local = Path(folder) / "file"
             try:
-                self._run("apps", "pull", "--documents", app, _path(name), str(local), timeout_s=_FILE_TIMEOUT_S)
+                self._run(
+                    "apps",
+                    "pull",
+                    "--documents",
+                    app,
+                    _path(name),
+                    str(local),
+                    timeout_s=_FILE_TIMEOUT_S,
+                )
             except FileAbsentError:
                 return None
             if not local.is_file():
                 return None
             if local.stat().st_size > limit_bytes:
-                raise DeviceCommandError(f"{name} is larger than {limit_bytes} bytes", serial=self.serial)
+                raise DeviceCommandError(
+                    f"{name} is larger than {limit_bytes} bytes", serial=self.serial
+                )
             return local.read_bytes()
 
     def _check_installed(self, app: str) -> None:
         """Raise InstallError when the app isn't the one any more that this object has known."""
         now = self.package(app)
         if now is None or now.sha256 != self._installed[app]:
-            what = "isn't on the phone any more" if now is None else f"was replaced: {now.version_name} is there now"
+            what = (
+                "isn't on the phone any more"
+                if now is None
+                else f"was replaced: {now.version_name} is there now"
+            )
             raise InstallError(
                 f"the app {app} {what}",
                 serial=self.serial,
                 hint="begin a new campaign; figures of two apps aren't one",
             )
 
-    # A run ------------------------------------------------------------------------------------------------------------
+    # A run
+    # ------------------------------------------------------------------------------------------------------------
 
     def _launch(self, command: str) -> int:
-        """Start the app, mounting the developer image first where that is missing; return its process number."""
+        """Start the app, mounting the developer image first where that is missing.
+
+        Return its process number.
+        """
         try:
             told = self._run("developer", "dvt", "launch", command)
         except DeviceUnusableError as error:
@@ -380,11 +480,16 @@ class IPhoneDevice(AloneDevice):
             told = self._run("developer", "dvt", "launch", command)
         launched = _LAUNCHED.search(told)
         if launched is None:
-            raise DeviceCommandError(f"the app wasn't started: {told.strip()[:200]!r}", serial=self.serial)
+            raise DeviceCommandError(
+                f"the app wasn't started: {told.strip()[:200]!r}", serial=self.serial
+            )
         return int(launched[1])
 
     def _wait(self, app: str, pid: int, deadline: Deadline, stop: threading.Event) -> bytes | None:
-        """Return what ``benchmark.done`` holds; None: cancelled, out of time, or the app ended without it."""
+        """Return what ``benchmark.done`` holds.
+
+        None: cancelled, out of time, or the app ended without it.
+        """
         for look in itertools.count(1):
             if self.clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
                 return None
@@ -403,18 +508,28 @@ class IPhoneDevice(AloneDevice):
             return False
 
     def _crashes(self, since: datetime) -> bytes | None:
-        """Return the names of the system's reports since a moment, a line each; None when there are none to be had."""
-        with contextlib.suppress(DeviceError, OSError), tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+        """Return the names of the system's reports since a moment, a line each.
+
+        None when there are none to be had.
+        """
+        with (
+            contextlib.suppress(DeviceError, OSError),
+            tempfile.TemporaryDirectory(prefix="benchfarm-") as folder,
+        ):
             self._run("crash", "pull", "--match", r".*\.ips", folder, timeout_s=_FILE_TIMEOUT_S)
             names = [
                 path.name
                 for path in sorted(Path(folder).rglob("*.ips"))
-                if plain(path.name) and path.is_file() and not path.is_symlink() and _is_since(path, since)
+                if plain(path.name)
+                and path.is_file()
+                and not path.is_symlink()
+                and _is_since(path, since)
             ]
             return "".join(f"{name}\n" for name in names).encode()[:_MOST_CRASHES_BYTES] or None
         return None
 
-    # The program ------------------------------------------------------------------------------------------------------
+    # The program
+    # ------------------------------------------------------------------------------------------------------
 
     def _entry(self, package: str) -> Mapping[str, object] | None:
         told = self.ask("apps", "query", package)

@@ -1,7 +1,7 @@
 """What was changed on a device and how it is undone, written down before each change.
 
-It is written in two places: a file on this computer, on the disk before the change is made, and a file on the phone
-itself, from which any other computer can undo it.
+It is written in two places: a file on this computer, on the disk before the change is made, and a
+file on the phone itself, from which any other computer can undo it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from orchestrator.records.identity import Serial
 class Change:
     """One change: what it is, and the shell command that restores what was before.
 
-    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this computer instead: a
-    hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
+    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this
+    computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
     """
 
     what: str
@@ -46,7 +46,10 @@ def format_changes(changes: Sequence[Change]) -> str:
 
 
 def parse_changes(text: str) -> list[Change]:
-    """Read what format_changes wrote; raises ValueError for a line that isn't a change, whose undo would be lost."""
+    """Read what format_changes wrote.
+
+    Raises ValueError for a line that isn't a change, whose undo would be lost.
+    """
     changes: list[Change] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -63,13 +66,19 @@ def parse_changes(text: str) -> list[Change]:
 
 
 class UndoJournal:
-    """Files of each device in ``folder``; every line is on the disk before the change that it describes is made."""
+    """Files of each device in ``folder``.
+
+    Every line is on the disk before the change that it describes is made.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def pending(self, serial: Serial) -> list[Change]:
-        """Return the changes that weren't undone, oldest first; raises HostStorageError when that can't be read."""
+        """Return the changes that weren't undone, oldest first.
+
+        Raises HostStorageError when that can't be read.
+        """
         text = self._text(serial, "undo")
         try:
             changes = parse_changes(text or "")
@@ -103,16 +112,23 @@ class UndoJournal:
             return []
         except OSError as error:
             raise self._unreadable(self.folder, error) from error
-        return [Serial(unquote(name.removesuffix(".undo").removeprefix("device-"))) for name in names]
+        return [
+            Serial(unquote(name.removesuffix(".undo").removeprefix("device-"))) for name in names
+        ]
 
     def snapshot(self, serial: Serial) -> Mapping[str, str] | None:
-        """Return what the phone was before the first change that isn't undone and compared yet, None for no change.
+        """Return what the phone was before the first change that isn't undone and compared yet,
+        None for no change.
 
         Raises HostStorageError.
         """
         text = self._text(serial, "snapshot")
         try:
-            return None if text is None else {str(key): str(value) for key, value in json.loads(text).items()}
+            return (
+                None
+                if text is None
+                else {str(key): str(value) for key, value in json.loads(text).items()}
+            )
         except (ValueError, AttributeError) as error:
             raise self._unreadable(self._path(serial, "snapshot"), error) from error
 
@@ -121,7 +137,10 @@ class UndoJournal:
         self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
 
     def _store(self, serial: Serial, suffix: str, text: str) -> None:
-        """Have a file with this text on the disk, for this user's eyes only; none for an empty text."""
+        """Have a file with this text on the disk, for this user's eyes only.
+
+        None for an empty text.
+        """
         path = self._path(serial, suffix)
         try:
             if not text:
@@ -130,7 +149,9 @@ class UndoJournal:
                 return
             make_private(self.folder)
             draft = draft_of(path)
-            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            with os.fdopen(
+                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+            ) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -139,10 +160,15 @@ class UndoJournal:
             os.fsync(folder)
             os.close(folder)
         except OSError as error:
-            raise HostStorageError(f"what is to be undone on {serial} can't be noted in {path}: {error}") from error
+            raise HostStorageError(
+                f"what is to be undone on {serial} can't be noted in {path}: {error}"
+            ) from error
 
     def _text(self, serial: Serial, suffix: str) -> str | None:
-        """Return a file's text, None for no file; what can't be read isn't nothing, and would be overwritten."""
+        """Return a file's text, None for no file.
+
+        What can't be read isn't nothing, and would be overwritten.
+        """
         path = self._path(serial, suffix)
         try:
             return path.read_text("utf-8")

@@ -1,7 +1,9 @@
-"""Who holds a phone or a campaign, and which process is which: answers that are proven now, by the system itself.
+"""Who holds a phone or a campaign, and which process is which: answers that are proven now, by the
+system itself.
 
-A lock on a file (flock) ends with its process, however that ends; notes only tell people who it is. A pid is given
-again, by the next boot and in each pid namespace. Whatever differs between systems (macOS has no /proc) stands here.
+A lock on a file (flock) ends with its process, however that ends; notes only tell people who it is.
+A pid is given again, by the next boot and in each pid namespace. Whatever differs between systems
+(macOS has no /proc) stands here.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def own_boot() -> str:
 
 
 def started_at(pid: int) -> float | None:
-    """Return when a process was started, in seconds since 1970; None when there is none, or nobody tells."""
+    """Return when a process was started, in seconds since 1970.
+
+    None when there is none, or nobody tells.
+    """
     try:
         return psutil.Process(pid).create_time()
     except _UNKNOWN:
@@ -64,7 +69,10 @@ def started_at(pid: int) -> float | None:
 
 
 def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
-    """Whether a process runs now that has this number, was started then and works in this folder; False if unknown."""
+    """Whether a process runs now that has this number, was started then and works in this folder.
+
+    False if unknown.
+    """
     try:
         process = psutil.Process(pid)
         return (
@@ -91,7 +99,9 @@ def kill_group(leader: int) -> None:
 
 
 def kill_family(leader: int) -> None:
-    """Kill a child of ours with its process group and all that descends from it, in sessions of their own too."""
+    """Kill a child of ours with its process group and all that descends from it, in sessions of
+    their own too.
+    """
     below: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         below = psutil.Process(leader).children(recursive=True)
@@ -104,7 +114,9 @@ def kill_family(leader: int) -> None:
 
 
 class Locks:
-    """Locks by name among the processes (and threads) of one computer, a file in ``folder`` for each that is held."""
+    """Locks by name among the processes (and threads) of one computer, a file in ``folder`` for
+    each that is held.
+    """
 
     def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
         """``purpose`` is shown to others who want what is locked."""
@@ -113,7 +125,10 @@ class Locks:
         self._clock = clock or SystemClock()
 
     def take(self, name: str, *, wait_s: float = 0.0) -> Callable[[], None] | None:
-        """Return what releases the lock, None when another has it still after ``wait_s``. Raises HostStorageError."""
+        """Return what releases the lock, None when another has it still after ``wait_s``.
+
+        Raises HostStorageError.
+        """
         path, deadline = self._path(name), Deadline(max(wait_s, _SHORTEST_WAIT_S))
         try:
             make_private(self._folder)
@@ -124,16 +139,19 @@ class Locks:
         except OSError as error:
             raise HostStorageError(f"{path} can't be locked: {error}") from error
         note = {
-            "pid": os.getpid(), "host": socket.gethostname(), "purpose": self._purpose,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "purpose": self._purpose,
             "since": self._clock.now().isoformat(),
-        }  # fmt: skip
+        }
         # The note is for people: the lock holds without it, also on a full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps(note).encode())
 
         def release() -> None:
-            # While it is held: who waits for it sees that the file has no name any more, and makes another.
+            # While it is held: who waits for it sees that the file has no name any more, and makes
+            # another.
             with contextlib.suppress(OSError):
                 path.unlink()
             os.close(descriptor)
@@ -154,11 +172,18 @@ class Locks:
 
 
 def _locked(path: Path) -> int | None:
-    """Return a file that is locked for this process, None when another has the lock; raises OSError."""
+    """Return a file that is locked for this process, None when another has the lock.
+
+    Raises OSError.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         if _OPEN_FILE_LOCKS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            fcntl.fcntl(
+                descriptor,
+                fcntl.F_OFD_SETLK,
+                struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0),
+            )
         else:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink:
@@ -214,7 +239,10 @@ class FileLease:
 
     @contextlib.contextmanager
     def acquire(self, serial: Serial, *, wait_s: float = 0.0) -> Generator[None]:
-        """Hold the device while the context lasts; raises DeviceBusyError naming the holder, HostStorageError."""
+        """Hold the device while the context lasts.
+
+        Raises DeviceBusyError naming the holder, HostStorageError.
+        """
         release = self._reserved.pop(serial, None) or self._take(serial, wait_s)
         try:
             yield
@@ -222,7 +250,10 @@ class FileLease:
             release()
 
     def reserve(self, serial: Serial, *, wait_s: float = 0.0) -> None:
-        """Take the device for the next `acquire` of this object; `end_reservations` gives it back. Raises as that."""
+        """Take the device for the next `acquire` of this object; `end_reservations` gives it back.
+
+        Raises as that.
+        """
         if serial not in self._reserved:
             self._reserved[serial] = self._take(serial, wait_s)
 
@@ -237,7 +268,10 @@ class FileLease:
 
     def live_holders(self) -> dict[Serial, str]:
         """Return the devices that somebody holds now, each with its holder."""
-        return {Serial(name.removeprefix("device-")): who for name, who in self._locks.live_holders().items()}
+        return {
+            Serial(name.removeprefix("device-")): who
+            for name, who in self._locks.live_holders().items()
+        }
 
     def _take(self, serial: Serial, wait_s: float) -> Callable[[], None]:
         release = self._locks.take(_lock_name(serial), wait_s=wait_s)

@@ -1,4 +1,6 @@
-"""The connection to one phone: every round trip to it, each with a deadline, and getting it back when it was lost."""
+"""The connection to one phone: every round trip to it, each with a deadline, and getting it back
+when it was lost.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.connection import Connection, service_failure, sync_failure, writing_failure
+from orchestrator.devices.connection import (
+    Connection,
+    service_failure,
+    sync_failure,
+    writing_failure,
+)
 from orchestrator.devices.heartbeat import HeldNote
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.push_slots import PushSlots
@@ -43,7 +50,8 @@ _READ_TIMEOUT_S: Final = 120.0
 TOO_LARGE: Final = "+"
 #: Begins the mark by which a command is found on the phone, as a comment in front of it.
 _MARK: Final = "benchfarm:"
-#: How long a phone may take for ending a command that ran too long; one that hangs as a whole doesn't answer.
+#: How long a phone may take for ending a command that ran too long; one that hangs as a whole
+#: doesn't answer.
 _END_S: Final = 2.0
 #: The head of a frame of adb's sync service, and the largest payload that every adbd takes.
 _FRAME: Final = struct.Struct("<4sI")
@@ -54,13 +62,18 @@ _SLOWEST_BYTES_PER_S: Final = 200_000.0
 
 def hash_of(data: bytes, *, like: str) -> str:
     """Return the checksum of ``data``: sha256, or md5 where ``like`` has the length of one."""
-    return hashlib.sha256(data).hexdigest() if len(like) == 64 else hashlib.md5(data, usedforsecurity=False).hexdigest()
+    return (
+        hashlib.sha256(data).hexdigest()
+        if len(like) == 64
+        else hashlib.md5(data, usedforsecurity=False).hexdigest()
+    )
 
 
 def no_checksum(serial: str) -> DeviceCommandError:
     """Return the error for a phone that can compute no checksum."""
     return DeviceCommandError(
-        "the phone has neither sha256sum nor md5sum: nothing that is sent or read can be compared", serial=serial
+        "the phone has neither sha256sum nor md5sum: nothing that is sent or read can be compared",
+        serial=serial,
     )
 
 
@@ -80,7 +93,10 @@ class PhoneLink:
         serial: str = "",
         clock: Clock | None = None,
     ) -> None:
-        """Name the phone by the server's word for it (USB serial or host:port); nothing is sent yet."""
+        """Name the phone by the server's word for it (USB serial or host:port).
+
+        Nothing is sent yet.
+        """
         self.server = server
         self.transport = transport
         self.serial = serial or transport
@@ -92,7 +108,9 @@ class PhoneLink:
 
     def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
         """Open a service on the phone; the connection is to be closed by the caller."""
-        connection = self.server.open_transport(self.transport, deadline, what=what, serial=self.serial)
+        connection = self.server.open_transport(
+            self.transport, deadline, what=what, serial=self.serial
+        )
         try:
             connection.request(service)
         except BaseException:
@@ -122,9 +140,13 @@ class PhoneLink:
         # What may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
-        with self.server.open_transport(self.transport, deadline, what=what, serial=self.serial) as connection:
+        with self.server.open_transport(
+            self.transport, deadline, what=what, serial=self.serial
+        ) as connection:
             try:
-                result = run_shell(connection, command, stdin=stdin, cancelled=cancelled, most_bytes=most_bytes)
+                result = run_shell(
+                    connection, command, stdin=stdin, cancelled=cancelled, most_bytes=most_bytes
+                )
             except DeviceTimeoutError:
                 if mark:
                     self._end(mark)
@@ -136,20 +158,25 @@ class PhoneLink:
     def _end(self, mark: str) -> None:
         """End a command that runs past its deadline, with all that it started.
 
-        At a connection's end adbd tells the shell alone, not what that waits for; but each shell of its is the leader
-        of a group. On a phone that doesn't answer at all, everything stays.
+        At a connection's end adbd tells the shell alone, not what that waits for; but each shell of
+        its is the leader of a group. On a phone that doesn't answer at all, everything stays.
         """
         # The pattern isn't what it finds: neither this shell nor its grep is ended.
         script = call("end_marked", f"{mark[:-1]}[{mark[-1]}]")
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError, AdbUnavailableError),
-            self.server.open_transport(self.transport, deadline, what="ending it", serial=self.serial) as connection,
+            self.server.open_transport(
+                self.transport, deadline, what="ending it", serial=self.serial
+            ) as connection,
         ):
             run_shell(connection, script)
 
     def must(self, command: str, *, timeout_s: float = 30.0, what: str) -> str:
-        """Run a command that has to succeed and return its output; raises DeviceCommandError with its reason."""
+        """Run a command that has to succeed and return its output.
+
+        Raises DeviceCommandError with its reason.
+        """
         result = self.shell(command, timeout_s=timeout_s, what=what)
         self._check(result, what)
         return result.text
@@ -160,7 +187,9 @@ class PhoneLink:
             raise (
                 service_failure(reason, serial=self.serial, what=what)
                 or writing_failure(reason, serial=self.serial, what=what)
-                or DeviceCommandError(f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial)
+                or DeviceCommandError(
+                    f"{what} failed with exit code {result.exit_code}: {reason}", serial=self.serial
+                )
             )
 
     def ask(
@@ -175,11 +204,14 @@ class PhoneLink:
     ) -> Answer:
         """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
 
-        ``must``: raises DeviceCommandError, with the reason, when they end with another exit code than 0.
+        ``must``: raises DeviceCommandError, with the reason, when they end with another exit code
+        than 0.
         """
 
         def shell(text: str) -> ShellResult:
-            return self.shell(text, timeout_s=timeout_s, cancelled=cancelled, what=what, most_bytes=most_bytes)
+            return self.shell(
+                text, timeout_s=timeout_s, cancelled=cancelled, what=what, most_bytes=most_bytes
+            )
 
         answer = ask(shell, scripts, serial=self.serial)
         if must:
@@ -187,7 +219,10 @@ class PhoneLink:
         return answer
 
     def again(self, operation: Callable[[], _T]) -> _T:
-        """Do something that may be done twice; once more when the link was lost and the phone could be got back."""
+        """Do something that may be done twice.
+
+        Once more when the link was lost and the phone could be got back.
+        """
         try:
             return operation()
         except (LinkLostError, AdbUnavailableError):
@@ -195,7 +230,8 @@ class PhoneLink:
             return operation()
 
     def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
-        """Get the phone back, ``fresh``: by a new connection even if the server takes the old one for sound.
+        """Get the phone back, ``fresh``: by a new connection even if the server takes the old one
+        for sound.
 
         Raises DeviceTimeoutError, LinkLostError, and DeviceChangedError when another phone answers.
         """
@@ -204,25 +240,37 @@ class PhoneLink:
             return
         answer = parse_serial(
             self.ask(
-                {"serial": "getprop ro.serialno"}, timeout_s=max(1.0, deadline.remaining_s), what="asking who it is"
+                {"serial": "getprop ro.serialno"},
+                timeout_s=max(1.0, deadline.remaining_s),
+                what="asking who it is",
             ).text("serial")
         )
         if answer and answer != self.serial:
-            raise DeviceChangedError(f"{self.transport} is now another phone, {answer}", serial=self.serial)
+            raise DeviceChangedError(
+                f"{self.transport} is now another phone, {answer}", serial=self.serial
+            )
 
     def push(
-        self, source: Path, path: str, *, mode: int = 0o644, progress: Callable[[int], None] | None = None
+        self,
+        source: Path,
+        path: str,
+        *,
+        mode: int = 0o644,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         """Send a file, with its modification time; ``progress`` hears of the bytes sent so far.
 
-        Waits while four files are on their way; that time isn't counted. The phone says nothing about what arrived:
-        compare checksums afterwards. Raises DeviceStorageError, TransferError (with the phone's reason), LinkLostError,
-        DeviceTimeoutError, InterruptedByUserError (while waiting).
+        Waits while four files are on their way; that time isn't counted. The phone says nothing
+        about what arrived: compare checksums afterwards. Raises DeviceStorageError, TransferError
+        (with the phone's reason), LinkLostError, DeviceTimeoutError, InterruptedByUserError (while
+        waiting).
         """
         with (
             self.slots.pushing(),
             source.open("rb") as file,
-            self.open("sync:", Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}") as link,
+            self.open(
+                "sync:", Deadline(push_timeout_s(source), self.clock), what=f"push of {source.name}"
+            ) as link,
         ):
             head = f"{path},{stat.S_IFREG | mode}".encode("utf-8", "surrogateescape")
             link.send(_FRAME.pack(b"SEND", len(head)) + head)
@@ -249,36 +297,58 @@ class PhoneLink:
         """Read the file service's last answer; raises what its FAIL means."""
         kind, size = _FRAME.unpack(link.read_exact(_FRAME.size))
         if kind == b"FAIL":
-            raise sync_failure(link.read_exact(size).decode("utf-8", "replace"), serial=self.serial, path=path)
+            raise sync_failure(
+                link.read_exact(size).decode("utf-8", "replace"), serial=self.serial, path=path
+            )
         if kind != b"OKAY":
-            raise TransferError(f"{path}: the phone's file service answered {kind!r}", serial=self.serial)
+            raise TransferError(
+                f"{path}: the phone's file service answered {kind!r}", serial=self.serial
+            )
 
     def read_files(
-        self, paths: Sequence[str], *, limit_bytes: int, package: str = "", timeout_s: float = _READ_TIMEOUT_S
+        self,
+        paths: Sequence[str],
+        *,
+        limit_bytes: int,
+        package: str = "",
+        timeout_s: float = _READ_TIMEOUT_S,
     ) -> list[bytes | None]:
-        """Return files' bytes (None: no such file), whole and compared by checksum, in one round trip.
+        """Return files' bytes (None: no such file), whole and compared by checksum, in one round
+        trip.
 
-        Raises TransferError when size or checksum differ, DeviceCommandError when one has more than ``limit_bytes``.
+        Raises TransferError when size or checksum differ, DeviceCommandError when one has more than
+        ``limit_bytes``.
         """
         names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
         # All that may come, beside what the shell says of itself.
         most_bytes = 2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES)
         for _ in range(_READ_ATTEMPTS):
-            answer = self.ask({"read": command}, timeout_s=timeout_s, what=f"reading {names}", most_bytes=most_bytes)
+            answer = self.ask(
+                {"read": command},
+                timeout_s=timeout_s,
+                what=f"reading {names}",
+                most_bytes=most_bytes,
+            )
             if (files := files_of(answer, len(paths))) is not None:
                 return files
             said = [
-                line for line in answer.stderr.decode("utf-8", "replace").splitlines() if line.startswith("run-as:")
+                line
+                for line in answer.stderr.decode("utf-8", "replace").splitlines()
+                if line.startswith("run-as:")
             ]
             if package and said:
-                failure = service_failure(" ".join(said), serial=self.serial, what=f"reading {names}")
+                failure = service_failure(
+                    " ".join(said), serial=self.serial, what=f"reading {names}"
+                )
                 raise failure or DeviceCommandError(" ".join(said), serial=self.serial)
             if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
                 raise no_checksum(self.serial)
             if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):
                 raise DeviceCommandError(
-                    f"{names}: more than {limit_bytes} bytes", serial=self.serial, hint="let the program print less"
+                    f"{names}: more than {limit_bytes} bytes",
+                    serial=self.serial,
+                    hint="let the program print less",
                 )
         raise TransferError(
             f"{names}: size or checksum differ from the phone's ({'; '.join(answer.sections)[-200:]})",
@@ -287,7 +357,10 @@ class PhoneLink:
 
 
 def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
-    """Return the files that read_files.sh printed; None when anything doesn't agree, or a file was too large."""
+    """Return the files that read_files.sh printed.
+
+    None when anything doesn't agree, or a file was too large.
+    """
     files: list[bytes | None] = []
     for head, data in answer.sections.items():
         name, size, checksum = (*head.split(), "", "", "")[:3]

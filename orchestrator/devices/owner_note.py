@@ -1,9 +1,11 @@
-"""Who uses a phone, as a note on the phone itself: two computers, or two homes on one, refuse each other's phone.
+"""Who uses a phone, as a note on the phone itself: two computers, or two homes on one, refuse each
+other's phone.
 
-The note is valid for a short span of the phone's own uptime and for one boot, so that no clock has to agree with
-another. It is rewritten before each run and renewed while its holder lives (heartbeat.py), by lines that are added
-to a second file: a reader never meets half a note. A lease on this computer (lease.py) comes first: the note's token
-is the same for all processes of one home, of which only one holds the lease.
+The note is valid for a short span of the phone's own uptime and for one boot, so that no clock has
+to agree with another. It is rewritten before each run and renewed while its holder lives
+(heartbeat.py), by lines that are added to a second file: a reader never meets half a note. A lease
+on this computer (lease.py) comes first: the note's token is the same for all processes of one home,
+of which only one holds the lease.
 """
 
 from __future__ import annotations
@@ -72,7 +74,9 @@ def parse_standing(text: str) -> Standing:
     return Standing(
         serial=found.get("serial", ""),
         boot_id=found.get("boot", ""),
-        holder=f"{_writer_of(words)} (its note on the phone is valid for {held} s more)" if "held" in found else "",
+        holder=f"{_writer_of(words)} (its note on the phone is valid for {held} s more)"
+        if "held" in found
+        else "",
         is_written=is_written,
         held_s=float(held) if held.isdigit() else 0.0,
         held_until_s=float(until) if until.isdigit() else 0.0,
@@ -82,7 +86,9 @@ def parse_standing(text: str) -> Standing:
 
 
 def check_free(standing: Standing, serial: str) -> None:
-    """Raise DeviceBusyError when somebody else uses the phone: another home, or a program that none of ours started."""
+    """Raise DeviceBusyError when somebody else uses the phone: another home, or a program that none
+    of ours started.
+    """
     if standing.holder:
         raise DeviceBusyError(
             f"in use by {standing.holder}",
@@ -120,7 +126,10 @@ class Claims:
     """The notes of one home; each phone is claimed by the thread with its lease."""
 
     def __init__(self, home: Path, *, clock: Clock, lease_s: float = LEASE_S) -> None:
-        """``home`` is a folder that only one home has; a phone is free again ``lease_s`` after its last renewal."""
+        """``home`` is a folder that only one home has.
+
+        A phone is free again ``lease_s`` after its last renewal.
+        """
         self._host = socket.gethostname()
         seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"
         self.token = hashlib.sha256(seed.encode()).hexdigest()[:16]
@@ -128,7 +137,8 @@ class Claims:
         self._clock = clock
 
     def script(self, folder: str, *, hold_s: float, take: bool = False) -> str:
-        """Return the script that takes or renews the phone unless another holds it, and prints its standing.
+        """Return the script that takes or renews the phone unless another holds it, and prints its
+        standing.
 
         ``take``: also a phone that another holds.
         """
@@ -136,11 +146,13 @@ class Claims:
         words = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
         return call("claim", folder, self.token, seconds, words, "1" if take else "")
 
-    def take(self, device: AdbDevice, *, by_force: bool = False, then: Mapping[str, str] | None = None) -> Standing:
+    def take(
+        self, device: AdbDevice, *, by_force: bool = False, then: Mapping[str, str] | None = None
+    ) -> Standing:
         """Take a phone, or renew that it is ours; the result names the holder when another has it.
 
-        ``by_force``: take it from whoever has it. ``then``: scripts that are run in the same round trip if it is ours.
-        Raises DeviceError kinds.
+        ``by_force``: take it from whoever has it. ``then``: scripts that are run in the same round
+        trip if it is ours. Raises DeviceError kinds.
         """
         self.let_go(device)
         hold_s = self._lease_s * _speed_of(device.facts())
@@ -151,9 +163,14 @@ class Claims:
         if standing.is_written:
             # Builtins only; after another boot it does nothing.
             renewal = call(
-                "hold", device.work_folder, standing.boot_id, self.token, max(1, round(hold_s)), LOST_EXIT_CODE,
+                "hold",
+                device.work_folder,
+                standing.boot_id,
+                self.token,
+                max(1, round(hold_s)),
+                LOST_EXIT_CODE,
                 LOST_WORDS,
-            )  # fmt: skip
+            )
             device.note.hold(renewal, lease_s=self._lease_s, beat=device.beat)
         return standing
 
@@ -165,7 +182,8 @@ class Claims:
         then: Mapping[str, str] | None = None,
         cancelled: threading.Event | None = None,
     ) -> Standing:
-        """Take a phone, also one whose holder has died: his note isn't renewed and expires, a living one's is.
+        """Take a phone, also one whose holder has died: his note isn't renewed and expires, a
+        living one's is.
 
         Raises DeviceError kinds, InterruptedByUserError when cancelled.
         """
@@ -191,7 +209,10 @@ class Claims:
 
 
 def must(device: Device, script: str) -> ShellResult:
-    """Run a script in our folder that has to succeed; raises DeviceStorageError, DeviceCommandError."""
+    """Run a script in our folder that has to succeed.
+
+    Raises DeviceStorageError, DeviceCommandError.
+    """
     result = device.shell(script)
     _check(device, result)
     return result
@@ -207,7 +228,9 @@ def _check(device: Device, result: ShellResult | Answer) -> None:
 
 
 def _speed_of(facts: DeviceFacts) -> float:
-    """Return how many seconds of the phone's uptime pass in one of ours: 1, but for virtual phones in a hurry."""
+    """Return how many seconds of the phone's uptime pass in one of ours: 1, but for virtual phones
+    in a hurry.
+    """
     try:
         return max(1.0, float(facts.properties.get("ro.benchfarm.speed", "1")))
     except ValueError:

@@ -1,7 +1,8 @@
 """What the tools and the kernel of a phone or computer print, read into figures: pure functions.
 
-Functions whose result is a mapping of str to Any return fields of DeviceState, ready to be passed to it. None or an
-empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in kHz, memory in bytes.
+Functions whose result is a mapping of str to Any return fields of DeviceState, ready to be passed
+to it. None or an empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in
+kHz, memory in bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ _TEMPERATURE: Final = re.compile(
     r"Temperature\{mValue=(?P<value>[-+\d.eE]+|NaN), mType=(?P<type>-?\d+), "
     r"mName=(?P<name>[^,}]*), mStatus=(?P<status>\d+)"
 )
-_COOLING: Final = re.compile(r"CoolingDevice\{mValue=(?P<value>\d+), mType=(?P<type>-?\d+), mName=(?P<name>[^,}]*)")
+_COOLING: Final = re.compile(
+    r"CoolingDevice\{mValue=(?P<value>\d+), mType=(?P<type>-?\d+), mName=(?P<name>[^,}]*)"
+)
 #: Android's types of cooling devices that take clocks: CPU, GPU, NPU.
 _CLOCK_COOLERS: Final = frozenset({2, 3, 5})
 #: Android's temperature type of the sensor that PowerManager's thermal status is derived from.
@@ -30,15 +33,25 @@ _HOTTEST_C: Final = 200.0
 #: A reading above this isn't of whole degrees: 150 is 15 degrees.
 _HOTTEST_WHOLE_C: Final = 110.0
 #: BatteryManager's numbers that say something -> in words.
-BATTERY_HEALTH: Final = {2: "good", 3: "overheated", 4: "dead", 5: "over voltage", 6: "failing", 7: "cold"}
-#: Some phones count nothing and say 0, or count in another unit: no running phone's battery holds less.
+BATTERY_HEALTH: Final = {
+    2: "good",
+    3: "overheated",
+    4: "dead",
+    5: "over voltage",
+    6: "failing",
+    7: "cold",
+}
+#: Some phones count nothing and say 0, or count in another unit: no running phone's battery holds
+#: less.
 _LEAST_CHARGE_UAH: Final = 20_000
 #: The kernel's USER_HZ is 100 on every Android and on every Linux that matters here.
 TICKS_PER_S: Final = 100
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read ``getprop`` (``[name]: [value]``, values may span lines) or a ``build.prop`` (``name=value``)."""
+    """Read ``getprop`` (``[name]: [value]``, values may span lines) or a ``build.prop``
+    (``name=value``).
+    """
     if found := dict(_PROPERTY.findall(text)):
         return found
     pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -50,7 +63,9 @@ def parse_serial(text: str) -> str:
 
     What isn't printable is left out, as it names files and screens.
     """
-    lines = ("".join(c for c in line if c.isprintable()).strip() for line in reversed(text.splitlines()))
+    lines = (
+        "".join(c for c in line if c.isprintable()).strip() for line in reversed(text.splitlines())
+    )
     return next((line for line in lines if line and " " not in line), "")
 
 
@@ -64,11 +79,16 @@ def parse_cpuinfo(text: str) -> dict[str, list[str]]:
     return values
 
 
-_CPUFREQ: Final = re.compile(r"/cpu/(?:cpufreq/policy(?P<policy>\d+)|cpu(?P<cpu>\d+)/cpufreq)/(?P<name>[\w/]+)$")
+_CPUFREQ: Final = re.compile(
+    r"/cpu/(?:cpufreq/policy(?P<policy>\d+)|cpu(?P<cpu>\d+)/cpufreq)/(?P<name>[\w/]+)$"
+)
 
 
 def _policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]]:
-    """Yield the cpus and the files (name -> lines) of each cpufreq policy; folders of the same cores come once."""
+    """Yield the cpus and the files (name -> lines) of each cpufreq policy.
+
+    Folders of the same cores come once.
+    """
     files: dict[int, dict[str, list[str]]] = {}
     for line in text.splitlines():
         path, colon, content = line.partition(":")
@@ -86,7 +106,9 @@ def _policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]
 
 
 def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
-    """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders, slowest first."""
+    """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders,
+    slowest first.
+    """
     clusters = [
         CpuCluster(
             cpus=cpus,
@@ -99,11 +121,18 @@ def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
 
 
 def parse_clocks(text: str) -> dict[str, Any]:
-    """Read the same folders' clocks, limits, governors and times; the mappings go by the first cpu of a cluster."""
+    """Read the same folders' clocks, limits, governors and times.
+
+    The mappings go by the first cpu of a cluster.
+    """
     fields = {
-        "clock_khz": "scaling_cur_freq", "clock_limit_khz": "scaling_max_freq", "clock_floor_khz": "scaling_min_freq",
-    }  # fmt: skip
-    found: dict[str, dict[int, Any]] = {name: {} for name in (*fields, "governors", "time_in_state")}
+        "clock_khz": "scaling_cur_freq",
+        "clock_limit_khz": "scaling_max_freq",
+        "clock_floor_khz": "scaling_min_freq",
+    }
+    found: dict[str, dict[int, Any]] = {
+        name: {} for name in (*fields, "governors", "time_in_state")
+    }
     for cpus, known in _policies(text):
         first = min(cpus)
         for field, name in fields.items():
@@ -112,14 +141,21 @@ def parse_clocks(text: str) -> dict[str, Any]:
         if governor := known.get("scaling_governor", [""])[0]:
             found["governors"][first] = governor
         pairs = (line.split() for line in known.get("stats/time_in_state", ()))
-        ticks = {int(pair[0]): int(pair[1]) for pair in pairs if len(pair) == 2 and all(p.isdigit() for p in pair)}
+        ticks = {
+            int(pair[0]): int(pair[1])
+            for pair in pairs
+            if len(pair) == 2 and all(p.isdigit() for p in pair)
+        }
         if ticks:
             found["time_in_state"][first] = ticks
     return dict(found)
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list of small numbers."""
+    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``.
+
+    Empty for what is no list of small numbers.
+    """
     cpus: set[int] = set()
     for part in re.split(r"[\s,]+", text.strip()):
         if not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part, re.ASCII):
@@ -130,10 +166,12 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def parse_thermalservice(text: str) -> dict[str, Any]:
-    """Read ``dumpsys thermalservice`` (Android 10 and later); lines may have lost their indentation.
+    """Read ``dumpsys thermalservice`` (Android 10 and later).
 
-    The status is the highest of PowerManager's and of the skin sensors', as some makers' frameworks always print 0.
-    The cached temperatures may be hours old: those that the HAL reads now count.
+    Lines may have lost their indentation.
+
+    The status is the highest of PowerManager's and of the skin sensors', as some makers' frameworks
+    always print 0. The cached temperatures may be hours old: those that the HAL reads now count.
     """
     status = re.search(r"Thermal Status: (\d+)", text)
     statuses = [int(status[1])] if status else []
@@ -158,21 +196,32 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
 
 
 def parse_thermal_zones(text: str) -> dict[str, float]:
-    """Read ``path:content`` lines of /sys/class/thermal/thermal_zone*/type and temp: zone name -> degrees.
+    """Read ``path:content`` lines of /sys/class/thermal/thermal_zone*/type and temp: zone name ->
+    degrees.
 
-    Kernels give thousandths, tenths or whole degrees; readings of absent sensors are left out. Zones of equal name
-    keep the hottest.
+    Kernels give thousandths, tenths or whole degrees; readings of absent sensors are left out.
+    Zones of equal name keep the hottest.
     """
     lines = re.findall(r"^.*/(thermal_zone\d+)/(type|temp):(.*)$", text, re.M)
     names = {zone: content.strip() for zone, kind, content in lines if kind == "type"}
-    readings = [(zone, value) for zone, kind, content in lines if kind == "temp" and (value := _number(content))]
+    readings = [
+        (zone, value)
+        for zone, kind, content in lines
+        if kind == "temp" and (value := _number(content))
+    ]
     sizes = [abs(value) for _, value in readings]
     # 1100 is 1.1 degrees in thousandths, or 110 where the others are in tenths.
     are_tenths = any(_HOTTEST_WHOLE_C < size < 1000 for size in sizes) and max(sizes) < 2000
     heat: dict[str, float] = {}
     for zone, value in readings:
         is_thousandths = abs(value) >= 1000 and not are_tenths
-        degrees = value / 1000 if is_thousandths else value / 10 if abs(value) > _HOTTEST_WHOLE_C else value
+        degrees = (
+            value / 1000
+            if is_thousandths
+            else value / 10
+            if abs(value) > _HOTTEST_WHOLE_C
+            else value
+        )
         if _COLDEST_C < degrees < _HOTTEST_C and degrees != 0:
             name = names.get(zone) or zone
             heat[name] = max(degrees, heat.get(name, _COLDEST_C))
@@ -180,8 +229,13 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
 
 
 def parse_battery(text: str) -> dict[str, Any]:
-    """Read ``dumpsys battery``; only its first section, as some makers append logs that repeat its words."""
-    sections = re.split(r"^\[\w+\]|^\s*$", text.partition("Current Battery Service state:")[2] or text, flags=re.M)
+    """Read ``dumpsys battery``.
+
+    Only its first section, as some makers append logs that repeat its words.
+    """
+    sections = re.split(
+        r"^\[\w+\]|^\s*$", text.partition("Current Battery Service state:")[2] or text, flags=re.M
+    )
     values: dict[str, str] = {}
     for line in next((part for part in sections if ":" in part), "").splitlines():
         key, colon, value = line.partition(":")
@@ -192,9 +246,15 @@ def parse_battery(text: str) -> dict[str, Any]:
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, told in sources.items() if told == "true"), "")
     return {
-        "battery_percent": None if level is None or level < 0 else round(100 * level / scale) if scale else level,
+        "battery_percent": None
+        if level is None or level < 0
+        else round(100 * level / scale)
+        if scale
+        else level,
         "battery_heat_c": None if tenths is None else tenths / 10,
-        "battery_charge_uah": charge if charge is not None and charge >= _LEAST_CHARGE_UAH else None,
+        "battery_charge_uah": charge
+        if charge is not None and charge >= _LEAST_CHARGE_UAH
+        else None,
         "battery_health": BATTERY_HEALTH.get(_whole(values.get("health")) or 0, ""),
         "plugged": plugged or ("none" if "false" in {sources["ac"], sources["usb"]} else ""),
     }
@@ -204,7 +264,9 @@ _POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless"}
 
 
 def parse_gles(text: str) -> tuple[str, str]:
-    """Return renderer and driver version of ``GLES: vendor, renderer, version (...)`` (``dumpsys SurfaceFlinger``)."""
+    """Return renderer and driver version of ``GLES: vendor, renderer, version (...)`` (``dumpsys
+    SurfaceFlinger``).
+    """
     found = re.search(r"GLES: [^,\n]*, ([^,\n]*), ([^\n]*)", text)
     if found is None:
         return "", ""
@@ -213,11 +275,16 @@ def parse_gles(text: str) -> tuple[str, str]:
 
 def parse_meminfo(text: str) -> dict[str, int]:
     """Read /proc/meminfo: name -> bytes."""
-    return {name: int(kib) * 1024 for name, kib in re.findall(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB", text, re.M)}
+    return {
+        name: int(kib) * 1024
+        for name, kib in re.findall(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB", text, re.M)
+    }
 
 
 def parse_first_number(text: str) -> float | None:
-    """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a minute)."""
+    """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a
+    minute).
+    """
     return _number(text.partition(" ")[0])
 
 
@@ -228,21 +295,27 @@ def parse_screen(text: str) -> dict[str, Any]:
 
 
 def parse_foreground(text: str, *, cmdlines: str = "") -> str:
-    """Return the package that has the screen: WindowManager's focus, else the first command line of ``top-app``.
+    """Return the package that has the screen: WindowManager's focus, else the first command line of
+    ``top-app``.
 
-    ``cmdlines`` is /proc/<pid>/cmdline of the processes in that scheduling group, one after the other.
+    ``cmdlines`` is /proc/<pid>/cmdline of the processes in that scheduling group, one after the
+    other.
     """
     focus = re.search(r"mCurrentFocus=Window\{\S+ \S+ ([\w.]+)", text)
     if focus is not None:
         return focus[1]
-    return next((name for name in re.split(r"[\0\s]+", cmdlines) if re.fullmatch(r"[\w]+(\.[\w]+)+", name)), "")
+    return next(
+        (name for name in re.split(r"[\0\s]+", cmdlines) if re.fullmatch(r"[\w]+(\.[\w]+)+", name)),
+        "",
+    )
 
 
 def parse_kernel_counts(text: str) -> dict[str, Any]:
     """Read /proc/stat, whole or its lines cpu, ctxt and btime, with or without paths."""
     found = re.findall(r"^(?:/proc/stat:)?(cpu|ctxt|btime)\s+([\d ]+)$", text, re.M)
     values = {name: [int(word) for word in words.split()] for name, words in reversed(found)}
-    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in user already.
+    # The kernel's order: user nice system idle iowait irq softirq steal; what follows is counted in
+    # user already.
     ticks = values.get("cpu", [])[:8]
     is_known = len(ticks) >= 5
     return {
@@ -253,12 +326,21 @@ def parse_kernel_counts(text: str) -> dict[str, Any]:
     }
 
 
-#: What the clock, its limit and the load are called: Adreno's kgsl, Arm's Mali, Google's and Samsung's, devfreq.
+#: What the clock, its limit and the load are called: Adreno's kgsl, Arm's Mali, Google's and
+#: Samsung's, devfreq.
 _CLOCKS: Final = ("gpuclk", "gpu_clock", "cur_freq", "clock")
-_LIMITS: Final = ("devfreq/max_freq", "scaling_max_freq", "max_freq", "gpu_max_clock", "max_gpuclk", "max_clock")
+_LIMITS: Final = (
+    "devfreq/max_freq",
+    "scaling_max_freq",
+    "max_freq",
+    "gpu_max_clock",
+    "max_gpuclk",
+    "max_clock",
+)
 _LOADS: Final = ("gpu_busy_percentage", "utilization", "gpu_busy", "utilisation")
 _GPU_FILE: Final = re.compile(
-    r"^/sys/(?:class/kgsl/kgsl-3d0|class/misc/mali0/device|kernel/gpu|class/devfreq/[^/:]+)/([\w/]+):(.*)$", re.M
+    r"^/sys/(?:class/kgsl/kgsl-3d0|class/misc/mali0/device|kernel/gpu|class/devfreq/[^/:]+)/([\w/]+):(.*)$",
+    re.M,
 )
 
 
@@ -267,7 +349,10 @@ def parse_gpu(text: str) -> dict[str, Any]:
     files: dict[str, list[str]] = {}
     for name, content in _GPU_FILE.findall(text):
         files.setdefault(name, []).append(content)
-    tables = (_residency(files.get(name, ())) for name in ("time_in_state", "devfreq/trans_stat", "trans_stat"))
+    tables = (
+        _residency(files.get(name, ()))
+        for name in ("time_in_state", "devfreq/trans_stat", "trans_stat")
+    )
     # A driver that says 0 has switched its clock off: what devfreq means it to be counts then.
     clock = _first_number(files, _CLOCKS) or _first_number(files, ("devfreq/cur_freq",))
     return {
@@ -279,10 +364,14 @@ def parse_gpu(text: str) -> dict[str, Any]:
 
 
 def _residency(lines: Iterable[str]) -> dict[int, int]:
-    """Read ``frequency milliseconds`` lines, or devfreq's table of transitions, whose last column is the time."""
+    """Read ``frequency milliseconds`` lines, or devfreq's table of transitions, whose last column
+    is the time.
+    """
     table: dict[int, int] = {}
     for line in lines:
-        row = re.match(r"^\s*\*?\s*(\d+)\s*:(?:\s+\d+)*?\s+(\d+)\s*$", line) or re.match(r"^\s*(\d+)\s+(\d+)\s*$", line)
+        row = re.match(r"^\s*\*?\s*(\d+)\s*:(?:\s+\d+)*?\s+(\d+)\s*$", line) or re.match(
+            r"^\s*(\d+)\s+(\d+)\s*$", line
+        )
         if row is not None and (khz := _as_khz(float(row[1]))) is not None:
             table[khz] = int(row[2])
     return table

@@ -1,4 +1,6 @@
-"""What a phone or this computer is and how it is now: what is read for it, and the records put together from that."""
+"""What a phone or this computer is and how it is now: what is read for it, and the records put
+together from that.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,20 @@ from typing import Final
 
 from orchestrator.devices import probes
 from orchestrator.devices.lease import own_boot
-from orchestrator.records.device import HOST_SERIAL, CpuCluster, DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import (
+    HOST_SERIAL,
+    CpuCluster,
+    DeviceFacts,
+    DeviceKind,
+    DeviceState,
+)
 from orchestrator.records.identity import Serial
 from orchestrator.scripts import call
 
 _CPU: Final = "/sys/devices/system/cpu"
 
-#: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one process.
+#: What is asked for once per boot. ``grep -H ''`` prints path and content of many files with one
+#: process.
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "properties": "getprop",
     "boot_id": "cat /proc/sys/kernel/random/boot_id",
@@ -38,8 +47,11 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
     "counts": "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
     "thermalservice": "dumpsys thermalservice",
     "battery": "dumpsys battery",
-    "screen": ('dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='),
-    # Where the window manager's policy doesn't tell the focus: who is in the group of the app on screen.
+    "screen": (
+        'dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='
+    ),
+    # Where the window manager's policy doesn't tell the focus: who is in the group of the app on
+    # screen.
     "topapp": call("foreground"),
 }
 
@@ -49,15 +61,25 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
     properties = probes.parse_properties(sections.get("properties", ""))
 
     def first(*names: str) -> str:
-        return next((properties[name].strip() for name in names if properties.get(name, "").strip()), "")
+        return next(
+            (properties[name].strip() for name in names if properties.get(name, "").strip()), ""
+        )
 
     hardware = probes.parse_cpuinfo(sections.get("cpuinfo", "")).get("Hardware", [""])[-1]
     gpu, gpu_driver = probes.parse_gles(sections.get("gles", ""))
-    abis = first("ro.product.cpu.abilist") or f"{first('ro.product.cpu.abi')},{first('ro.product.cpu.abi2')}"
+    abis = (
+        first("ro.product.cpu.abilist")
+        or f"{first('ro.product.cpu.abi')},{first('ro.product.cpu.abi2')}"
+    )
     sdk = first("ro.build.version.sdk")
-    maker, chip = first("ro.soc.manufacturer"), first("ro.soc.model", "ro.hardware.chipname", "ro.chipname")
+    maker, chip = (
+        first("ro.soc.manufacturer"),
+        first("ro.soc.model", "ro.hardware.chipname", "ro.chipname"),
+    )
     is_virtual = first("ro.benchfarm.virtual") == "1"
-    is_emulated = "1" in {first("ro.kernel.qemu"), first("ro.boot.qemu")} or first("ro.hardware") in _EMULATED
+    is_emulated = (
+        "1" in {first("ro.kernel.qemu"), first("ro.boot.qemu")} or first("ro.hardware") in _EMULATED
+    )
     return DeviceFacts(
         serial=Serial(probes.parse_serial(first("ro.serialno")) or serial),
         kind=DeviceKind.ANDROID,
@@ -68,7 +90,9 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
         codename=first("ro.product.device", "ro.product.vendor.device", "ro.build.product"),
         os_version=first("ro.build.version.release"),
         sdk=int(sdk) if sdk.isdigit() else None,
-        fingerprint=first("ro.build.fingerprint", "ro.system.build.fingerprint", "ro.vendor.build.fingerprint"),
+        fingerprint=first(
+            "ro.build.fingerprint", "ro.system.build.fingerprint", "ro.vendor.build.fingerprint"
+        ),
         security_patch=first("ro.build.version.security_patch"),
         soc=" ".join(filter(None, (maker, chip))) or hardware,
         platform=first("ro.board.platform"),
@@ -91,7 +115,9 @@ def _clusters(sections: Mapping[str, str]) -> tuple[CpuCluster, ...]:
     """Return the clusters; cores that cpufreq doesn't show form one cluster of unknown clocks."""
     known = probes.parse_clusters(sections.get("cpufreq", ""))
     listed = probes.parse_cpuinfo(sections.get("cpuinfo", "")).get("processor", ())
-    cpus = probes.parse_cpu_list(sections.get("cpus", "")) or [int(number) for number in listed if number.isdigit()]
+    cpus = probes.parse_cpu_list(sections.get("cpus", "")) or [
+        int(number) for number in listed if number.isdigit()
+    ]
     rest = tuple(sorted(set(cpus) - {cpu for cluster in known for cpu in cluster.cpus}))
     return (*([CpuCluster(cpus=rest, min_khz=None, max_khz=None)] if rest else []), *known)
 
@@ -110,13 +136,19 @@ def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
         uptime_s=probes.parse_first_number(_content(files, "/proc/uptime")),
         boot_id=_content(files, "/proc/sys/kernel/random/boot_id").strip(),
         load_1min=probes.parse_first_number(_content(files, "/proc/loadavg")),
-        memory_available_bytes=probes.parse_meminfo(counted.replace("/proc/meminfo:", "")).get("MemAvailable"),
+        memory_available_bytes=probes.parse_meminfo(counted.replace("/proc/meminfo:", "")).get(
+            "MemAvailable"
+        ),
         foreground=probes.parse_foreground(screen, cmdlines=sections.get("topapp", "")),
         **{
-            **thermal, **battery, **probes.parse_clocks(files), **probes.parse_gpu(files),
-            **probes.parse_kernel_counts(counted), **probes.parse_screen(screen),
+            **thermal,
+            **battery,
+            **probes.parse_clocks(files),
+            **probes.parse_gpu(files),
+            **probes.parse_kernel_counts(counted),
+            **probes.parse_screen(screen),
         },
-    )  # fmt: skip
+    )
 
 
 def _content(text: str, path: str) -> str:
@@ -129,18 +161,30 @@ def _content(text: str, path: str) -> str:
 _BUSY_MOMENT_S: Final = 0.1
 _CPUFREQ_FACTS: Final = ("related_cpus", "cpuinfo_min_freq", "cpuinfo_max_freq")
 _CPUFREQ_STATE: Final = (
-    "related_cpus", "scaling_cur_freq", "scaling_min_freq", "scaling_max_freq", "scaling_governor",
+    "related_cpus",
+    "scaling_cur_freq",
+    "scaling_min_freq",
+    "scaling_max_freq",
+    "scaling_governor",
     "stats/time_in_state",
-)  # fmt: skip
+)
 
 
 def host_facts() -> DeviceFacts:
     """Return what this computer is; clusters come from cpufreq, else all cores form one."""
     text = _read("/proc/cpuinfo")
     cpuinfo = probes.parse_cpuinfo(text)
-    sections = {"cpufreq": _cpufreq(_CPUFREQ_FACTS), "cpus": _read(f"{_CPU}/online"), "cpuinfo": text}
+    sections = {
+        "cpufreq": _cpufreq(_CPUFREQ_FACTS),
+        "cpus": _read(f"{_CPU}/online"),
+        "cpuinfo": text,
+    }
     one_cluster = CpuCluster(cpus=tuple(range(os.cpu_count() or 1)), min_khz=None, max_khz=None)
-    named = (cpuinfo.get("model name", [""])[0], cpuinfo.get("Hardware", [""])[-1], platform.processor())
+    named = (
+        cpuinfo.get("model name", [""])[0],
+        cpuinfo.get("Hardware", [""])[-1],
+        platform.processor(),
+    )
     return DeviceFacts(
         serial=HOST_SERIAL,
         kind=DeviceKind.HOST,
@@ -173,7 +217,9 @@ def host_state(at: datetime) -> DeviceState:
     counts = probes.parse_kernel_counts(_read("/proc/stat"))
     busy_cores: float | None = None
     if first["cpu_total_s"] is not None and counts["cpu_total_s"] > first["cpu_total_s"]:
-        share = (counts["cpu_busy_s"] - first["cpu_busy_s"]) / (counts["cpu_total_s"] - first["cpu_total_s"])
+        share = (counts["cpu_busy_s"] - first["cpu_busy_s"]) / (
+            counts["cpu_total_s"] - first["cpu_total_s"]
+        )
         busy_cores = share * (os.cpu_count() or 1)
     return DeviceState(
         at=at,

@@ -21,7 +21,10 @@ class PhoneProcess:
 
 
 def parse_processes(text: str) -> list[PhoneProcess]:
-    """Read ps with a headline; columns are found by their names, lines that don't fit are left out."""
+    """Read ps with a headline.
+
+    Columns are found by their names, lines that don't fit are left out.
+    """
     lines = text.splitlines()
     head = lines[0].split() if lines else []
     if "PID" not in head or "PPID" not in head:
@@ -34,7 +37,9 @@ def parse_processes(text: str) -> list[PhoneProcess]:
     processes: list[PhoneProcess] = []
     for line in lines[1:]:
         fields = line.split(None, last + shift)
-        if len(fields) <= max(pid, parent, group or 0) or not (fields[pid].isdigit() and fields[parent].isdigit()):
+        if len(fields) <= max(pid, parent, group or 0) or not (
+            fields[pid].isdigit() and fields[parent].isdigit()
+        ):
             continue
         processes.append(
             PhoneProcess(
@@ -48,7 +53,9 @@ def parse_processes(text: str) -> list[PhoneProcess]:
 
 
 def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[int]:
-    """Return the pids that live of these leaders: themselves, their process groups and all their descendants."""
+    """Return the pids that live of these leaders: themselves, their process groups and all their
+    descendants.
+    """
     members = set(leaders)
     members |= {process.pid for process in processes if process.group in members}
     while grown := {process.pid for process in processes if process.parent in members} - members:
@@ -58,7 +65,10 @@ def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[in
 
 
 def folder_name(run_id: RunId) -> str:
-    """Return the name of a run's folder; raises UsageError for an id that could lead out of the folder above."""
+    """Return the name of a run's folder.
+
+    Raises UsageError for an id that could lead out of the folder above.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
         raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
     return str(run_id)

@@ -24,7 +24,10 @@ class PushSlots:
 
     @contextlib.contextmanager
     def pushing(self) -> Generator[None]:
-        """Send one file while the context lasts; raises InterruptedByUserError when cancelled while waiting."""
+        """Send one file while the context lasts.
+
+        Raises InterruptedByUserError when cancelled while waiting.
+        """
         while not self._free.acquire(timeout=_POLL_S):
             if self._cancelled.is_set():
                 raise InterruptedByUserError

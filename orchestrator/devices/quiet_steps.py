@@ -1,7 +1,9 @@
-"""What can be done to a phone so that it disturbs a measurement less: a table of steps, each read, applied and undone.
+"""What can be done to a phone so that it disturbs a measurement less: a table of steps, each read,
+applied and undone.
 
-What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity airplane-mode`` and ``cmd
-power set-fixed-performance-mode-enabled`` since Android 11, clocks and vendors' thermal services only as root.
+What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity
+airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks and
+vendors' thermal services only as root.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from orchestrator.scripts import call
 
 _ANDROID_11: Final = 30
 #: Init services that lower clocks on their own; names differ between vendors and years.
-THERMAL_SERVICES: Final = (
-    "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
-)
+THERMAL_SERVICES: Final = "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
 #: The names of the steps that switch the screen.
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
-_ANIMATIONS: Final = ("window_animation_scale", "transition_animation_scale", "animator_duration_scale")
-#: Without a network nothing is synchronized or updated; the shell has no switch for the accounts' own setting.
+_ANIMATIONS: Final = (
+    "window_animation_scale",
+    "transition_animation_scale",
+    "animator_duration_scale",
+)
+#: Without a network nothing is synchronized or updated; the shell has no switch for the accounts'
+#: own setting.
 _RADIOS: Final = (("wifi", "wifi_on", "Wi-Fi"), ("data", "mobile_data", "mobile data"))
 
 
@@ -54,9 +59,11 @@ def as_root(command: str) -> str:
 
 
 def is_network_serial(transport: str) -> bool:
-    """Whether the adb server's name for a phone is one of a network: an address with a port, or a name by mDNS.
+    """Whether the adb server's name for a phone is one of a network: an address with a port, or a
+    name by mDNS.
 
-    An address of this computer may be the end of a tunnel to a phone that is anywhere, so it counts as well.
+    An address of this computer may be the end of a tunnel to a phone that is anywhere, so it counts
+    as well.
     """
     return "._adb" in transport or re.search(r":\d+$", transport) is not None
 
@@ -64,7 +71,8 @@ def is_network_serial(transport: str) -> bool:
 def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[QuietStep]:
     """Return the steps that a plan's wishes mean on a phone, in the order in which they are taken.
 
-    ``over_network``: adb reaches the phone by a network of its own, so its radios are left as they are.
+    ``over_network``: adb reaches the phone by a network of its own, so its radios are left as they
+    are.
     """
     cut_off = "adb reaches the phone over the network, and would be cut off" if over_network else ""
     not_root = "" if facts.is_rooted else "it takes root"
@@ -109,7 +117,8 @@ def _stay_awake() -> QuietStep:
     name = "stay_on_while_plugged_in"
 
     def undo(told: str) -> str:
-        # Where the shell may not put settings it may still ask the power service, which knows fewer values.
+        # Where the shell may not put settings it may still ask the power service, which knows fewer
+        # values.
         nearest = {"1": "ac", "2": "usb", "4": "wireless"}.get(told, "false")
         is_undone = f'[ "$(settings get global {name})" = {quote(told)} ]'
         return f"{put_setting('global', name, told)} 2>/dev/null; {is_undone} || svc power stayon {nearest}"
@@ -201,7 +210,10 @@ def _pinned(cluster: CpuCluster, refusal: str) -> list[QuietStep]:
     wishes = [("scaling_governor", "performance", "governor")]
     if cluster.max_khz is not None:
         wishes.append(("scaling_min_freq", str(cluster.max_khz), "smallest clock"))
-    return [_file(f"policy{first}/{name}", value, f"{what} of cpu{first}", refusal) for name, value, what in wishes]
+    return [
+        _file(f"policy{first}/{name}", value, f"{what} of cpu{first}", refusal)
+        for name, value, what in wishes
+    ]
 
 
 def _file(name: str, value: str, what: str, refusal: str) -> QuietStep:

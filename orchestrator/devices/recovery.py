@@ -1,6 +1,9 @@
-"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it; then wait for it.
+"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it.
 
-Our own adb server is started again by every attempt to connect when it has died or hangs; a server of others never is.
+Then wait for it.
+
+Our own adb server is started again by every attempt to connect when it has died or hangs; a server
+of others never is.
 """
 
 from __future__ import annotations
@@ -27,7 +30,9 @@ _LONGEST_PAUSE_S: Final = 10.0
 class LadderRescuer:
     """Gets phones back; one for all phones of a process."""
 
-    def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S, clock: Clock | None = None) -> None:
+    def __init__(
+        self, power: HubPower, *, answer_s: float = _ANSWER_S, clock: Clock | None = None
+    ) -> None:
         """``answer_s``: how long a phone may take to answer after each rung but a boot."""
         self._answer_s = answer_s
         self._power = power
@@ -42,7 +47,9 @@ class LadderRescuer:
         on_note: Callable[[str], None],
         cancelled: threading.Event,
     ) -> bool:
-        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers again.
+        """Climb the ladder, then wait as long as ``keep_waiting`` says.
+
+        Whether the device answers again.
 
         ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
         """
@@ -62,13 +69,22 @@ class LadderRescuer:
         return True
 
     def cycle_port(self, usb_path: str) -> bool:
-        """Power the port of a USB path off and on; False when that can't be done. A hub may switch all of its ports."""
+        """Power the port of a USB path off and on; False when that can't be done.
+
+        A hub may switch all of its ports.
+        """
         port = usb_port(usb_path)
         return port is not None and self._power.does(port, "cycle")
 
-    def _rungs(self, device: AdbDevice, *, may_reboot: bool) -> Iterator[tuple[str, Callable[[], bool], float]]:
+    def _rungs(
+        self, device: AdbDevice, *, may_reboot: bool
+    ) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
-        yield "is reconnected", lambda: _succeeds(lambda: device.reconnect(timeout_s=self._answer_s)), self._answer_s
+        yield (
+            "is reconnected",
+            lambda: _succeeds(lambda: device.reconnect(timeout_s=self._answer_s)),
+            self._answer_s,
+        )
         port = port_of(device) if self._power.is_there else None
         if port is not None:
             yield (

@@ -19,12 +19,15 @@ from orchestrator.errors import (
     UsageError,
 )
 
-#: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't start.
+#: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't
+#: start.
 ANSWER_TIMEOUT_S: Final = 10.0
 _CONNECT_TIMEOUT_S: Final = 15.0
-#: From the server's "connected" to the phone's state ``device``; a key that isn't known takes as long to be refused.
+#: From the server's "connected" to the phone's state ``device``; a key that isn't known takes as
+#: long to be refused.
 _SETTLE_S: Final = 3.0
-#: Between two looks at a phone that is away: at first it may be back at once, later it may be away all night.
+#: Between two looks at a phone that is away: at first it may be back at once, later it may be away
+#: all night.
 _SHORTEST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 #: A phone is noticed no later than after a quarter of the time that it was away.
@@ -33,7 +36,10 @@ _TAP_ALLOW: Final = "accept the key of this computer on the phone's screen, then
 
 
 class AdbServer:
-    """A running adb server; one of others, but for OwnServer. All methods may be called from several threads."""
+    """A running adb server; one of others, but for OwnServer.
+
+    All methods may be called from several threads.
+    """
 
     #: Whether we started it.
     is_ours = False
@@ -50,12 +56,17 @@ class AdbServer:
         """Leave a server of others as it is, also when it has died."""
 
     def version(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> int:
-        """Return the server's protocol version (29 to 41 so far); raises AdbUnavailableError and others."""
+        """Return the server's protocol version (29 to 41 so far).
+
+        Raises AdbUnavailableError and others.
+        """
         answer = self.ask("host:version", timeout_s=timeout_s)
         try:
             return int(answer, 16)
         except ValueError:
-            raise AdbUnavailableError(f"what answers at {self.address} isn't an adb server: {answer[:40]!r}") from None
+            raise AdbUnavailableError(
+                f"what answers at {self.address} isn't an adb server: {answer[:40]!r}"
+            ) from None
 
     def answers(self) -> bool:
         """Whether it runs."""
@@ -69,8 +80,13 @@ class AdbServer:
         """Connect to the server; the connection is to be closed by the caller."""
         return Connection(self.address, deadline, what=what, serial=serial)
 
-    def open_transport(self, transport: str, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
-        """Connect to the server and from there to a phone; what is requested next goes to the phone."""
+    def open_transport(
+        self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
+    ) -> Connection:
+        """Connect to the server and from there to a phone.
+
+        What is requested next goes to the phone.
+        """
         connection = self.open(deadline, what=what, serial=serial or transport)
         try:
             connection.request(f"host:transport:{transport}")
@@ -81,7 +97,9 @@ class AdbServer:
 
     def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
         """Ask the server something and return its answer."""
-        with self.open(Deadline(timeout_s, self._clock), what=f"adb {service}", serial=serial) as connection:
+        with self.open(
+            Deadline(timeout_s, self._clock), what=f"adb {service}", serial=serial
+        ) as connection:
             connection.request(service)
             return connection.read_block().decode("utf-8", "replace")
 
@@ -91,10 +109,14 @@ class AdbServer:
 
     def features(self, transport: str) -> frozenset[str]:
         """Return what the phone's adbd can do (``shell_v2``, ``cmd``, ``stat_v2`` ...)."""
-        return frozenset(filter(None, self.ask(f"host-serial:{transport}:features", serial=transport).split(",")))
+        return frozenset(
+            filter(None, self.ask(f"host-serial:{transport}:features", serial=transport).split(","))
+        )
 
     def state_of(self, transport: str) -> str:
-        """Return a transport's state (``device``, ``offline`` ...), empty when the server doesn't know it."""
+        """Return a transport's state (``device``, ``offline`` ...), empty when the server doesn't
+        know it.
+        """
         try:
             return self.ask(f"host-serial:{transport}:get-state", serial=transport)
         except (LinkLostError, NoDeviceError):
@@ -105,7 +127,8 @@ class AdbServer:
     def connect_tcp(self, address: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
         """Connect to a phone over TCP (``host:port``) and wait until it is there.
 
-        Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there), DeviceTimeoutError.
+        Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there),
+        DeviceTimeoutError.
         """
         _check_tcp(address)
         deadline = Deadline(timeout_s, self._clock)
@@ -119,14 +142,19 @@ class AdbServer:
             self.ask(f"host:disconnect:{address}")
 
     def wait_for_device(self, transport: str, deadline: Deadline) -> None:
-        """Wait until a phone's state is ``device``; raises DeviceTimeoutError, or DeviceUnusableError."""
+        """Wait until a phone's state is ``device``.
+
+        Raises DeviceTimeoutError, or DeviceUnusableError.
+        """
         pause_s = _SHORTEST_PAUSE_S
         while True:
             state = self.state_of(transport)
             if state == "device":
                 return
             if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
-                raise DeviceUnauthorizedError("the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW)
+                raise DeviceUnauthorizedError(
+                    "the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW
+                )
             self._clock.wait(min(pause_s, deadline.remaining_s))
             pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
             if deadline.expired:
@@ -138,8 +166,9 @@ class AdbServer:
     def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get a phone back whose link was lost; revives our own server before.
 
-        ``fresh`` drops a TCP connection that the server takes for sound: a hung phone's state stays ``device``.
-        Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of others is gone).
+        ``fresh`` drops a TCP connection that the server takes for sound: a hung phone's state stays
+        ``device``. Raises DeviceTimeoutError, DeviceUnusableError, AdbUnavailableError (a server of
+        others is gone).
         """
         self.revive()
         if not is_tcp(transport):
@@ -158,24 +187,35 @@ class AdbServer:
             deadline.check("getting the phone back", serial=transport)
 
     def _join(self, address: str, deadline: Deadline) -> bool:
-        """Try once to have a TCP phone in state ``device``; False when it wasn't to be, but may be next time."""
+        """Try once to have a TCP phone in state ``device``.
+
+        False when it wasn't to be, but may be next time.
+        """
         state = self.state_of(address)
         if state == "device":
             return True
         if state:
             # "already connected" is also said of an entry that is offline for good.
             self.disconnect(address)
-        answer = self.ask(f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address)
+        answer = self.ask(
+            f"host:connect:{address}", timeout_s=max(0.05, deadline.remaining_s), serial=address
+        )
         if not answer.startswith(("connected to", "already connected to")):
             if "authenticate" in answer:
                 raise DeviceUnauthorizedError(answer, serial=address, hint=_TAP_ALLOW)
-            raise NoDeviceError(answer, serial=address, hint="is the phone on, in this network, and 'adb tcpip' set?")
+            raise NoDeviceError(
+                answer,
+                serial=address,
+                hint="is the phone on, in this network, and 'adb tcpip' set?",
+            )
         # An entry that was being abandoned may vanish after the answer: then it isn't waited for.
         settling = Deadline(min(_SETTLE_S, deadline.remaining_s), self._clock)
         while (state := self.state_of(address)) and state != "device" and not settling.expired:
             self._clock.wait(0.01)
         if state == "unauthorized":
-            raise DeviceUnauthorizedError("the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW)
+            raise DeviceUnauthorizedError(
+                "the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW
+            )
         return state == "device"
 
 

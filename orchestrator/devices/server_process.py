@@ -1,4 +1,6 @@
-"""A private adb server of ours: started where this user alone reaches it, remembered, stopped by its pid."""
+"""A private adb server of ours: started where this user alone reaches it, remembered, stopped by
+its pid.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,22 @@ _POLL_S: Final = 0.005
 _LET_GO_S: Final = 1.0
 #: A socket's path may have 107 bytes on Linux and 103 on macOS.
 _LONGEST_PATH_BYTES: Final = 100
-#: What is remembered of the environment, so that a server that has to be started again shows phones the same key.
+#: What is remembered of the environment, so that a server that has to be started again shows phones
+#: the same key.
 _KEPT_VARIABLES: Final = ("HOME", "PATH", "TMPDIR", "ADB_VENDOR_KEYS")
 #: What would have the server listen elsewhere.
-_ADDRESS_VARIABLES: Final = ("ADB_SERVER_SOCKET", "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT")
+_ADDRESS_VARIABLES: Final = (
+    "ADB_SERVER_SOCKET",
+    "ANDROID_ADB_SERVER_ADDRESS",
+    "ANDROID_ADB_SERVER_PORT",
+)
 
 
 class OwnServer(AdbServer):
-    """A private adb server that we start, remember, use again and stop; its record is a file in the state folder."""
+    """A private adb server that we start, remember, use again and stop.
+
+    Its record is a file in the state folder.
+    """
 
     is_ours = True
 
@@ -58,22 +68,31 @@ class OwnServer(AdbServer):
     ) -> None:
         """Name one; nothing is started yet."""
         super().__init__(address)
-        self._binary, self._state_folder, self._environ, self._usb = binary, state_folder, environ, usb
+        self._binary, self._state_folder, self._environ, self._usb = (
+            binary,
+            state_folder,
+            environ,
+            usb,
+        )
         self._pid = pid
         #: Only in the process that started it: to reap it.
         self._popen: subprocess.Popen[bytes] | None = None
 
     @classmethod
-    def start(cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True) -> OwnServer:
+    def start(
+        cls, *, binary: Path, state_folder: Path, environ: Mapping[str, str], usb: bool = True
+    ) -> OwnServer:
         """Start a server that this user alone reaches, or use the one started before.
 
         It listens on a socket in a folder of mode 0700.
 
         Args:
             binary: The adb program (:func:`find_adb`).
-            state_folder: Where its pid, address and log are kept, so that the next command uses it again.
+            state_folder: Where its pid, address and log are kept, so that the next command uses it
+                again.
             environ: Its environment; HOME there says which key it shows to phones.
-            usb: Whether it looks for phones on USB and for emulators; False leaves those to other servers.
+            usb: Whether it looks for phones on USB and for emulators; False leaves those to other
+                servers.
 
         Raises AdbUnavailableError with the end of its log.
         """
@@ -86,10 +105,14 @@ class OwnServer(AdbServer):
                 hint="set $BENCHFARM_HOME to a folder with a short path on a local file system",
             )
             for address in _addresses(state_folder, usb=usb):
-                server = cls(address, binary=binary, state_folder=state_folder, environ=environ, usb=usb)
+                server = cls(
+                    address, binary=binary, state_folder=state_folder, environ=environ, usb=usb
+                )
                 try:
                     server._launch()
-                except AdbUnavailableError as error:  # a file system without sockets, or a stranger listens there
+                except (
+                    AdbUnavailableError
+                ) as error:  # a file system without sockets, or a stranger listens there
                     failure = error
                 else:
                     return server
@@ -104,7 +127,9 @@ class OwnServer(AdbServer):
     @classmethod
     def _recorded(cls, state_folder: Path, *, usb: bool) -> OwnServer | None:
         try:
-            known: dict[str, Any] = json.loads((state_folder / f"{_name(usb=usb)}.json").read_text("utf-8"))
+            known: dict[str, Any] = json.loads(
+                (state_folder / f"{_name(usb=usb)}.json").read_text("utf-8")
+            )
             return cls(
                 parse_address(str(known["address"]), source=""),
                 binary=Path(str(known["binary"])),
@@ -117,10 +142,11 @@ class OwnServer(AdbServer):
             return None
 
     def revive(self) -> None:
-        """Start it again at the same address if it has died, because phones and other commands know it.
+        """Start it again at the same address if it has died, because phones and other commands know
+        it.
 
-        One that another command has started again meanwhile is taken over, wherever it listens. Raises
-        AdbUnavailableError.
+        One that another command has started again meanwhile is taken over, wherever it listens.
+        Raises AdbUnavailableError.
         """
         if self._is_running():
             return
@@ -131,7 +157,10 @@ class OwnServer(AdbServer):
                 self._launch()
 
     def stop(self) -> None:
-        """Stop it, also when another command has started it again; wait for its end, and forget it."""
+        """Stop it, also when another command has started it again.
+
+        Wait for its end, and forget it.
+        """
         with _lock(self._state_folder, usb=self._usb):
             self._follow()
             if self._is_alive():
@@ -143,36 +172,55 @@ class OwnServer(AdbServer):
         return self._state_folder / f"{_name(usb=self._usb)}.{suffix}"
 
     def _follow(self) -> None:
-        """Be the server that the record names, once the own process has ended: it was started again."""
+        """Be the server that the record names, once the own process has ended: it was started
+        again.
+        """
         known = None if self._is_alive() else self._recorded(self._state_folder, usb=self._usb)
         if known is not None and known._is_alive():
             self.address, self._pid, self._popen = known.address, known._pid, None
 
     def _launch(self) -> None:
-        # What listens there would answer in the place of ours, which ends at once. One that was killed lets go last.
+        # What listens there would answer in the place of ours, which ends at once. One that was
+        # killed lets go last.
         deadline = Deadline(_LET_GO_S)
         while not _is_free(self.address.path):
             if deadline.expired:
-                raise AdbUnavailableError(f"another program listens at {self.address} of this computer")
+                raise AdbUnavailableError(
+                    f"another program listens at {self.address} of this computer"
+                )
             time.sleep(_POLL_S)
         environ = child_environment(self._environ, ADB_MDNS="0")
         if not self._usb:
             environ |= {"ADB_USB": "0", "ADB_LIBUSB": "0", "ADB_EMU": "0"}
         try:
             with self._file("log").open("wb") as log:
-                # In a session of its own: Ctrl-C mustn't reach it, phones are restored through it afterwards.
+                # In a session of its own: Ctrl-C mustn't reach it, phones are restored through it
+                # afterwards.
                 self._popen = subprocess.Popen(
                     [str(self._binary), "-L", self.address.spec, "server", "nodaemon"],
-                    env={name: value for name, value in environ.items() if name not in _ADDRESS_VARIABLES},
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd="/", start_new_session=True,
-                )  # fmt: skip
+                    env={
+                        name: value
+                        for name, value in environ.items()
+                        if name not in _ADDRESS_VARIABLES
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd="/",
+                    start_new_session=True,
+                )
         except OSError as error:
             raise AdbUnavailableError(f"{self._binary} can't be started: {error}") from error
         self._pid = self._popen.pid
         try:
             self._await_answer(self._popen)
             kept = {name: self._environ[name] for name in _KEPT_VARIABLES if name in self._environ}
-            known = {"pid": self._pid, "address": self.address.spec, "binary": str(self._binary), "environ": kept}
+            known = {
+                "pid": self._pid,
+                "address": self.address.spec,
+                "binary": str(self._binary),
+                "environ": kept,
+            }
             write_whole(self._file("json"), json.dumps(known))
         except BaseException:
             # Ctrl-C, a full disk: a server that nobody remembers would run for ever.
@@ -191,7 +239,9 @@ class OwnServer(AdbServer):
             time.sleep(_POLL_S)
 
     def _is_running(self) -> bool:
-        """Whether a server listens in a folder that this user alone may enter, which says enough of who it is."""
+        """Whether a server listens in a folder that this user alone may enter, which says enough of
+        who it is.
+        """
         has_ended = self._popen is not None and self._popen.poll() is not None
         return not has_ended and self._listens(_START_TIMEOUT_S)
 
@@ -232,7 +282,9 @@ def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
             f"another benchfarm command has been starting an adb server for too long ({state_folder})"
         ) from None
     except OSError as error:
-        raise AdbUnavailableError(f"an adb server can't be kept in {state_folder}: {error}") from error
+        raise AdbUnavailableError(
+            f"an adb server can't be kept in {state_folder}: {error}"
+        ) from error
 
 
 def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
@@ -241,14 +293,20 @@ def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
     own = state_folder.absolute() / "adb"
     with contextlib.suppress(OSError):
         make_private(own)
-    for folder, file in ((own if is_private(own) else None, _name(usb=usb)), (own_temporary(), name)):
+    for folder, file in (
+        (own if is_private(own) else None, _name(usb=usb)),
+        (own_temporary(), name),
+    ):
         path = str(folder / f"{file}.socket") if folder is not None else ""
         if path and len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
             yield ServerAddress(path=path)
 
 
 def _is_free(path: str) -> bool:
-    """Whether nobody listens at a socket; the file of a process that is gone stays and refuses, and adb replaces it."""
+    """Whether nobody listens at a socket.
+
+    The file of a process that is gone stays and refuses, and adb replaces it.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(path) in {errno.ENOENT, errno.ECONNREFUSED}
@@ -259,8 +317,9 @@ def server_of_phones(
 ) -> AdbServer:
     """Return the server to use for plugged phones.
 
-    It is the one at the configured address (``setting`` or adb's own variables), which must run; else the one at
-    adb's default address when it runs; else a private one of ours. Raises AdbUnavailableError, UsageError.
+    It is the one at the configured address (``setting`` or adb's own variables), which must run;
+    else the one at adb's default address when it runs; else a private one of ours. Raises
+    AdbUnavailableError, UsageError.
     """
     configured = configured_address(setting, environ)
     server = AdbServer(configured)
@@ -273,17 +332,19 @@ def server_of_phones(
 
 
 def find_adb(setting: str = "", *, search_path: str | None = None) -> Path:
-    """Return the adb program: ``setting`` ($BENCHFARM_ADB), else the adbutils wheel's, else the one in PATH.
+    """Return the adb program: ``setting`` ($BENCHFARM_ADB), else the adbutils wheel's, else the one
+    in PATH.
 
-    The wheel's own finder prefers PATH, which mixes versions on one farm; and importing adbutils takes 0.2 s, so the
-    program is looked up in its folder without importing it. ``search_path`` stands for $PATH (None: the system's).
-    Raises AdbUnavailableError.
+    The wheel's own finder prefers PATH, which mixes versions on one farm; and importing adbutils
+    takes 0.2 s, so the program is looked up in its folder without importing it. ``search_path``
+    stands for $PATH (None: the system's). Raises AdbUnavailableError.
     """
     if setting:
         named = shutil.which(setting, path=search_path)
         if named is None:
             raise AdbUnavailableError(
-                f"$BENCHFARM_ADB is {setting!r}, which isn't a program", hint="name an adb binary, or unset it"
+                f"$BENCHFARM_ADB is {setting!r}, which isn't a program",
+                hint="name an adb binary, or unset it",
             )
         return Path(named)
     if (bundled := bundled_adb()) is not None:

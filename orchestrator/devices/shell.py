@@ -47,7 +47,10 @@ def reason_of(result: ShellResult | Answer) -> str:
 
 
 def refusal_of(said: str) -> str:
-    """Return the line by which a phone refuses something to its shell user, and what to do; empty for none."""
+    """Return the line by which a phone refuses something to its shell user, and what to do.
+
+    Empty for none.
+    """
     code = "shell-restricted"
     lines = (line.strip() for line in said.splitlines() if service_failure(line) == code)
     return next((f"{line} ({code}). {next_step_of(code)}" for line in lines), "")
@@ -65,7 +68,10 @@ class PacketReader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take bytes as they came; yield (id, payload) of each packet that is whole now. Raises ValueError."""
+        """Take bytes as they came; yield (id, payload) of each packet that is whole now.
+
+        Raises ValueError.
+        """
         self._rest += data
         start = 0
         try:
@@ -91,17 +97,21 @@ def run_shell(
     cancelled: threading.Event | None = None,
     most_bytes: int = OUTPUT_MOST_BYTES,
 ) -> ShellResult:
-    """Run a command on a connection whose transport is chosen; its standard input ends after ``stdin``.
+    """Run a command on a connection whose transport is chosen.
 
-    Of a stream of more than ``most_bytes`` both ends are kept, with a line between them that says so.
+    Its standard input ends after ``stdin``.
 
-    Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError when ``cancelled`` is
-    set (what runs gets SIGHUP).
+    Of a stream of more than ``most_bytes`` both ends are kept, with a line between them that says
+    so.
+
+    Raises LinkLostError when the connection ends before the exit packet, InterruptedByUserError
+    when ``cancelled`` is set (what runs gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
     outgoing = memoryview(
         b"".join(
-            encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES]) for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
+            encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES])
+            for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
         )
         + encode_packet(CLOSE_STDIN)
     )
@@ -109,13 +119,16 @@ def run_shell(
     while True:
         if cancelled is not None and cancelled.is_set():
             raise InterruptedByUserError
-        sent, data = connection.exchange(outgoing, wait_s=float("inf") if cancelled is None else CANCEL_LOOK_S)
+        sent, data = connection.exchange(
+            outgoing, wait_s=float("inf") if cancelled is None else CANCEL_LOOK_S
+        )
         outgoing = outgoing[sent:]
         if data is None:
             continue
         if not data:
             raise LinkLostError(
-                f"{connection.what}: the link ended before the exit code of the command", serial=connection.serial
+                f"{connection.what}: the link ended before the exit code of the command",
+                serial=connection.serial,
             )
         try:
             for packet_id, payload in reader.feed(data):
@@ -124,6 +137,8 @@ def run_shell(
                 elif packet_id == STDERR:
                     stderr.add(payload)
                 elif packet_id == EXIT and payload:
-                    return ShellResult(exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content())
+                    return ShellResult(
+                        exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content()
+                    )
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error

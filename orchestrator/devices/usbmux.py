@@ -1,7 +1,8 @@
 """What reaches this computer's iPhones: the command line of ``pymobiledevice3``.
 
-That program is under the GPL: it is only ever started as a process of its own, never imported. What is relied on: its
-commands, the JSON of its lists, ``Process launched with pid N``, and the words of its errors.
+That program is under the GPL: it is only ever started as a process of its own, never imported. What
+is relied on: its commands, the JSON of its lists, ``Process launched with pid N``, and the words of
+its errors.
 """
 
 from __future__ import annotations
@@ -54,35 +55,55 @@ _UNLOCK: Final = "unlock it and keep it so: Settings, Display & Brightness, Auto
 #: What a text of the program means: words, error, text, hint.
 _CAUSES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
     (
-        "connect to usbmuxd", NoDeviceError, "usbmuxd doesn't answer", "install and start usbmuxd, plug the phone in"
+        "connect to usbmuxd",
+        NoDeviceError,
+        "usbmuxd doesn't answer",
+        "install and start usbmuxd, plug the phone in",
     ),
     (
-        "not paired|user dialog|refused to trust|InvalidHostID", DeviceUnauthorizedError,
-        "the iPhone doesn't trust this computer", f"unlock it, '{PROGRAM} lockdown pair', and tap Trust",
+        "not paired|user dialog|refused to trust|InvalidHostID",
+        DeviceUnauthorizedError,
+        "the iPhone doesn't trust this computer",
+        f"unlock it, '{PROGRAM} lockdown pair', and tap Trust",
     ),
     ("password protected", DeviceUnusableError, "the iPhone is locked", _UNLOCK),
     (
-        "Developer Mode is disabled", DeviceUnusableError, "its developer mode is off",
+        "Developer Mode is disabled",
+        DeviceUnusableError,
+        "its developer mode is off",
         f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots), or Settings, Privacy & Security",
     ),
     (
-        "Unable to connect to Tunneld", DeviceUnusableError, "iOS 17.0 to 17.3 need a tunnel",
+        "Unable to connect to Tunneld",
+        DeviceUnusableError,
+        "iOS 17.0 to 17.3 need a tunnel",
         f"sudo {PROGRAM} remote tunneld; from iOS 17.4 on none is needed",
     ),
     (
-        NO_SERVICE, DeviceUnusableError, "its developer services don't start",
+        NO_SERVICE,
+        DeviceUnusableError,
+        "its developer services don't start",
         f"'{PROGRAM} mounter auto-mount' (needs Apple's server), developer mode, and from 17.0 to 17.3 a tunnel",
     ),
-    ("enough disk space|no space left|NO_SPACE", DeviceStorageError, "its disk is full", "free some space on it"),
     (
-        "No app with bundle id", InstallError, "the app isn't installed",
+        "enough disk space|no space left|NO_SPACE",
+        DeviceStorageError,
+        "its disk is full",
+        "free some space on it",
+    ),
+    (
+        "No app with bundle id",
+        InstallError,
+        "the app isn't installed",
         "name its .ipa, or $BENCHFARM_IPHONE_APP its bundle id (docs/guides/iphone.md)",
     ),
     (
         "not connected|no device|device .*not found|disconnected|connection (?:was )?(?:terminated|reset|lost|aborted)",
-        LinkLostError, "the iPhone isn't attached any more", "look at its cable",
+        LinkLostError,
+        "the iPhone isn't attached any more",
+        "look at its cable",
     ),
-)  # fmt: skip
+)
 
 
 class FileAbsentError(DeviceCommandError):
@@ -90,7 +111,10 @@ class FileAbsentError(DeviceCommandError):
 
 
 def find_command(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start pymobiledevice3, installed beside us or on the PATH; none where it isn't there."""
+    """Return the words that start pymobiledevice3, installed beside us or on the PATH.
+
+    None where it isn't there.
+    """
     if find_spec(PROGRAM) is not None:
         return (sys.executable, "-m", PROGRAM)
     found = shutil.which(PROGRAM, path=environ.get("PATH"))
@@ -109,7 +133,11 @@ class Usbmux:
         """``command`` starts pymobiledevice3."""
         self._command = tuple(command)
         # The socket's address and the tunnel are the user's choice.
-        chosen = {name: value for name, value in environ.items() if name.startswith(("USBMUXD_", "PYMOBILEDEVICE3_"))}
+        chosen = {
+            name: value
+            for name, value in environ.items()
+            if name.startswith(("USBMUXD_", "PYMOBILEDEVICE3_"))
+        }
         chosen.pop("PYMOBILEDEVICE3_UDID", None)
         self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
 
@@ -119,7 +147,9 @@ class Usbmux:
         return "usbmuxd"
 
     def seen(self) -> list[tuple[Seen, Mapping[str, str]]]:
-        """Return the iPhones that are attached, and what each is; none where usbmuxd doesn't answer.
+        """Return the iPhones that are attached, and what each is.
+
+        None where usbmuxd doesn't answer.
 
         One that is reached by cable and by Wi-Fi is there once.
         """
@@ -138,13 +168,17 @@ class Usbmux:
         return [
             (
                 Seen(
-                    address=udid, serial=udid, state="device", model=told["ProductType"], codename=told["ProductType"],
+                    address=udid,
+                    serial=udid,
+                    state="device",
+                    model=told["ProductType"],
+                    codename=told["ProductType"],
                     usable=True,
                 ),
                 told,
             )
             for udid, told in sorted(found.items())
-        ]  # fmt: skip
+        ]
 
     def json(self, *words: str, udid: str = "") -> object:
         """Return what a command prints as JSON; raises DeviceError kinds."""
@@ -159,13 +193,16 @@ class Usbmux:
     def run(self, *words: str, udid: str = "", timeout_s: float = ASK_TIMEOUT_S) -> str:
         """Run a command to its end and return what it printed.
 
-        Versions before 11 exit with 0 after an error: what it logged counts too. Raises DeviceError kinds by its words.
+        Versions before 11 exit with 0 after an error: what it logged counts too. Raises DeviceError
+        kinds by its words.
         """
         group = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
         what = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
         chosen = (*words, "--udid", udid) if udid else words
         try:
-            code, out, err = run_program([*self._command, *chosen], environ=self._environ, timeout_s=timeout_s)
+            code, out, err = run_program(
+                [*self._command, *chosen], environ=self._environ, timeout_s=timeout_s
+            )
         except OSError as error:
             raise UsageError(f"{self._command[0]} can't be started: {error.strerror}") from error
         except subprocess.TimeoutExpired:
@@ -178,7 +215,10 @@ class Usbmux:
 
 
 def plain(value: object) -> str:
-    """Return what a phone says as a text that any store and terminal takes; empty for anything else."""
+    """Return what a phone says as a text that any store and terminal takes.
+
+    Empty for anything else.
+    """
     text = str(value) if isinstance(value, str | bool) else ""
     return text if _PLAIN.fullmatch(text) else ""
 

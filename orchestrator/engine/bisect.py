@@ -1,4 +1,6 @@
-"""The first slow one of a row of builds, by comparing each that is looked at with the one that is known to be good."""
+"""The first slow one of a row of builds, by comparing each that is looked at with the one that is
+known to be good.
+"""
 
 from __future__ import annotations
 
@@ -68,11 +70,14 @@ class BisectResult:
 Compare = Callable[[int, int], Compared]
 
 
-def bisect(count: int, compare: Compare, *, on_probe: Callable[[Probe], None] | None = None) -> BisectResult:
+def bisect(
+    count: int, compare: Compare, *, on_probe: Callable[[Probe], None] | None = None
+) -> BisectResult:
     """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
 
-    Builds that can't be measured or judged are gone around, as long as others are left between; the result then names
-    those among which the first bad one is. Raises ValueError for fewer than two builds.
+    Builds that can't be measured or judged are gone around, as long as others are left between; the
+    result then names those among which the first bad one is. Raises ValueError for fewer than two
+    builds.
     """
     if count < 2:
         raise ValueError("a good and a bad build are needed")
@@ -80,7 +85,9 @@ def bisect(count: int, compare: Compare, *, on_probe: Callable[[Probe], None] | 
 
     def look(index: int, whole: float | None) -> Judgement:
         compared = compare(0, index)
-        probes.append(Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared))
+        probes.append(
+            Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared)
+        )
         if on_probe is not None:
             on_probe(probes[-1])
         return probes[-1].judgement
@@ -119,8 +126,8 @@ def probes_of(probes: Sequence[Probe], index: int) -> Probe:
 def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judgement:
     """Return what a verdict against the good build means.
 
-    ``whole`` is the logarithm of the whole change. Where a verdict is inconclusive, a build is still good when its
-    interval lies below half of the change.
+    ``whole`` is the logarithm of the whole change. Where a verdict is inconclusive, a build is
+    still good when its interval lies below half of the change.
     """
     if verdict is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
         return Judgement.SKIPPED
@@ -134,29 +141,49 @@ def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judg
 
 
 def _log_ratio(verdict: ComparisonVerdict | None) -> float:
-    if verdict is None or verdict.ratio is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
+    if (
+        verdict is None
+        or verdict.ratio is None
+        or verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    ):
         return 0.0
     return math.log(verdict.ratio)
 
 
 def _ends_alike(probe: Probe) -> str:
     verdict = probe.compared.verdict
-    if verdict is None or verdict.ratio is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
+    if (
+        verdict is None
+        or verdict.ratio is None
+        or verdict.outcome is ComparisonOutcome.INCOMPARABLE
+    ):
         why = probe.compared.reason or " ".join(verdict.reasons if verdict is not None else ())
         return f"The bad build could not be compared with the good one: {why}"
-    seen = f"; {format_percent(verdict.detectable)} would have been seen" if verdict.detectable is not None else ""
+    seen = (
+        f"; {format_percent(verdict.detectable)} would have been seen"
+        if verdict.detectable is not None
+        else ""
+    )
     return f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(verdict.ratio)}{seen}."
 
 
-def _remarks(probes: Sequence[Probe], step: Compared, whole: float, suspects: Sequence[int]) -> list[str]:
+def _remarks(
+    probes: Sequence[Probe], step: Compared, whole: float, suspects: Sequence[int]
+) -> list[str]:
     remarks = []
     if len(suspects) > 1:
-        remarks.append(f"{len(suspects) - 1} builds before the first one known to be bad couldn't be judged.")
+        remarks.append(
+            f"{len(suspects) - 1} builds before the first one known to be bad couldn't be judged."
+        )
     known = [probe.compared.verdict for probe in probes if probe.compared.verdict is not None]
     if any(verdict.outcome is ComparisonOutcome.FASTER for verdict in known):
-        remarks.append("A build between was faster than the good one: there is more than one change.")
+        remarks.append(
+            "A build between was faster than the good one: there is more than one change."
+        )
     bad = [probe.compared.verdict for probe in probes if probe.judgement is Judgement.BAD]
-    ends = [(v.low, v.high) for v in bad if v is not None and v.low is not None and v.high is not None]
+    ends = [
+        (v.low, v.high) for v in bad if v is not None and v.low is not None and v.high is not None
+    ]
     if ends and max(low for low, _ in ends) > min(high for _, high in ends):
         remarks.append("The slow builds aren't equally slow: there is more than one change.")
     verdict = step.verdict
@@ -167,5 +194,7 @@ def _remarks(probes: Sequence[Probe], step: Compared, whole: float, suspects: Se
             "or a verdict was wrong; measure again with a smaller --detect."
         )
     elif _log_ratio(verdict) < _WHOLE_SHARE * whole:
-        remarks.append("This step is only a part of the whole change; bisect on from the first bad build.")
+        remarks.append(
+            "This step is only a part of the whole change; bisect on from the first bad build."
+        )
     return remarks

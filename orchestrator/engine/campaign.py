@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.rounds import savings
 from orchestrator.clock import Clock
-from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult, WorkingDevices, runs_of
+from orchestrator.engine.device_campaign import (
+    DeviceCampaign,
+    DeviceResult,
+    WorkingDevices,
+    runs_of,
+)
 from orchestrator.engine.events import CampaignEnded, CampaignStarted
 from orchestrator.engine.invocation import Context, RunRecords
 from orchestrator.engine.reference_check import keep_doubts
@@ -34,11 +39,14 @@ _POLL_S: Final = 0.5
 _Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 
 
-def run_on_devices(context: Context, devices: Sequence[tuple[Device, DeviceFacts]]) -> CampaignEnded:
+def run_on_devices(
+    context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
+) -> CampaignEnded:
     """Run every invocation that isn't stored yet, on the devices that are there.
 
-    A device that is lost is waited for while others work, and ends its own part only. Whatever happens, each device is
-    restored as it was before its lease is released, and the campaign's status says how far it came.
+    A device that is lost is waited for while others work, and ends its own part only. Whatever
+    happens, each device is restored as it was before its lease is released, and the campaign's
+    status says how far it came.
 
     Raises:
         InterruptedByUserError: Ctrl-C; the status is INTERRUPTED.
@@ -61,7 +69,9 @@ def run_on_devices(context: Context, devices: Sequence[tuple[Device, DeviceFacts
             left={serial: len(work.invocations) for serial, work in works.items()},
         )
     )
-    with_work = [item for item in devices if (work := works.get(item[1].serial)) and work.invocations]
+    with_work = [
+        item for item in devices if (work := works.get(item[1].serial)) and work.invocations
+    ]
     status, at_end, faults = CampaignStatus.INTERRUPTED, None, list[Exception]()
     try:
         # This computer drives the phones: measured at the same time, its figures would be adb's.
@@ -82,7 +92,9 @@ def run_on_devices(context: Context, devices: Sequence[tuple[Device, DeviceFacts
     return replace(result, fault=faults[0] if faults else None)
 
 
-def _all_at_once(context: Context, devices: Sequence[tuple[Device, DeviceFacts]]) -> dict[Serial, DeviceResult]:
+def _all_at_once(
+    context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
+) -> dict[Serial, DeviceResult]:
     """Measure each device in a thread of its own, and return how each ended."""
     working = WorkingDevices([facts.serial for _, facts in devices])
     results: dict[Serial, DeviceResult] = {}
@@ -90,15 +102,17 @@ def _all_at_once(context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
     def part(device: Device, facts: DeviceFacts) -> None:
         results[facts.serial] = DeviceCampaign(device, facts, context, working).run()
 
-    _in_threads({facts.serial: partial(part, device, facts) for device, facts in devices}, context.cancelled)
+    _in_threads(
+        {facts.serial: partial(part, device, facts) for device, facts in devices}, context.cancelled
+    )
     return results
 
 
 def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading.Event) -> None:
     """Run each part in a thread, and wait for all.
 
-    A part that raises cancels the others, which end at their next step; the first error is raised when all have ended.
-    So is Ctrl-C: however often it is pressed, the devices are restored first.
+    A part that raises cancels the others, which end at their next step; the first error is raised
+    when all have ended. So is Ctrl-C: however often it is pressed, the devices are restored first.
     """
     errors: list[BaseException] = []
     interrupt: KeyboardInterrupt | None = None
@@ -114,14 +128,17 @@ def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading
 
     running: list[threading.Event] = []
     waiting = list(parts.items())
-    # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs for ended.
+    # Not by Thread.join: interrupted by a signal, Python 3.11's join takes a thread that still runs
+    # for ended.
     while True:
         try:
             while waiting and interrupt is None:
                 serial, run = waiting.pop(0)
                 ended = threading.Event()
                 running.append(ended)
-                threading.Thread(target=guarded, args=(run, ended), name=str(serial), daemon=True).start()
+                threading.Thread(
+                    target=guarded, args=(run, ended), name=str(serial), daemon=True
+                ).start()
             still = next((ended for ended in running if not ended.is_set()), None)
             if still is None:
                 break
@@ -135,24 +152,37 @@ def _in_threads(parts: Mapping[Serial, Callable[[], None]], cancelled: threading
         raise errors[0]
 
 
-def close_campaign(campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock) -> int:
-    """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the campaign is finished.
+def close_campaign(
+    campaign: Campaign, store: Store, tools: Mapping[ToolName, Tool], clock: Clock
+) -> int:
+    """Abandon what is left of a campaign that nobody runs: it is stored as left out, and the
+    campaign is finished.
 
-    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as left
-    out: what they would have run follows from figures that they don't have. Raises StoreError.
+    Returns how many invocations that were. What was measured stays. Of pairs nothing is stored as
+    left out: what they would have run follows from figures that they don't have. Raises StoreError.
     """
     count = 0
     if campaign.terms.pairing is None:
-        makers = {serial: RunRecords(facts, campaign, tools, clock) for serial, facts in store.devices().items()}
+        makers = {
+            serial: RunRecords(facts, campaign, tools, clock)
+            for serial, facts in store.devices().items()
+        }
         reason = "what was left of its campaign was abandoned"
         runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
         while left := [
             item
             for work in open_works(campaign, runs, tools).values()
             # The reference workload brackets what is run.
-            for item in (*work.planned, *work.added, *(following(marker, runs) for marker in work.sustained))
+            for item in (
+                *work.planned,
+                *work.added,
+                *(following(marker, runs) for marker in work.sustained),
+            )
         ]:
-            abandoned = [makers[item.case.serial].not_run(item, Outcome.SKIPPED, ABANDONED, reason) for item in left]
+            abandoned = [
+                makers[item.case.serial].not_run(item, Outcome.SKIPPED, ABANDONED, reason)
+                for item in left
+            ]
             stored = [run for run in abandoned if store.append_run(run)]
             if not stored:
                 break
@@ -168,7 +198,9 @@ def _stored(context: Context) -> _Stored:
     return runs, open_works(context.campaign, runs, context.tools)
 
 
-def _end(context: Context, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None) -> CampaignEnded:
+def _end(
+    context: Context, status: CampaignStatus, lost: Mapping[Serial, str], stored: _Stored | None
+) -> CampaignEnded:
     """``stored`` is what was read when all devices were through; None where they weren't."""
     campaign, finished_at = context.campaign, context.clock.now()
     # Also of a check that was stored right before a crash.
@@ -180,7 +212,11 @@ def _end(context: Context, status: CampaignStatus, lost: Mapping[Serial, str], s
     runs, works = stored or _stored(context)
     ended = replace(campaign, status=status, finished_at=finished_at)
     result = CampaignEnded(
-        campaign=ended, stored=_done(runs), left=_left(works), lost=lost, savings=savings(campaign, runs)
+        campaign=ended,
+        stored=_done(runs),
+        left=_left(works),
+        lost=lost,
+        savings=savings(campaign, runs),
     )
     context.observer.on_event(result)
     return result

@@ -1,4 +1,7 @@
-"""One device's part of a campaign: place files, prepare, run, read, judge, keep; again and again."""
+"""One device's part of a campaign: place files, prepare, run, read, judge, keep.
+
+Again and again.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ from typing import Final
 
 from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
-from orchestrator.engine.invocation import Context, Placer, RunRecords, basis_of, covered, request_of
+from orchestrator.engine.invocation import (
+    Context,
+    Placer,
+    RunRecords,
+    basis_of,
+    covered,
+    request_of,
+)
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -71,7 +81,9 @@ UNFIT_MAX: Final = 2
 #: Not the case's fault: nothing is known of what was to be measured.
 _WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
-_NO_LIMITS: Final = FitLimits(battery_min=0, battery_heat_max=math.inf, thermal_status_max=6, wait=0.0)
+_NO_LIMITS: Final = FitLimits(
+    battery_min=0, battery_heat_max=math.inf, thermal_status_max=6, wait=0.0
+)
 
 
 class CaseRunner:
@@ -86,7 +98,9 @@ class CaseRunner:
         failures: CaseFailures,
         time: TimeLeft,
     ) -> None:
-        """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its cases' so far."""
+        """``runs`` are the device's of this campaign, and get what is stored; ``failures`` are its
+        cases' so far.
+        """
         self._device = device
         self._facts = facts
         self._context = context
@@ -118,7 +132,9 @@ class CaseRunner:
         """Whether an invocation needn't be run again."""
         return any(run.key == item.key and run.outcome is not Outcome.UNFIT for run in self._runs)
 
-    def run_all(self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None) -> None:
+    def run_all(
+        self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None
+    ) -> None:
         """Run and store every invocation in this order; ``between`` is called before each.
 
         What there is no time for is stored as left out.
@@ -127,7 +143,8 @@ class CaseRunner:
 
         Raises:
             InterruptedByUserError: cancelled; what ran before is stored.
-            DeviceError: the device is out of reach, can't be used, or was unfit too often; what ran before is stored.
+            DeviceError: the device is out of reach, can't be used, or was unfit too often; what ran
+                before is stored.
             StoreError, HostStorageError: a run couldn't be kept; nothing further is run.
         """
         self._total += len(invocations)
@@ -146,7 +163,10 @@ class CaseRunner:
                 self._keep(run)
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
-        """Run and store one invocation; without ``at_rest`` it follows the last one directly. Raises as `run_all`."""
+        """Run and store one invocation; without ``at_rest`` it follows the last one directly.
+
+        Raises as `run_all`.
+        """
         self._check_cancelled()
         self._total += 1
         self._position += 1
@@ -156,7 +176,8 @@ class CaseRunner:
         return run
 
     def is_needless(self, invocation: Invocation) -> bool:
-        """Whether an invocation's threads are unused and another number of them has its figure: that is stored then.
+        """Whether an invocation's threads are unused and another number of them has its figure:
+        that is stored then.
 
         Raises StoreError.
         """
@@ -170,14 +191,18 @@ class CaseRunner:
         return True
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
-        """Store that there was no time for an invocation: it isn't open any more. Raises StoreError."""
+        """Store that there was no time for an invocation: it isn't open any more.
+
+        Raises StoreError.
+        """
         if not self._was_told_of_time:
             self._was_told_of_time = True
             self._note(f"no time for what is left: {reason}", is_problem=True)
         self._keep(self._records.not_run(invocation, Outcome.SKIPPED, OUT_OF_TIME, reason))
 
     def rest(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
-        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just now.
+        """Wait until the device is fit by these limits; ``recent`` is its state if it was read just
+        now.
 
         Raises DeviceError kinds, and InterruptedByUserError.
         """
@@ -200,7 +225,9 @@ class CaseRunner:
 
     def _keep(self, run: RunRecord) -> None:
         self._context.store.append_run(run)
-        self._context.observer.on_event(RunStored(run=run, position=self._position, total=self._total))
+        self._context.observer.on_event(
+            RunStored(run=run, position=self._position, total=self._total)
+        )
         self._runs.append(slim(run))
         self.time.learn(run)
         if self._unused is not None:
@@ -210,7 +237,8 @@ class CaseRunner:
             return
         self._unfit_in_row += 1
         if self._unfit_in_row >= UNFIT_MAX:
-            # Waiting as long before each of its invocations would hold the night; they stay open for a resume.
+            # Waiting as long before each of its invocations would hold the night; they stay open
+            # for a resume.
             raise DeviceUnfitError(run.reason, serial=self._facts.serial)
 
     def _tell_started(self, invocation: Invocation) -> None:
@@ -219,7 +247,9 @@ class CaseRunner:
         )
 
     def _runs_of(self, invocation: Invocation, queue: Sequence[Invocation]) -> Iterator[RunRecord]:
-        """Yield the runs that an invocation comes to: its own last, so that a resume misses none of the others."""
+        """Yield the runs that an invocation comes to: its own last, so that a resume misses none of
+        the others.
+        """
         abandoned = self._failures.ending(invocation.case.case_key, invocation.run_pass)
         if abandoned is not None:
             reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
@@ -232,14 +262,19 @@ class CaseRunner:
             self._failures.learn(other)
             self._covered.add(other.key)
             # A process that was killed may have kept a part of what an earlier one measured.
-            if not self.has_stored(Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)):
+            if not self.has_stored(
+                Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)
+            ):
                 yield other
         yield run
 
     def _others_covered(
         self, run: RunRecord, invocation: Invocation, queue: Sequence[Invocation]
     ) -> Iterator[RunRecord]:
-        """Yield the runs of the other cases that the same process measured; they share its raw output."""
+        """Yield the runs of the other cases that the same process measured.
+
+        They share its raw output.
+        """
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
@@ -258,7 +293,13 @@ class CaseRunner:
             started_at = self._context.clock.now()
             try:
                 return self._run_once(invocation, started_at, at_rest=at_rest)
-            except (StoreError, HostStorageError, InterruptedByUserError, DeviceUnusableError, DeviceBusyError):
+            except (
+                StoreError,
+                HostStorageError,
+                InterruptedByUserError,
+                DeviceUnusableError,
+                DeviceBusyError,
+            ):
                 # None of them is the case's fault: it stays open.
                 raise
             except BenchfarmError as caught:
@@ -269,7 +310,8 @@ class CaseRunner:
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
                 self.forget()
-                # A device that doesn't come back is abandoned: its open invocations wait for a resume.
+                # A device that doesn't come back is abandoned: its open invocations wait for a
+                # resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
         is_lost = error.transient or isinstance(error, _WAY_LOST)
@@ -281,7 +323,9 @@ class CaseRunner:
             at=started_at,
         )
 
-    def _run_once(self, invocation: Invocation, started_at: datetime, *, at_rest: bool) -> RunRecord:
+    def _run_once(
+        self, invocation: Invocation, started_at: datetime, *, at_rest: bool
+    ) -> RunRecord:
         own = pass_of(invocation.run_pass)
         case = own.as_run(invocation.case)
         tool = self._context.tools[case.tool]
@@ -296,7 +340,9 @@ class CaseRunner:
         if fitness.reason and at_rest:
             reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
             code = fitness.code or "unfit"
-            return self._records.not_run(invocation, Outcome.UNFIT, code, reason, at=started_at, state=fitness.state)
+            return self._records.not_run(
+                invocation, Outcome.UNFIT, code, reason, at=started_at, state=fitness.state
+            )
         before = fitness.state or self._device.state()
         request = request_of(
             case,
@@ -309,17 +355,22 @@ class CaseRunner:
             inputs=inputs,
         )
         self._context.observer.on_event(Measuring(invocation=invocation))
-        raw = self._context.runner_of(own.name)(tool, self._device, request, cancelled=self._context.cancelled)
+        raw = self._context.runner_of(own.name)(
+            tool, self._device, request, cancelled=self._context.cancelled
+        )
         self._check_cancelled()
         if basis is not None:
             raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))
         after = self._state_after(before)
         self._last_state = (self._context.clock.monotonic_s(), after)
         self._last_raw = raw
-        return self._records.measured(invocation, raw, run_id=request.run_id, before=before, after=after)
+        return self._records.measured(
+            invocation, raw, run_id=request.run_id, before=before, after=after
+        )
 
     def _state_after(self, before: DeviceState) -> DeviceState | None:
-        """Return the state after a run, None when the way to the device failed just now: the run itself is whole.
+        """Return the state after a run, None when the way to the device failed just now: the run
+        itself is whole.
 
         Raises DeviceChangedError when the device rebooted meanwhile.
         """
@@ -330,14 +381,21 @@ class CaseRunner:
                 raise
             return None
         if before.boot_id and after.boot_id and before.boot_id != after.boot_id:
-            raise DeviceChangedError("the device rebooted during the run", serial=self._facts.serial)
+            raise DeviceChangedError(
+                "the device rebooted during the run", serial=self._facts.serial
+            )
         return after
 
     def _recent_state(self) -> DeviceState | None:
-        """Return the state after the last run if nothing has happened since; a computer changes too quickly."""
+        """Return the state after the last run if nothing has happened since.
+
+        A computer changes too quickly.
+        """
         read_at_s, state = self._last_state
         age_s = self._context.clock.monotonic_s() - read_at_s
         return state if age_s < RECENT_S and self._device.kind is not DeviceKind.HOST else None
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
-        self._context.observer.on_event(DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem))
+        self._context.observer.on_event(
+            DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem)
+        )

@@ -1,4 +1,7 @@
-"""One device's campaign: lease, prepare, run, read, judge, store, and restore; the one way to measure a device."""
+"""One device's campaign: lease, prepare, run, read, judge, store, and restore.
+
+The one way to measure a device.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +51,8 @@ from orchestrator.records.run import Outcome, RunRecord
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
-#: How often restoring a device is tried when its connection fails, each time after this long to answer again: a phone
-#: that is gone must not hold the others' end.
+#: How often restoring a device is tried when its connection fails, each time after this long to
+#: answer again: a phone that is gone must not hold the others' end.
 _RESTORES_MAX: Final = 3
 _RESTORE_READY_S: Final = 20.0
 #: How long a device that somebody else uses is waited for: a check of it takes a moment.
@@ -62,7 +65,9 @@ ENDS_ALL: Final = (StoreError, HostStorageError, InterruptedByUserError)
 
 
 class WorkingDevices:
-    """The devices of one process that work now: as long as there are any, a lost or unfit one is waited for."""
+    """The devices of one process that work now: as long as there are any, a lost or unfit one is
+    waited for.
+    """
 
     def __init__(self, serials: Sequence[Serial] = ()) -> None:
         self._serials = set(serials)
@@ -117,7 +122,10 @@ class DeviceCampaign:
         context: Context,
         others: WorkingDevices | None = None,
     ) -> None:
-        """``others`` are the process's devices; a device that is measured alone isn't waited for when it is lost."""
+        """``others`` are the process's devices.
+
+        A device that is measured alone isn't waited for when it is lost.
+        """
         self._device = device
         self._facts = facts
         self._serial = facts.serial
@@ -128,7 +136,9 @@ class DeviceCampaign:
         #: What was abandoned on the device, also after it was away.
         self._failures = CaseFailures()
         self._marks = [
-            item for item in self._campaign.invocations if is_around_others(item) and item.case.serial == self._serial
+            item
+            for item in self._campaign.invocations
+            if is_around_others(item) and item.case.serial == self._serial
         ]
         #: The device's runs of this campaign, as they are stored: all decisions are made from them.
         self._runs: list[RunRecord] = []
@@ -137,10 +147,13 @@ class DeviceCampaign:
         self._time: TimeLeft | None = None
 
     def run(self) -> DeviceResult:
-        """Measure what is open under the device's lease; whatever happens, the device is restored before it is freed.
+        """Measure what is open under the device's lease.
 
-        A device that is lost is waited for while others work, and resumes. Raises InterruptedByUserError, StoreError
-        and HostStorageError; all else ends this device's part and is returned.
+        Whatever happens, the device is restored before it is freed.
+
+        A device that is lost is waited for while others work, and resumes. Raises
+        InterruptedByUserError, StoreError and HostStorageError; all else ends this device's part
+        and is returned.
         """
         result = DeviceResult()
         try:
@@ -151,7 +164,10 @@ class DeviceCampaign:
         return result if result.lost else told
 
     def _guarded(self, step: Callable[[], None]) -> DeviceResult:
-        """Do a step; what it raises ends this device's part only, unless nothing could be kept of any device."""
+        """Do a step.
+
+        What it raises ends this device's part only, unless nothing could be kept of any device.
+        """
         try:
             step()
         except ENDS_ALL:
@@ -168,7 +184,10 @@ class DeviceCampaign:
                 self._restore()
 
     def _until_done(self) -> None:
-        """Measure until nothing is open; a device that was lost and comes back resumes where it was."""
+        """Measure until nothing is open.
+
+        A device that was lost and comes back resumes where it was.
+        """
         fruitless, done_before = 0, -1
         while True:
             # Read under the lease: nobody else adds to it now.
@@ -183,7 +202,9 @@ class DeviceCampaign:
                 fruitless = fruitless + 1 if done == done_before else 0
                 done_before = done
                 if fruitless >= RETURNS_MAX:
-                    self._keep_out(f"it was lost {fruitless + 1} times with nothing measured in between: {error}")
+                    self._keep_out(
+                        f"it was lost {fruitless + 1} times with nothing measured in between: {error}"
+                    )
                     raise
                 if not _may_return(error) or not self._is_back(error):
                     raise
@@ -204,16 +225,25 @@ class DeviceCampaign:
     def _measure(self) -> None:
         """Run what is open: the plan's invocations, what the stopping rule adds, sustained curves.
 
-        Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set aside.
+        Raises what CaseRunner.run_all raises, and DeviceUnusableError for a device that was set
+        aside.
         """
         work = self._open_work()
         if not work.invocations:
             return
         context = self._context
         if self._time is None:
-            self._time = TimeLeft(self._campaign, self._runs, context.clock, self._serial, context.store.recent_runs)
-        runner = CaseRunner(self._device, self._facts, context, self._runs, self._failures, self._time)
-        check = ReferenceCheck(self._device, self._context, runner, self._runs, self._marks[0]) if self._marks else None
+            self._time = TimeLeft(
+                self._campaign, self._runs, context.clock, self._serial, context.store.recent_runs
+            )
+        runner = CaseRunner(
+            self._device, self._facts, context, self._runs, self._failures, self._time
+        )
+        check = (
+            ReferenceCheck(self._device, self._context, runner, self._runs, self._marks[0])
+            if self._marks
+            else None
+        )
 
         def between() -> None:
             if check is not None and not runner.time.is_over:
@@ -231,7 +261,9 @@ class DeviceCampaign:
                 runner.leave_out(following(marker, self._runs), lacking)
             elif not runner.is_needless(following(marker, self._runs)):
                 between()
-                run_sustained(runner, marker, self._runs, sustained_s=self._campaign.terms.sustained)
+                run_sustained(
+                    runner, marker, self._runs, sustained_s=self._campaign.terms.sustained
+                )
         if check is not None and (not runner.time.is_over or self._open_work().reference_check):
             check.end()
 
@@ -268,7 +300,10 @@ class DeviceCampaign:
         return is_back
 
     def _is_asked_again(self, error: DeviceUnfitError) -> bool:
-        """Leave the device, which isn't fit, alone for a while, restored; False when no other works any more."""
+        """Leave the device, which isn't fit, alone for a while, restored.
+
+        False when no other works any more.
+        """
         self._others.remove(self._serial)
         if not self._others.work_for(0.0, self._context.cancelled):
             return False
@@ -283,14 +318,18 @@ class DeviceCampaign:
 
     def _result_of(self, error: Exception) -> DeviceResult:
         """Return why the device's part has ended; an error that isn't the device's is reported."""
-        # One that is busy, unfit or away may do tomorrow. One whose reference workload moved measures something else
-        # than before.
+        # One that is busy, unfit or away may do tomorrow. One whose reference workload moved
+        # measures something else than before.
         if isinstance(error, DeviceSetAsideError):
             self._keep_out(_text(self._device, error))
         if isinstance(error, DeviceError):
             return DeviceResult(lost=_text(self._device, error))
         is_ours = not isinstance(error, BenchfarmError)
-        reason = f"a fault in benchfarm itself: {type(error).__name__}: {error}" if is_ours else str(error)
+        reason = (
+            f"a fault in benchfarm itself: {type(error).__name__}: {error}"
+            if is_ours
+            else str(error)
+        )
         self._note(f"is abandoned: {reason}", is_problem=True)
         return DeviceResult(lost=reason, fault=error)
 
@@ -298,11 +337,16 @@ class DeviceCampaign:
         if not self._is_read:
             self._begin()
         left = len(self._open_work().invocations)
-        self._context.observer.on_event(DeviceFinished(serial=self._serial, left=left, reason=reason))
+        self._context.observer.on_event(
+            DeviceFinished(serial=self._serial, left=left, reason=reason)
+        )
 
     def _keep_out(self, reason: str) -> None:
         self._context.quarantine.put(self._serial, reason)
-        self._note(f"is in quarantine; 'benchfarm device release {shlex.quote(self._serial)}' ends it", is_problem=True)
+        self._note(
+            f"is in quarantine; 'benchfarm device release {shlex.quote(self._serial)}' ends it",
+            is_problem=True,
+        )
 
     def _restore(self) -> None:
         """Undo what was changed; what can't be undone now stays in the journal and is named."""
@@ -310,16 +354,23 @@ class DeviceCampaign:
             try:
                 if attempt > 1:
                     self._device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                self._context.conditioner.restore(self._device, on_note=lambda text: self._note(text, is_problem=True))
+                self._context.conditioner.restore(
+                    self._device, on_note=lambda text: self._note(text, is_problem=True)
+                )
             except BenchfarmError as error:
-                if attempt < _RESTORES_MAX and isinstance(error, DeviceError) and _may_return(error):
+                if (
+                    attempt < _RESTORES_MAX
+                    and isinstance(error, DeviceError)
+                    and _may_return(error)
+                ):
                     continue
                 if self._serial in self._context.conditioner.unrestored():
                     again = f"'benchfarm device restore {shlex.quote(self._serial)}' tries again"
                     text = f"could not be restored ({error}); {again}"
                     self._note(text, is_problem=True)
                 elif not isinstance(error, DeviceBusyError):
-                    # Nothing of ours is changed there; the next command that uses the phone ends what still runs.
+                    # Nothing of ours is changed there; the next command that uses the phone ends
+                    # what still runs.
                     text = f"could not be released ({error}); its note there expires by itself"
                     self._note(text, is_problem=True)
             return
@@ -347,7 +398,9 @@ class _Sides:
                 found = self._pairs.so_far(run)
                 so_far = None
                 if found is not None and found.ratio is not None:
-                    so_far = PairsSoFar(pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high)
+                    so_far = PairsSoFar(
+                        pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high
+                    )
                 event = replace(event, side=self._pairs.side_of(run.case.case_key), so_far=so_far)
         self._observer.on_event(event)
 
@@ -365,24 +418,35 @@ def _round_of(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
 
 def runs_of(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
     """Return the campaign's runs, of some devices or of all, as decisions need them."""
-    return [slim(run) for run in context.store.runs(campaign_ids=[context.campaign.campaign_id], serials=serials)]
+    return [
+        slim(run)
+        for run in context.store.runs(campaign_ids=[context.campaign.campaign_id], serials=serials)
+    ]
 
 
-def run_sustained(runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float) -> None:
+def run_sustained(
+    runner: CaseRunner, marker: Invocation, runs: Sequence[RunRecord], *, sustained_s: float
+) -> None:
     """Measure a case's curve; what an earlier attempt left is cut, and the curve restarted.
 
-    ``runs`` are the device's of this campaign and grow as they are stored. Raises what CaseRunner.run_all raises.
+    ``runs`` are the device's of this campaign and grow as they are stored. Raises what
+    CaseRunner.run_all raises.
     """
 
     def last() -> Attempt | None:
-        found = attempts([run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key])
+        found = attempts(
+            [run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key]
+        )
         return found[-1] if found else None
 
     before = last()
     if before is not None and before.is_over(sustained_s):
         return
-    invocation = replace(marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS)
-    # The first begins at rest; a wait in vain leaves it open, and too many of them abandon the device.
+    invocation = replace(
+        marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS
+    )
+    # The first begins at rest; a wait in vain leaves it open, and too many of them abandon the
+    # device.
     while runner.run_one(invocation).outcome is Outcome.UNFIT:
         pass
     while (now := last()) is None or not now.is_over(sustained_s):
@@ -395,7 +459,9 @@ def _text(device: Device, error: DeviceError) -> str:
 
 
 def _may_return(error: DeviceError) -> bool:
-    """Whether waiting may help: the connection to the device is lost, or another one is in its place."""
+    """Whether waiting may help: the connection to the device is lost, or another one is in its
+    place.
+    """
     if isinstance(error, DeviceBusyError):
         return False
     return error.transient or isinstance(

@@ -35,7 +35,8 @@ class CampaignStarted:
     total: int
     #: How many invocations are stored already.
     done: int
-    #: Device -> runs that are stored, and the least number of invocations that aren't; of those that have some.
+    #: Device -> runs that are stored, and the least number of invocations that aren't; of those
+    #: that have some.
     stored: Mapping[Serial, int] = field(default_factory=dict)
     left: Mapping[Serial, int] = field(default_factory=dict)
 
@@ -63,7 +64,9 @@ class FileMoving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNote:
-    """Something to know about a device: what it waits for, what is tried again, what was left behind."""
+    """Something to know about a device: what it waits for, what is tried again, what was left
+    behind.
+    """
 
     serial: Serial
     text: str
@@ -74,7 +77,9 @@ class DeviceNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundAdded:
-    """Some cases' figures aren't certain enough, or their outputs aren't compared yet: each gets more invocations."""
+    """Some cases' figures aren't certain enough, or their outputs aren't compared yet: each gets
+    more invocations.
+    """
 
     serial: Serial
     #: The numbers that their invocations have, from 0: the first and the last.
@@ -109,7 +114,8 @@ class PairsSoFar:
     """How the sides of an A/B comparison compare so far; nothing is decided by it."""
 
     pairs: int
-    #: Candidate time / baseline time, and the ends of its interval at the comparison's level; None with one pair.
+    #: Candidate time / baseline time, and the ends of its interval at the comparison's level; None
+    #: with one pair.
     ratio: float
     low: float | None
     high: float | None
@@ -129,7 +135,10 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFinished:
-    """A device's queue is through, or the device is abandoned; at least ``left`` invocations aren't stored then."""
+    """A device's queue is through, or the device is abandoned.
+
+    At least ``left`` invocations aren't stored then.
+    """
 
     serial: Serial
     left: int
@@ -144,11 +153,13 @@ class CampaignEnded:
     stored: int
     #: At least this many aren't stored; of what a stopping rule adds only the next round is known.
     left: int = 0
-    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for a resume.
+    #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for
+    #: a resume.
     lost: Mapping[Serial, str] = field(default_factory=dict)
     #: What the stopping rule came to; None without one.
     savings: Savings | None = None
-    #: An error that ended a device's part and isn't the device's; to be raised once all is reported.
+    #: An error that ended a device's part and isn't the device's; to be raised once all is
+    #: reported.
     fault: Exception | None = None
 
     @property

@@ -1,4 +1,6 @@
-"""The flags of every case against the program that is to take them, before anything is run or stored."""
+"""The flags of every case against the program that is to take them, before anything is run or
+stored.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,9 @@ def learn_flags(
 ) -> None:
     """Ask every program that wasn't asked yet for its flags, each on one device.
 
-    A device that somebody else uses is left alone, and one that fails is no error here: the documented flags stand in
-    until the next time, and what ails the device shows when it is measured on.
+    A device that somebody else uses is left alone, and one that fails is no error here: the
+    documented flags stand in until the next time, and what ails the device shows when it is
+    measured on.
     """
     for device, facts in devices:
         for (serial, _), build in builds.items():
@@ -52,11 +55,18 @@ def learn_flags(
 
 
 def ask_for_flags(book: FlagBook, device: Device, build: Build) -> bool:
-    """Ask a program for its flags on a device; False when it lists none. Raises DeviceError kinds."""
+    """Ask a program for its flags on a device; False when it lists none.
+
+    Raises DeviceError kinds.
+    """
     assert build.path is not None, f"{build.name} has no file"
     placed = device.place(
-        build.path, kind="programs", sha256=build.sha256, name=safe_name(build.name), executable=True
-    )  # fmt: skip
+        build.path,
+        kind="programs",
+        sha256=build.sha256,
+        name=safe_name(build.name),
+        executable=True,
+    )
     said = device.shell(book.help_command(build, placed.path), timeout_s=HELP_TIMEOUT_S)
     return book.learn(build, said.stdout + b"\n" + said.stderr)
 
@@ -68,10 +78,11 @@ def check_flags(
     builds: Iterable[Build],
     book: FlagBook,
 ) -> Expansion:
-    """Return the expansion without the cases that their flags make pointless, which are listed as skipped.
+    """Return the expansion without the cases that their flags make pointless, which are listed as
+    skipped.
 
-    A case is skipped when its program lacks the delegate, and when a flag has no effect with its delegate but has with
-    another one of the plan. Everything else that is wrong is an error.
+    A case is skipped when its program lacks the delegate, and when a flag has no effect with its
+    delegate but has with another one of the plan. Everything else that is wrong is an error.
 
     Args:
         expansion: of the plan.
@@ -83,7 +94,9 @@ def check_flags(
         PlanError: with one line for each fault.
     """
     by_sha = {build.sha256: build for build in builds}
-    known: dict[tuple[str, DelegateName, tuple[tuple[str, str], ...], Pass], Sequence[FlagFault]] = {}
+    known: dict[
+        tuple[str, DelegateName, tuple[tuple[str, str], ...], Pass], Sequence[FlagFault]
+    ] = {}
 
     def faults_of(case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         key = (case.build_sha256, case.delegate, case.flags, run_pass)
@@ -132,7 +145,11 @@ def _judge(
         and all(fault in faults for faults in found.values())
     ]
     for fault in idle:
-        others = (replace(case, delegate=delegate) for delegate in delegates if delegate is not case.delegate)
+        others = (
+            replace(case, delegate=delegate)
+            for delegate in delegates
+            if delegate is not case.delegate
+        )
         if any(_has_effect(other, fault.flag, passes, faults_of) for other in others):
             reason = f"{fault.message}; with the delegate '{case.delegate}' it would be measured without effect"
             return Skip(reason_code="flag-without-effect", reason=reason), wrong
@@ -140,7 +157,9 @@ def _judge(
 
 
 def _has_effect(case: Case, flag: str, passes: Sequence[Pass], faults_of: FaultsOf) -> bool:
-    return any(not any(fault.flag == flag for fault in faults_of(case, run_pass)) for run_pass in passes)
+    return any(
+        not any(fault.flag == flag for fault in faults_of(case, run_pass)) for run_pass in passes
+    )
 
 
 def _sentence(fault: FlagFault) -> str:

@@ -1,4 +1,6 @@
-"""Runs that benchfarm didn't start: read, judged and stored like its own, in a campaign of their own."""
+"""Runs that benchfarm didn't start: read, judged and stored like its own, in a campaign of their
+own.
+"""
 
 from __future__ import annotations
 
@@ -53,12 +55,17 @@ class ImportResult:
 
 
 def import_runs(
-    store: Store, tools: Mapping[ToolName, Tool], campaign: Campaign, batch: ImportBatch, *, clock: Clock
+    store: Store,
+    tools: Mapping[ToolName, Tool],
+    campaign: Campaign,
+    batch: ImportBatch,
+    *,
+    clock: Clock,
 ) -> ImportResult:
     """Store runs under a campaign that is whole at once; what the store holds already is left out.
 
-    ``campaign`` comes without invocations. A run is the same as a stored one when case and everything that it left
-    behind are equal, byte for byte. Raises StoreError kinds.
+    ``campaign`` comes without invocations. A run is the same as a stored one when case and
+    everything that it left behind are equal, byte for byte. Raises StoreError kinds.
     """
     fresh = _unknown(store, batch.runs)
     if not fresh:
@@ -68,7 +75,11 @@ def import_runs(
     for run in fresh:
         key = run.case.case_key
         invocation = Invocation(case=run.case, run_pass=FIGURE_PASS, number=numbers[key])
-        records.append(RunRecords(batch.devices[run.case.serial], campaign, tools, clock).measured(invocation, run.raw))
+        records.append(
+            RunRecords(batch.devices[run.case.serial], campaign, tools, clock).measured(
+                invocation, run.raw
+            )
+        )
         numbers[key] += 1
     whole = replace(
         campaign,
@@ -76,7 +87,8 @@ def import_runs(
         status=CampaignStatus.FINISHED,
         finished_at=clock.now(),
         invocations=tuple(
-            Invocation(case=record.case, run_pass=record.run_pass, number=record.invocation) for record in records
+            Invocation(case=record.case, run_pass=record.run_pass, number=record.invocation)
+            for record in records
         ),
     )
     store.begin_campaign(
@@ -94,12 +106,18 @@ def import_runs(
 
 
 def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
-    def identity(case: Case, attachments: Sequence[Attachment]) -> tuple[CaseKey, frozenset[Attachment]]:
+    def identity(
+        case: Case, attachments: Sequence[Attachment]
+    ) -> tuple[CaseKey, frozenset[Attachment]]:
         return case.case_key, frozenset(item for item in attachments if item.name != BESIDE)
 
     cases = tuple({run.case.case_key for run in runs})
     stored = list(store.runs(case_keys=cases))
-    seen = {identity(run.case, store.attachments(run.run_id)) for run in stored if run.run_pass is FIGURE_PASS}
+    seen = {
+        identity(run.case, store.attachments(run.run_id))
+        for run in stored
+        if run.run_pass is FIGURE_PASS
+    }
     fresh: dict[tuple[CaseKey, frozenset[Attachment]], ForeignRun] = {}
     for run in runs:
         fresh.setdefault(identity(run.case, run.raw.attachments), run)

@@ -1,4 +1,6 @@
-"""What one invocation needs and comes to: its files on the device, the request, the record of what it printed."""
+"""What one invocation needs and comes to: its files on the device, the request, the record of what
+it printed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ from orchestrator.errors import InstallError, ModelError
 from orchestrator.files import LEFT_OUT
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import RunProgram
-from orchestrator.ports import Device, InvocationRequest, Observer, ParityReference, SessionTool, Tool
+from orchestrator.ports import (
+    Device,
+    InvocationRequest,
+    Observer,
+    ParityReference,
+    SessionTool,
+    Tool,
+)
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -40,7 +49,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the devices of a campaign share: the campaign, what its cases refer to, and what measures them."""
+    """What the devices of a campaign share: the campaign, what its cases refer to, and what
+    measures them.
+    """
 
     campaign: Campaign
     #: By sha256.
@@ -102,10 +113,14 @@ class Placer:
         # First, for an iPhone's files lie in its app's folder.
         program_path = self._put_program(case.tool, build, set_sha256)
         placed = Placed(
-            model_path=self._put(model.name + model_ending(model.path), model.path, model.sha256, kind="models"),
+            model_path=self._put(
+                model.name + model_ending(model.path), model.path, model.sha256, kind="models"
+            ),
             program_path=program_path,
             file_paths={
-                name: self._put(name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256)
+                name: self._put(
+                    name, Path(hosts[sha256]), sha256, kind="programs", set_sha256=set_sha256
+                )
                 for name, sha256 in case.files
             },
         )
@@ -131,22 +146,38 @@ class Placer:
             if found is None or found.sha256 != build.sha256:
                 what = "another installation of it is" if found else "it isn't"
                 hint = "begin a new campaign, or name its file"
-                raise InstallError(f"{build.name}: {what} on the phone now", serial=self._device.serial, hint=hint)
+                raise InstallError(
+                    f"{build.name}: {what} on the phone now", serial=self._device.serial, hint=hint
+                )
             return ""
         if tool.is_app or build.package:
             assert build.path is not None
             begun_s = self._context.clock.monotonic_s()
             pushed_bytes = self._device.install(
-                build.path, sha256=build.sha256, package=build.package, cancelled=self._context.cancelled
+                build.path,
+                sha256=build.sha256,
+                package=build.package,
+                cancelled=self._context.cancelled,
             )
             self._tell(build.name, pushed_bytes, begun_s)
             # An app of the same name has taken the place of the other build's.
-            same = {other.sha256 for other in self._context.builds.values() if other.package == build.package}
+            same = {
+                other.sha256
+                for other in self._context.builds.values()
+                if other.package == build.package
+            }
             replaced = same - {build.sha256}
             for key in [key for key in self._placed if key[1] in replaced]:
                 del self._placed[key]
             return ""
-        return self._put(build.name, build.path, build.sha256, kind="programs", executable=True, set_sha256=set_sha256)
+        return self._put(
+            build.name,
+            build.path,
+            build.sha256,
+            kind="programs",
+            executable=True,
+            set_sha256=set_sha256,
+        )
 
     def _put(
         self,
@@ -161,7 +192,12 @@ class Placer:
         assert source is not None, f"{name} is known from the store only"
         begun_s = self._context.clock.monotonic_s()
         placed = self._device.place(
-            source, kind=kind, sha256=sha256, name=safe_name(name), executable=executable, set_sha256=set_sha256
+            source,
+            kind=kind,
+            sha256=sha256,
+            name=safe_name(name),
+            executable=executable,
+            set_sha256=set_sha256,
         )
         self._tell(name, placed.pushed_bytes, begun_s)
         return placed.path
@@ -169,7 +205,12 @@ class Placer:
     def _tell(self, name: str, pushed_bytes: int, begun_s: float) -> None:
         duration_s = self._context.clock.monotonic_s() - begun_s
         self._context.observer.on_event(
-            FilePlaced(serial=self._device.serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s)
+            FilePlaced(
+                serial=self._device.serial,
+                name=name,
+                pushed_bytes=pushed_bytes,
+                duration_s=duration_s,
+            )
         )
 
 
@@ -184,7 +225,10 @@ def request_of(
     cache_folder: str = "",
     inputs: tuple[PlacedInput, ...] = (),
 ) -> InvocationRequest:
-    """Return what a tool is asked to run once, as a campaign's terms say; every request has a run id of its own."""
+    """Return what a tool is asked to run once, as a campaign's terms say.
+
+    Every request has a run id of its own.
+    """
     return InvocationRequest(
         case=case,
         run_id=RunId(uuid.uuid4().hex),
@@ -203,19 +247,26 @@ def request_of(
 
 
 def safe_name(name: str) -> str:
-    """Return a file name for the device: letters, digits, dot, dash and underscore only, not starting with a dash.
+    """Return a file name for the device: letters, digits, dot, dash and underscore only, not
+    starting with a dash.
 
-    The content's hash is in the folder's name, so that two names which become equal here stay apart; the benchmark app
-    splits its arguments at white space and could not take the original.
+    The content's hash is in the folder's name, so that two names which become equal here stay
+    apart; the benchmark app splits its arguments at white space and could not take the original.
     """
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in name)
+    kept = "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
+        for letter in name
+    )
     return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
 
 
-def covered(tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:
+def covered(
+    tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[Invocation]
+) -> list[Invocation]:
     """Return what a process measured beside the invocation that it was started for.
 
-    Those of the queue's invocations that belong to the same round and session, and the cases that nobody could plan.
+    Those of the queue's invocations that belong to the same round and session, and the cases that
+    nobody could plan.
     """
     if not isinstance(tool, SessionTool):
         return []
@@ -233,7 +284,9 @@ def covered(tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[
     ]
     known = {other.case.case_key for other in queue}
     found = [
-        replace(invocation, case=case) for case in tool.found_cases(raw, invocation.case) if case.case_key not in known
+        replace(invocation, case=case)
+        for case in tool.found_cases(raw, invocation.case)
+        if case.case_key not in known
     ]
     return [*planned, *found]
 
@@ -251,7 +304,9 @@ class Reading:
 def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
     """Return what raw output says of a case in a pass."""
     report = pass_of(run_pass).read(tool, tool.parse(raw, case), raw, case)
-    for cut in filter(None, (LEFT_OUT.search(raw.data(name)) for name in ("stdout", "stderr", "logcat"))):
+    for cut in filter(
+        None, (LEFT_OUT.search(raw.data(name)) for name in ("stdout", "stderr", "logcat"))
+    ):
         report = replace(report, extra={**report.extra, "output_cut": cut[1].decode()})
     if not isinstance(tool, SessionTool):
         report = with_busy_clock(report, raw.data(SAMPLES_FILE))
@@ -265,7 +320,9 @@ def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
 class RunRecords:
     """Makes the records of one device's runs in a campaign."""
 
-    def __init__(self, facts: DeviceFacts, campaign: Campaign, tools: Mapping[ToolName, Tool], clock: Clock) -> None:
+    def __init__(
+        self, facts: DeviceFacts, campaign: Campaign, tools: Mapping[ToolName, Tool], clock: Clock
+    ) -> None:
         self._facts = facts
         self._campaign = campaign
         self._tools = tools
@@ -282,7 +339,9 @@ class RunRecords:
     ) -> RunRecord:
         """Return the record of a case that a process measured."""
         reading = read(self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass)
-        return self._record(invocation, reading.ending, reading, run_id=run_id, before=before, after=after)
+        return self._record(
+            invocation, reading.ending, reading, run_id=run_id, before=before, after=after
+        )
 
     def not_run(
         self,
@@ -346,21 +405,34 @@ class RunRecords:
 
 #: Flags of a plan that would change what the inputs or outputs are.
 _OWN_INPUTS: Final = (
-    "input_layer", "input_layer_shape", "input_layer_value_files", "input_layer_value_range", "output_filepath",
-    "output_proto_filepath", "signature_to_run_for",
-)  # fmt: skip
+    "input_layer",
+    "input_layer_shape",
+    "input_layer_value_files",
+    "input_layer_value_range",
+    "output_filepath",
+    "output_proto_filepath",
+    "signature_to_run_for",
+)
 
 
 def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[str, str]:
-    """Return what an invocation's outputs are to be compared with; code and reason for one that can't be run."""
+    """Return what an invocation's outputs are to be compared with.
+
+    Code and reason for one that can't be run.
+    """
     case = invocation.case
     if not program(case.tool).is_benchmark_model:
         return "parity-not-in-tool", f"'{case.tool}' writes no outputs that could be compared"
     if context.reference is None:
         return "parity-no-reference", "nothing here computes the reference outputs"
     if owned := [name for name in _OWN_INPUTS if name in dict(case.flags)]:
-        return "parity-own-inputs", f"the flag {owned[0]} says itself what the inputs or outputs are"
+        return (
+            "parity-own-inputs",
+            f"the flag {owned[0]} says itself what the inputs or outputs are",
+        )
     try:
-        return context.reference.basis(context.models[case.model_sha256], context.campaign.terms.parity_inputs)
+        return context.reference.basis(
+            context.models[case.model_sha256], context.campaign.terms.parity_inputs
+        )
     except ModelError as error:
         return "parity-no-reference", str(error)

@@ -1,4 +1,5 @@
-"""The reference workload around and within a campaign on one device, and what is done when its figure moved.
+"""The reference workload around and within a campaign on one device, and what is done when its
+figure moved.
 
 Cool it and ask again; reboot it, where the plan allows that, and ask again; set it aside.
 """
@@ -37,22 +38,33 @@ if TYPE_CHECKING:
 
 #: The finding of a run after which the reference workload had moved.
 CODE = "reference-moved"
-#: This many earlier checks show a device's noise well enough; months of them would only take time and memory.
+#: This many earlier checks show a device's noise well enough; months of them would only take time
+#: and memory.
 _CHECKS_MOST: Final = 100
 
 
-def earlier_figures_us(store: Store, case_key: CaseKey, campaign_id: CampaignId) -> tuple[float, ...]:
-    """Return the reference workload's last figures that were stored before a campaign's first, one for each check.
+def earlier_figures_us(
+    store: Store, case_key: CaseKey, campaign_id: CampaignId
+) -> tuple[float, ...]:
+    """Return the reference workload's last figures that were stored before a campaign's first, one
+    for each check.
 
     What was stored later tells nothing: a campaign is judged alike whenever it is asked about.
     """
-    return history_of(store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MOST * CHECK_INVOCATIONS))
+    return history_of(
+        store.earlier_runs(case_key, campaign_id, limit=_CHECKS_MOST * CHECK_INVOCATIONS)
+    )
 
 
-def keep_doubts(store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()) -> tuple[RunRecord, ...]:
-    """Store the finding of each run that a check doubts and that doesn't carry it yet; return those runs as they were.
+def keep_doubts(
+    store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()
+) -> tuple[RunRecord, ...]:
+    """Store the finding of each run that a check doubts and that doesn't carry it yet.
 
-    All devices of the campaign, or those named. It follows from what is stored, so that doing it again changes nothing.
+    Return those runs as they were.
+
+    All devices of the campaign, or those named. It follows from what is stored, so that doing it
+    again changes nothing.
     """
     by_device: dict[Serial, list[RunRecord]] = {}
     for run in store.runs(campaign_ids=[campaign_id], serials=serials):
@@ -86,7 +98,9 @@ def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
 
 
 def carried_over(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:
-    """Return a verdict that was made again from a run's own output, with the doubt that the stored one carries."""
+    """Return a verdict that was made again from a run's own output, with the doubt that the stored
+    one carries.
+    """
     for finding in stored.findings:
         if finding.code == CODE:
             verdict = with_doubt(verdict, finding)
@@ -123,7 +137,10 @@ class ReferenceCheck:
         self._history_us = earlier_figures_us(context.store, self._case.case_key, campaign_id)
 
     def begin(self) -> None:
-        """Ask how the device is before anything else; raises DeviceUnusableError for one that is to be set aside."""
+        """Ask how the device is before anything else.
+
+        Raises DeviceUnusableError for one that is to be set aside.
+        """
         is_first = all(map(is_around_others, self._runs))
         verdict = self._ask()
         if not verdict.moved:
@@ -138,10 +155,16 @@ class ReferenceCheck:
         verdict = self._ask()
         if verdict.moved:
             # A system update moves it for good, and a phone must not stay out for that.
-            self._note(f"the reference workload stays {_change(verdict)} than in earlier campaigns", is_problem=True)
+            self._note(
+                f"the reference workload stays {_change(verdict)} than in earlier campaigns",
+                is_problem=True,
+            )
 
     def between(self) -> None:
-        """Ask again when the last time is long ago; raises DeviceUnusableError for a device to be set aside."""
+        """Ask again when the last time is long ago.
+
+        Raises DeviceUnusableError for a device to be set aside.
+        """
         if self._context.clock.monotonic_s() - self._checked_at_s < EVERY_S:
             return
         verdict = self._ask()
@@ -149,17 +172,29 @@ class ReferenceCheck:
             self._act(verdict)
 
     def end(self) -> None:
-        """Ask after the last run; a move is reported, and nothing is left to keep from the device."""
+        """Ask after the last run.
+
+        A move is reported, and nothing is left to keep from the device.
+        """
         verdict = self._ask()
         if verdict.moved:
-            self._note(f"the reference workload is {_change(verdict)} than before the campaign", is_problem=True)
+            self._note(
+                f"the reference workload is {_change(verdict)} than before the campaign",
+                is_problem=True,
+            )
 
     def _act(self, verdict: ReferenceVerdict) -> None:
-        self._note(f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled")
+        self._note(
+            f"the reference workload is {_change(verdict)} than at the beginning; the phone is cooled"
+        )
         self._cool()
         verdict = self._ask()
         tried = "after cooling"
-        if verdict.moved and self._context.campaign.terms.reboot and self._device.kind is DeviceKind.ANDROID:
+        if (
+            verdict.moved
+            and self._context.campaign.terms.reboot
+            and self._device.kind is DeviceKind.ANDROID
+        ):
             self._note(f"the reference workload is still {_change(verdict)}; the phone is rebooted")
             self._reboot()
             verdict = self._ask()
@@ -174,7 +209,9 @@ class ReferenceCheck:
 
     def _ask(self) -> ReferenceVerdict:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
-        number = max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
+        number = (
+            max((check.number for check in checks(self._runs) if check.is_whole), default=-1) + 1
+        )
         for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
             item = Invocation(case=self._case, run_pass=self._pass, number=invocation)
             while not self._runner.has_stored(item):
@@ -192,7 +229,11 @@ class ReferenceCheck:
         limits = self._context.campaign.terms.limits
         baseline = baseline_of(self._runs)
         heat_c = baseline.battery_heat_c if baseline is not None else None
-        most_c = limits.battery_heat_max if heat_c is None else min(limits.battery_heat_max, heat_c + _WARMER_C)
+        most_c = (
+            limits.battery_heat_max
+            if heat_c is None
+            else min(limits.battery_heat_max, heat_c + _WARMER_C)
+        )
         fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
         if fitness.reason:
             self._note(f"didn't cool to what it was: {fitness.reason}")
@@ -222,7 +263,9 @@ class ReferenceCheck:
         self._runner.forget()
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
-        self._context.observer.on_event(DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem))
+        self._context.observer.on_event(
+            DeviceNote(serial=self._device.serial, text=text, is_problem=is_problem)
+        )
 
 
 def _change(verdict: ReferenceVerdict) -> str:

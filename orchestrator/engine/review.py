@@ -38,7 +38,9 @@ class Review:
     pruned: int = 0
 
 
-def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen) -> RunRecord:
+def read_again(
+    run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen
+) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
     reading = read(tool, raw, run.case, run.run_pass)
     ending = reading.ending
@@ -62,8 +64,12 @@ def read_again(run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, s
     )
 
 
-def read_imported(run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen) -> RunRecord:
-    """Return a run of another lab with what its raw output says; without raw output nothing can be said of it.
+def read_imported(
+    run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen
+) -> RunRecord:
+    """Return a run of another lab with what its raw output says.
+
+    Without raw output nothing can be said of it.
 
     What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is.
     """
@@ -90,10 +96,18 @@ def _raw_of(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
     )
 
 
-def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()) -> Review:
-    """Read every stored raw output again and store what is different now; the raw output stays as it is."""
+def reparse(
+    store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()
+) -> Review:
+    """Read every stored raw output again and store what is different now.
+
+    The raw output stays as it is.
+    """
     devices = store.devices()
-    screens = {campaign.campaign_id: campaign.terms.quiet.screen for campaign in store.campaigns(with_hidden=True)}
+    screens = {
+        campaign.campaign_id: campaign.terms.quiet.screen
+        for campaign in store.campaigns(with_hidden=True)
+    }
     reviewed, pruned = 0, 0
     changed: list[RunId] = []
     for run in store.runs(campaign_ids=campaign_ids):
@@ -124,6 +138,10 @@ def reparse(store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Seque
             changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
     known = set(changed)
-    for campaign_id in campaign_ids or [item.campaign_id for item in store.campaigns(with_hidden=True)]:
-        changed += [run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in known]
+    for campaign_id in campaign_ids or [
+        item.campaign_id for item in store.campaigns(with_hidden=True)
+    ]:
+        changed += [
+            run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in known
+        ]
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned)

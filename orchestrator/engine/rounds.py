@@ -1,4 +1,6 @@
-"""What of a campaign is still to be run, as its plan and what is stored say: planned, added, sustained, reference."""
+"""What of a campaign is still to be run, as its plan and what is stored say: planned, added,
+sustained, reference.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,13 @@ def open_work(
 ) -> OpenWork:
     """Return what is open on a device; ``runs`` are that device's of this campaign."""
     mine = tuple(item for item in campaign.invocations if item.case.serial == serial)
-    # What other devices have to do changes nothing here, and would be thought over for each of them again.
+    # What other devices have to do changes nothing here, and would be thought over for each of them
+    # again.
     campaign = replace(campaign, invocations=mine)
     done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
-    planned = tuple(item for item in mine if not pass_of(item.run_pass).is_open_ended and item.key not in done)
+    planned = tuple(
+        item for item in mine if not pass_of(item.run_pass).is_open_ended and item.key not in done
+    )
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
     if terms.pairing is not None:
@@ -62,17 +67,27 @@ def open_work(
 
 
 def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) -> int:
-    """Return how much a device has measured that needn't be measured again; ``runs`` are its of this campaign.
+    """Return how much a device has measured that needn't be measured again; ``runs`` are its of
+    this campaign.
 
-    A sustained measurement that is cut restarts and counts once it is whole; the reference workload never counts.
+    A sustained measurement that is cut restarts and counts once it is whole; the reference workload
+    never counts.
     """
-    stored = sum(run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended for run in runs)
-    markers = [item for item in campaign.invocations if item.case.serial == serial and goes_on(item)]
+    stored = sum(
+        run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended for run in runs
+    )
+    markers = [
+        item for item in campaign.invocations if item.case.serial == serial and goes_on(item)
+    ]
     return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained))
 
 
-def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]) -> dict[Serial, OpenWork]:
-    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's, :func:`slim` ones will do."""
+def open_works(
+    campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]
+) -> dict[Serial, OpenWork]:
+    """Return what is open on each of a campaign's devices; ``runs`` are the campaign's,
+    :func:`slim` ones will do.
+    """
     planned: dict[Serial, list[Invocation]] = {}
     for item in campaign.invocations:
         planned.setdefault(item.case.serial, []).append(item)
@@ -80,7 +95,9 @@ def open_works(campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[Too
     for run in runs:
         stored.setdefault(run.case.serial, []).append(run)
     return {
-        serial: open_work(replace(campaign, invocations=tuple(planned.get(serial, ()))), own, serial, tools)
+        serial: open_work(
+            replace(campaign, invocations=tuple(planned.get(serial, ()))), own, serial, tools
+        )
         for serial, own in stored.items()
     }
 
@@ -93,7 +110,8 @@ def following(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
 
 
 def slim(run: RunRecord) -> RunRecord:
-    """Return a run with what decisions are made from, a sixth of its size: a campaign's are held until its end.
+    """Return a run with what decisions are made from, a sixth of its size: a campaign's are held
+    until its end.
 
     Of the looks at the device the battery's heat stays, and how high the clocks were between them.
     """
@@ -131,11 +149,15 @@ def _open_sustained(
         if goes_on(run):
             by_case.setdefault(run.case.case_key, []).append(run)
     return tuple(
-        item for item in mine if goes_on(item) and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
+        item
+        for item in mine
+        if goes_on(item) and not is_over(by_case.get(item.case.case_key, ()), sustained_s)
     )
 
 
-def _open_reference(mine: Sequence[Invocation], runs: Sequence[RunRecord]) -> tuple[Invocation, ...]:
+def _open_reference(
+    mine: Sequence[Invocation], runs: Sequence[RunRecord]
+) -> tuple[Invocation, ...]:
     marks = [item for item in mine if is_around_others(item)]
     aside = [run for run in runs if not is_around_others(run) and run.outcome is not Outcome.UNFIT]
     # What wasn't begun has nothing that could be bracketed.

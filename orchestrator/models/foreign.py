@@ -63,7 +63,9 @@ def _mnn_fault(path: Path, head: bytes, size_bytes: int) -> str:
 
 
 def _flatbuffer_fault(head: bytes, size_bytes: int) -> str:
-    """Say what keeps a flatbuffer's root table from being one: it and its list of fields lie within the file."""
+    """Say what keeps a flatbuffer's root table from being one: it and its list of fields lie within
+    the file.
+    """
     if len(head) < 8:
         return "it is too short"
     (root,) = struct.unpack_from("<I", head)
@@ -79,7 +81,9 @@ def _flatbuffer_fault(head: bytes, size_bytes: int) -> str:
         return ""
     fields_bytes, table_bytes = struct.unpack_from("<HH", head, table)
     is_list = fields_bytes >= 4 and fields_bytes % 2 == 0 and table + fields_bytes <= size_bytes
-    return "" if is_list and 4 <= table_bytes <= size_bytes else "its root table has no list of fields"
+    return (
+        "" if is_list and 4 <= table_bytes <= size_bytes else "its root table has no list of fields"
+    )
 
 
 def _ncnn_fault(path: Path, head: bytes, size_bytes: int) -> str:
@@ -87,11 +91,17 @@ def _ncnn_fault(path: Path, head: bytes, size_bytes: int) -> str:
     if lines[0].strip() != b"7767517":
         return "its first line isn't '7767517'"
     counts = lines[1].split() if len(lines) > 1 else []
-    return "" if len(counts) == 2 and all(map(bytes.isdigit, counts)) else "its second line isn't two counts"
+    return (
+        ""
+        if len(counts) == 2 and all(map(bytes.isdigit, counts))
+        else "its second line isn't two counts"
+    )
 
 
 def _onnx_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    """Say what keeps a file from being ONNX's ModelProto: whole fields up to its end, a graph among them."""
+    """Say what keeps a file from being ONNX's ModelProto: whole fields up to its end, a graph among
+    them.
+    """
     fields = 0
     has_graph = False
     with path.open("rb") as file:

@@ -1,4 +1,6 @@
-"""A .tflite file as a graph of tensors and operators, read with the schema that ai-edge-litert ships."""
+"""A .tflite file as a graph of tensors and operators, read with the schema that ai-edge-litert
+ships.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,18 @@ if TYPE_CHECKING:
 #: Metadata that says the oldest runtime version that has all operators of a model.
 _MIN_RUNTIME: Final = "min_runtime_version"
 _READ_BYTES_MAX: Final = 64 << 20
-#: What the schema's accessors raise for offsets that lead out of the file, or to something else than they say.
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else
+#: than they say.
 DAMAGE: Final = (
-    struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError,
-)  # fmt: skip
+    struct.error,
+    ValueError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +96,8 @@ class Graph:
 def read_graph(path: Path) -> Graph:
     """Read a whole model; raises ModelError when something points where it must not.
 
-    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped file short, a process
-    ends without a word.
+    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped
+    file short, a process ends without a word.
     """
     from ai_edge_litert import schema_py_generated as schema
 
@@ -126,7 +136,9 @@ def _graph(model: schema.ModelT, size_bytes: int) -> Graph:
     if not subgraphs:
         raise ValueError("it has no subgraph, so there is nothing to run")
     pieces = {_text(piece.name): _at(model.buffers, piece.buffer) for piece in model.metadata or ()}
-    metadata = tuple((_text(piece.name), _at(sizes, piece.buffer)) for piece in model.metadata or ())
+    metadata = tuple(
+        (_text(piece.name), _at(sizes, piece.buffer)) for piece in model.metadata or ()
+    )
     told = pieces[_MIN_RUNTIME].data if _MIN_RUNTIME in pieces else None
     signatures = model.signatureDefs or ()
     for signature in signatures:
@@ -134,7 +146,9 @@ def _graph(model: schema.ModelT, size_bytes: int) -> Graph:
     return Graph(
         version=model.version,
         description=_text(model.description),
-        min_runtime_version="" if told is None else bytes(told[:16]).split(b"\0")[0].decode("ascii", "replace"),
+        min_runtime_version=""
+        if told is None
+        else bytes(told[:16]).split(b"\0")[0].decode("ascii", "replace"),
         metadata=metadata,
         subgraphs=subgraphs,
         signatures=tuple(
@@ -149,18 +163,28 @@ def _graph(model: schema.ModelT, size_bytes: int) -> Graph:
 
 
 def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:
-    if buffer.offset > 1:  # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
+    if (
+        buffer.offset > 1
+    ):  # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
         if buffer.offset + buffer.size > size_bytes:
-            raise ValueError(f"it refers to byte {buffer.offset + buffer.size}, the file has {size_bytes}")
+            raise ValueError(
+                f"it refers to byte {buffer.offset + buffer.size}, the file has {size_bytes}"
+            )
         return int(buffer.size)
     return 0 if buffer.data is None else len(buffer.data)
 
 
-def _subgraph(subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: Sequence[int]) -> Subgraph:
+def _subgraph(
+    subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: Sequence[int]
+) -> Subgraph:
     tensors = tuple(_tensor(tensor, sizes) for tensor in _all(subgraph.tensors))
     operators = tuple(_operator(operator, codes) for operator in _all(subgraph.operators))
     inputs, outputs = _integers(subgraph.inputs), _integers(subgraph.outputs)
-    for index in (*inputs, *outputs, *(i for each in operators for i in (*each.inputs, *each.outputs) if i != -1)):
+    for index in (
+        *inputs,
+        *outputs,
+        *(i for each in operators for i in (*each.inputs, *each.outputs) if i != -1),
+    ):
         _at(tensors, index)
     return Subgraph(tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
 
@@ -183,7 +207,8 @@ def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> Tensor:
 def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT]) -> Operator:
     code = _at(codes, operator.opcodeIndex)
     return Operator(
-        # Codes from 127 on are only in the wider field, older files have only the narrow one: the larger counts.
+        # Codes from 127 on are only in the wider field, older files have only the narrow one: the
+        # larger counts.
         code=max(code.deprecatedBuiltinCode, code.builtinCode),
         custom_name=_text(code.customCode),
         inputs=_integers(operator.inputs),
@@ -200,7 +225,10 @@ def _at(items: Sequence[Any], index: int) -> Any:  # noqa: ANN401 - as in the se
 
 
 def _all(items: Sequence[Any] | None) -> Sequence[Any]:
-    """Return a vector's items, none where it is absent; the schema returns a number for an empty one."""
+    """Return a vector's items, none where it is absent.
+
+    The schema returns a number for an empty one.
+    """
     return () if items is None or isinstance(items, int) else items
 
 
@@ -218,7 +246,9 @@ def schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
     from ai_edge_litert import schema_py_generated as schema
 
     def by_number(enumeration: type) -> dict[int, str]:
-        return {number: name for name, number in vars(enumeration).items() if isinstance(number, int)}
+        return {
+            number: name for name, number in vars(enumeration).items() if isinstance(number, int)
+        }
 
     return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
 
@@ -245,7 +275,9 @@ def data_input(name: str) -> int:
 
 
 def widened(subgraph: Subgraph) -> Mapping[int, Tensor]:
-    """Return the constants that are stored small and widened before use: result -> what it is widened from."""
+    """Return the constants that are stored small and widened before use: result -> what it is
+    widened from.
+    """
     return {
         operator.outputs[0]: subgraph.tensors[operator.inputs[0]]
         for operator in subgraph.operators
@@ -261,7 +293,9 @@ _RELEASE: Final = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}", re.ASCII)
 
 
 def oldest_runtime(graph: Graph) -> str:
-    """Return the release that has all builtin operators, for example ``2.3.0``; empty where one of them isn't known.
+    """Return the release that has all builtin operators, for example ``2.3.0``.
+
+    Empty where one of them isn't known.
 
     Custom and Flex operators don't come with a runtime and aren't looked at.
     """
@@ -271,7 +305,9 @@ def oldest_runtime(graph: Graph) -> str:
             if is_custom(operator):
                 continue
             releases = _releases().get(operator_name(operator), ())
-            release = releases[operator.version - 1] if 0 < operator.version <= len(releases) else "-"
+            release = (
+                releases[operator.version - 1] if 0 < operator.version <= len(releases) else "-"
+            )
             if release == "-":
                 return ""
             needed.append(release)
@@ -279,7 +315,8 @@ def oldest_runtime(graph: Graph) -> str:
 
 
 def newest_of(told: str, found: str) -> str:
-    """Return the newer of what a file states and what its operators need: converters write it before they quantise.
+    """Return the newer of what a file states and what its operators need: converters write it
+    before they quantise.
 
     A file may tell anything; what is no release is kept as it is where nothing better is known.
     """

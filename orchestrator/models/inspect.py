@@ -59,8 +59,8 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         sha256: The content that is meant, when that is known.
 
     Raises:
-        ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a language model's
-            bundle, or not what ``sha256`` says.
+        ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a
+            language model's bundle, or not what ``sha256`` says.
     """
     head, size_bytes = _head(path)
     needs_flex = False
@@ -68,17 +68,25 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         check_foreign(path)
     elif not _is_sound_bundle(path, head):
         graph = _graph(path, head)
-        needs_flex = any(_is_flex(operator) for subgraph in graph.subgraphs for operator in subgraph.operators)
+        needs_flex = any(
+            _is_flex(operator) for subgraph in graph.subgraphs for operator in subgraph.operators
+        )
     digest = sha256_of(path)
     if path.stat().st_size != size_bytes:
-        raise ModelError(f"{str(path)!r} changed while it was read", hint="wait until it is complete")
+        raise ModelError(
+            f"{str(path)!r} changed while it was read", hint="wait until it is complete"
+        )
     if sha256 is not None and digest != sha256.lower():
         raise ModelError(
             f"{path} isn't the model that is meant: its sha256 is {digest}, expected was {sha256.lower()}",
             hint="get the right file, or change the sha256 where the model is named",
         )
     return Model(
-        name=name or path.stem, sha256=ModelSha(digest), size_bytes=size_bytes, path=path, needs_flex=needs_flex
+        name=name or path.stem,
+        sha256=ModelSha(digest),
+        size_bytes=size_bytes,
+        path=path,
+        needs_flex=needs_flex,
     )
 
 
@@ -94,18 +102,27 @@ def open_graph(path: Path) -> Graph:
 
 
 def _head(path: Path) -> tuple[bytes, int]:
-    """Return a file's first bytes and its size; raises ModelError for one that can't be a model's."""
+    """Return a file's first bytes and its size.
+
+    Raises ModelError for one that can't be a model's.
+    """
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             is_saved = (path / "saved_model.pb").is_file()
-            hint = f"'benchfarm model build {path}' makes one of it" if is_saved else "name the .tflite file in it"
+            hint = (
+                f"'benchfarm model build {path}' makes one of it"
+                if is_saved
+                else "name the .tflite file in it"
+            )
             what = "a SavedModel" if is_saved else "a folder"
             raise ModelError(f"{str(path)!r} is {what}, not a .tflite model", hint=hint)
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{str(path)!r} is no regular file")
         if status.st_size == 0:
-            raise ModelError(f"{str(path)!r} is empty", hint="was its download or conversion cut off?")
+            raise ModelError(
+                f"{str(path)!r} is empty", hint="was its download or conversion cut off?"
+            )
         with path.open("rb") as file:
             return file.read(64), status.st_size
     except (OSError, ValueError) as error:
@@ -116,12 +133,17 @@ def _head(path: Path) -> tuple[bytes, int]:
 
 
 def _is_sound_bundle(path: Path, head: bytes) -> bool:
-    """Whether a file is a language model's bundle; raises ModelError for a damaged one, or one named otherwise."""
+    """Whether a file is a language model's bundle.
+
+    Raises ModelError for a damaged one, or one named otherwise.
+    """
     if not is_bundle(head, path):
         return False
     form = inspect_bundle(path).form
     if path.suffix != f".{form}":
-        raise ModelError(f"{str(path)!r} is a language model's bundle", hint=f"name it {path.stem}.{form}")
+        raise ModelError(
+            f"{str(path)!r} is a language model's bundle", hint=f"name it {path.stem}.{form}"
+        )
     return True
 
 
@@ -129,7 +151,8 @@ def _graph(path: Path, head: bytes) -> Graph:
     if head[4:8] != _IDENTIFIER:
         what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
         raise ModelError(
-            f"{str(path)!r} is no TFLite model: " + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
+            f"{str(path)!r} is no TFLite model: "
+            + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
             hint="give a .tflite file",
         )
     return read_graph(path)
@@ -174,7 +197,9 @@ def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
 
 
 def _tensor_facts(tensor: Tensor) -> TensorFacts:
-    as_a_whole = len(tensor.scales) == 1 and len(tensor.zero_points) == 1 and math.isfinite(tensor.scales[0])
+    as_a_whole = (
+        len(tensor.scales) == 1 and len(tensor.zero_points) == 1 and math.isfinite(tensor.scales[0])
+    )
     return TensorFacts(
         name=tensor.name,
         dtype=dtype_of(tensor),
@@ -187,21 +212,47 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
 
 #: Bits of one element, for the types that tensors of a graph in work have.
 _BITS: Final = {
-    "float64": 64, "int64": 64, "uint64": 64, "complex64": 64, "complex128": 128, "float32": 32, "int32": 32,
-    "uint32": 32, "float16": 16, "bfloat16": 16, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "bool": 8, "int4": 4,
-    "uint4": 4, "int2": 2, "float8_e4m3fn": 8, "float8_e5m2": 8,
-}  # fmt: skip
+    "float64": 64,
+    "int64": 64,
+    "uint64": 64,
+    "complex64": 64,
+    "complex128": 128,
+    "float32": 32,
+    "int32": 32,
+    "uint32": 32,
+    "float16": 16,
+    "bfloat16": 16,
+    "int16": 16,
+    "uint16": 16,
+    "int8": 8,
+    "uint8": 8,
+    "bool": 8,
+    "int4": 4,
+    "uint4": 4,
+    "int2": 2,
+    "float8_e4m3fn": 8,
+    "float8_e5m2": 8,
+}
 
 
 def _parameters(tensor: Tensor) -> int:
-    """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain integers."""
+    """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain
+    integers.
+    """
     kind = dtype_of(tensor)
     counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales) or tensor.is_by_block
-    return math.prod(tensor.shape) if counts and kind in _BITS and all(size > 0 for size in tensor.shape) else 0
+    return (
+        math.prod(tensor.shape)
+        if counts and kind in _BITS and all(size > 0 for size in tensor.shape)
+        else 0
+    )
 
 
 def _arena_bytes(subgraph: Subgraph) -> int | None:
-    """Return the largest sum of computed tensors that are alive at one operator; None when a shape isn't fixed."""
+    """Return the largest sum of computed tensors that are alive at one operator.
+
+    None when a shape isn't fixed.
+    """
     last_use = {index: len(subgraph.operators) for index in subgraph.outputs}
     for step, operator in enumerate(subgraph.operators):
         for index in (*operator.inputs, *operator.outputs):
@@ -224,7 +275,9 @@ def _arena_bytes(subgraph: Subgraph) -> int | None:
         ends[end] = ends.get(end, 0) + size
         return size
 
-    for step, indices in enumerate([subgraph.inputs, *(operator.outputs for operator in subgraph.operators)], start=-1):
+    for step, indices in enumerate(
+        [subgraph.inputs, *(operator.outputs for operator in subgraph.operators)], start=-1
+    ):
         for index in indices:
             if index >= 0:
                 size = born(index, step)
@@ -247,10 +300,16 @@ def _multiply_adds(subgraph: Subgraph) -> int | None:
 
 
 def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | None:
-    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape is unknown."""
+    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape is
+    unknown.
+    """
     if name not in _WEIGHED:
         return 0
-    if len(operator.inputs) < 2 or not operator.outputs or min(*operator.inputs[:2], operator.outputs[0]) < 0:
+    if (
+        len(operator.inputs) < 2
+        or not operator.outputs
+        or min(*operator.inputs[:2], operator.outputs[0]) < 0
+    ):
         return None
     first, weights = (subgraph.tensors[index].shape for index in operator.inputs[:2])
     result = subgraph.tensors[operator.outputs[0]].shape
@@ -261,7 +320,10 @@ def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | N
             return math.prod(result) * math.prod(weights[1:])
         case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
             return math.prod(result) * weights[1] * weights[2]
-        case "TRANSPOSE_CONV", 4:  # Each input element meets each weight of its channel; inputs: shape, weights, data.
+        case (
+            "TRANSPOSE_CONV",
+            4,
+        ):  # Each input element meets each weight of its channel; inputs: shape, weights, data.
             if len(operator.inputs) < 3 or operator.inputs[2] < 0:
                 return None
             data = subgraph.tensors[operator.inputs[2]].shape
@@ -275,11 +337,16 @@ def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | N
 
 
 #: Operators whose work is counted: those that multiply by a matrix of weights.
-_WEIGHED: Final = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"})
+_WEIGHED: Final = frozenset(
+    {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED", "BATCH_MATMUL"}
+)
 
 
 def _precision(graph: Graph) -> str:
-    """Return in what the weighed operators compute; without any of them, what the constants are stored in."""
+    """Return in what the weighed operators compute.
+
+    Without any of them, what the constants are stored in.
+    """
     found = {kind for subgraph in graph.subgraphs for kind in _computed_kinds(subgraph)}
     if not found:
         constants = {dtype_of(t) for s in graph.subgraphs for t in s.tensors if t.constant_bytes}
@@ -292,10 +359,16 @@ def _precision(graph: Graph) -> str:
 def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
     stored_small = widened(subgraph)
     for operator in subgraph.operators:
-        if operator_name(operator) not in _WEIGHED or len(operator.inputs) < 2 or min(operator.inputs[:2]) < 0:
+        if (
+            operator_name(operator) not in _WEIGHED
+            or len(operator.inputs) < 2
+            or min(operator.inputs[:2]) < 0
+        ):
             continue
         data_at = data_input(operator_name(operator))
-        data = dtype_of(subgraph.tensors[operator.inputs[data_at if data_at < len(operator.inputs) else 0]])
+        data = dtype_of(
+            subgraph.tensors[operator.inputs[data_at if data_at < len(operator.inputs) else 0]]
+        )
         weights = stored_small.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
         stored = dtype_of(weights)
         if data == "float32" and stored != "float32" and weights.constant_bytes:

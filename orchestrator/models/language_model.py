@@ -1,7 +1,9 @@
-"""What a language model's bundle holds: ``.litertlm`` and ``.task`` files, read without running any of it.
+"""What a language model's bundle holds: ``.litertlm`` and ``.task`` files, read without running any
+of it.
 
-A ``.litertlm`` file begins with ``LITERTLM``, a version, and a flatbuffer that lists its sections; a ``.task`` file is
-a zip archive of stored entries (LiteRT-LM's schema/core and runtime/components/model_resources_task.cc).
+A ``.litertlm`` file begins with ``LITERTLM``, a version, and a flatbuffer that lists its sections;
+a ``.task`` file is a zip archive of stored entries (LiteRT-LM's schema/core and
+runtime/components/model_resources_task.cc).
 """
 
 from __future__ import annotations
@@ -19,9 +21,17 @@ _MARK: Final = b"LITERTLM"
 _ZIP: Final = b"PK\x03\x04"
 _TABLES_AT: Final = 32
 _KINDS: Final = {
-    1: "data", 3: "tflite", 4: "sentencepiece tokenizer", 5: "metadata", 6: "Hugging Face tokenizer", 7: "weights",
-    8: "embedding metadata", 9: "executor metadata", 10: "speech metadata", 11: "recognition metadata",
-}  # fmt: skip
+    1: "data",
+    3: "tflite",
+    4: "sentencepiece tokenizer",
+    5: "metadata",
+    6: "Hugging Face tokenizer",
+    7: "weights",
+    8: "embedding metadata",
+    9: "executor metadata",
+    10: "speech metadata",
+    11: "recognition metadata",
+}
 _METADATA: Final = "metadata"
 _TASK_ENTRIES: Final = {
     "TF_LITE_PREFILL_DECODE": "tflite",
@@ -29,9 +39,18 @@ _TASK_ENTRIES: Final = {
     "METADATA": _METADATA,
 }
 _MODEL_TYPES: Final = {
-    1: "generic", 2: "gemma3n", 3: "function_gemma", 4: "gemma3", 5: "qwen3", 7: "qwen2p5", 8: "gemma4", 9: "fast_vlm",
-    11: "lfm2", 12: "minicpm5", 13: "minicpmv4",
-}  # fmt: skip
+    1: "generic",
+    2: "gemma3n",
+    3: "function_gemma",
+    4: "gemma3",
+    5: "qwen3",
+    7: "qwen2p5",
+    8: "gemma4",
+    9: "fast_vlm",
+    11: "lfm2",
+    12: "minicpm5",
+    13: "minicpmv4",
+}
 #: The header is a few kilobytes long.
 _HEAD_BYTES_MAX: Final = 1 << 20
 _METADATA_BYTES_MAX: Final = 16 << 20
@@ -45,7 +64,8 @@ class Section:
 
     #: ``tflite``, ``sentencepiece tokenizer``, ``metadata`` ...
     kind: str
-    #: What a model is for: ``tf_lite_prefill_decode``, ``tf_lite_vision_encoder`` ...; empty for another part.
+    #: What a model is for: ``tf_lite_prefill_decode``, ``tf_lite_vision_encoder`` ...; empty for
+    #: another part.
     role: str
     size_bytes: int
     #: Further properties, for example backends that it is restricted to.
@@ -70,16 +90,28 @@ class LanguageModelFacts:
     @property
     def tokenizer(self) -> str:
         """Which kind of tokenizer it has, empty for none."""
-        return next((item.kind.removesuffix(" tokenizer") for item in self.sections if "tokenizer" in item.kind), "")
+        return next(
+            (
+                item.kind.removesuffix(" tokenizer")
+                for item in self.sections
+                if "tokenizer" in item.kind
+            ),
+            "",
+        )
 
 
 def is_bundle(head: bytes, path: Path) -> bool:
     """Whether a file that begins like this is a language model's bundle."""
-    return head.startswith(_MARK) or (head.startswith(_ZIP) and "TF_LITE_PREFILL_DECODE" in _entries(path))
+    return head.startswith(_MARK) or (
+        head.startswith(_ZIP) and "TF_LITE_PREFILL_DECODE" in _entries(path)
+    )
 
 
 def inspect_bundle(path: Path) -> LanguageModelFacts:
-    """Return what a bundle holds; raises ModelError for a file that isn't one, or that is damaged."""
+    """Return what a bundle holds.
+
+    Raises ModelError for a file that isn't one, or that is damaged.
+    """
     try:
         size_bytes = path.stat().st_size
         with path.open("rb") as file:
@@ -88,13 +120,16 @@ def inspect_bundle(path: Path) -> LanguageModelFacts:
                 return _litertlm(file, content, size_bytes)
         return _task(path, size_bytes)
     except (*DAMAGE, zipfile.BadZipFile, KeyError) as error:
-        raise ModelError(f"{str(path)!r} is truncated or damaged: {error}", hint="get the bundle again") from error
+        raise ModelError(
+            f"{str(path)!r} is truncated or damaged: {error}", hint="get the bundle again"
+        ) from error
     except OSError as error:
         raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
 def _litertlm(file: BinaryIO, content: bytes, size_bytes: int) -> LanguageModelFacts:
-    """Read the header's tables by their fields' numbers: LiteRT-LM's schema isn't among those that LiteRT ships.
+    """Read the header's tables by their fields' numbers: LiteRT-LM's schema isn't among those that
+    LiteRT ships.
 
     ``content`` is the file's begin, with the whole header.
     """
@@ -118,7 +153,9 @@ def _litertlm(file: BinaryIO, content: bytes, size_bytes: int) -> LanguageModelF
 
     def text(table: Any, number: int) -> str:  # noqa: ANN401
         offset = table.Offset(4 + 2 * number)
-        return table.String(table.Pos + offset).decode("utf-8", "backslashreplace") if offset else ""
+        return (
+            table.String(table.Pos + offset).decode("utf-8", "backslashreplace") if offset else ""
+        )
 
     version = struct.unpack_from("<III", content, 8)
     root = Table(content, _TABLES_AT + struct.unpack_from("<I", content, _TABLES_AT)[0])
@@ -128,11 +165,19 @@ def _litertlm(file: BinaryIO, content: bytes, size_bytes: int) -> LanguageModelF
         if not begin <= end <= size_bytes:
             raise ValueError(f"it refers to byte {end}, the file has {size_bytes}")
         # Of a section's pairs of key and value those count whose value is a text.
-        pairs = ((text(pair, 0), target(pair, 2)) for pair in tables(item, 0) if integer(pair, 1, "<B") == _TEXT)
+        pairs = (
+            (text(pair, 0), target(pair, 2))
+            for pair in tables(item, 0)
+            if integer(pair, 1, "<B") == _TEXT
+        )
         notes = {key: value for key, at in pairs if at and (value := text(Table(content, at), 0))}
         kind = _KINDS.get(integer(item, 3, "<B"), "unknown")
         role = notes.pop("model_type", "")
-        sections.append(Section(kind=kind, role=role, size_bytes=end - begin, notes=tuple(sorted(notes.items()))))
+        sections.append(
+            Section(
+                kind=kind, role=role, size_bytes=end - begin, notes=tuple(sorted(notes.items()))
+            )
+        )
         if kind == _METADATA:
             file.seek(begin)
             metadata = file.read(min(end - begin, _METADATA_BYTES_MAX))
@@ -144,7 +189,9 @@ def _task(path: Path, size_bytes: int) -> LanguageModelFacts:
         sections = tuple(
             Section(
                 kind=_TASK_ENTRIES.get(item.filename, "data"),
-                role="tf_lite_prefill_decode" if item.filename == "TF_LITE_PREFILL_DECODE" else item.filename,
+                role="tf_lite_prefill_decode"
+                if item.filename == "TF_LITE_PREFILL_DECODE"
+                else item.filename,
                 size_bytes=item.file_size,
             )
             for item in archive.infolist()
@@ -167,14 +214,20 @@ def _facts(
     form: str, size_bytes: int, version: str, sections: tuple[Section, ...], metadata: bytes
 ) -> LanguageModelFacts:
     context, family = None, ""
-    # The fields of LlmMetadata: 5 is max_num_tokens, 6 llm_model_type, of which one of several is set.
+    # The fields of LlmMetadata: 5 is max_num_tokens, 6 llm_model_type, of which one of several is
+    # set.
     for number, value in _fields(metadata):
         if number == 5 and isinstance(value, int):
             context = value
         elif number == 6 and isinstance(value, bytes):
             family = next((_MODEL_TYPES.get(member, "") for member, _ in _fields(value)), "")
     return LanguageModelFacts(
-        form=form, size_bytes=size_bytes, version=version, sections=sections, context_tokens=context, family=family
+        form=form,
+        size_bytes=size_bytes,
+        version=version,
+        sections=sections,
+        context_tokens=context,
+        family=family,
     )
 
 

@@ -1,7 +1,9 @@
-"""The references for parity: inputs from a seed or given, and what each of LiteRT's kernels here makes of them.
+"""The references for parity: inputs from a seed or given, and what each of LiteRT's kernels here
+makes of them.
 
-The kernels are the builtin ones, XNNPACK and the plain reference kernels, with one thread, each in a process of its
-own. What they gave is kept by the contents of model and inputs and the runtime's version, because they are slow.
+The kernels are the builtin ones, XNNPACK and the plain reference kernels, with one thread, each in
+a process of its own. What they gave is kept by the contents of model and inputs and the runtime's
+version, because they are slow.
 """
 
 from __future__ import annotations
@@ -59,12 +61,16 @@ class HostReference:
     def basis(self, model: Model, given: str = "") -> ParityBasis:
         """See ports.ParityReference.basis."""
         if model.path is None or not model.path.is_file():
-            raise ModelError(f"{model.name}: its file isn't here, so there is no reference for its outputs")
+            raise ModelError(
+                f"{model.name}: its file isn't here, so there is no reference for its outputs"
+            )
         facts = inspect_model(model.path)
         wanted = facts.inputs
         _check(model, facts)
         origin, ours = self._inputs(model, wanted, Path(given) if given else None)
-        others = [self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)]
+        others = [
+            self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)
+        ]
         folder = self._computed(model, [_shape(tensor) for tensor in wanted], ours, others)
         found = [kernels for kernels in Kernels if (folder / f"{kernels}-0").is_file()]
         described = {
@@ -81,24 +87,37 @@ class HostReference:
             ),
             attachments=(
                 Attachment(name=BASIS_FILE, data=json.dumps(described, sort_keys=True).encode()),
-                *(Attachment(name=reference_file(it), data=(folder / f"{it}-0").read_bytes()) for it in found),
+                *(
+                    Attachment(name=reference_file(it), data=(folder / f"{it}-0").read_bytes())
+                    for it in found
+                ),
                 Attachment(name=CONTRAST_FILE, data=(folder / f"{Kernels.BUILTIN}-1").read_bytes()),
             ),
         )
 
-    def _inputs(self, model: Model, wanted: Sequence[TensorFacts], given: Path | None) -> tuple[str, list[Path]]:
+    def _inputs(
+        self, model: Model, wanted: Sequence[TensorFacts], given: Path | None
+    ) -> tuple[str, list[Path]]:
         """Return where the inputs come from, and their files by content."""
-        paths = [given / f"{model.name}.{place}.bin" for place in range(len(wanted))] if given is not None else []
+        paths = (
+            [given / f"{model.name}.{place}.bin" for place in range(len(wanted))]
+            if given is not None
+            else []
+        )
         found = [path for path in paths if path.is_file()]
         if not found:
-            return f"seed {SEED}", [self._kept(_values(tensor, SEED, place)) for place, tensor in enumerate(wanted)]
+            return f"seed {SEED}", [
+                self._kept(_values(tensor, SEED, place)) for place, tensor in enumerate(wanted)
+            ]
         kept = []
         for path, tensor in zip(paths, wanted, strict=True):
             if not path.is_file():
                 raise ModelError(f"{model.name}: {path} is missing; give every input or none")
             data, size = path.read_bytes(), _bytes_of(tensor)
             if len(data) != size:
-                raise ModelError(f"{path} has {len(data)} bytes; the input {tensor.name!r} has {size}")
+                raise ModelError(
+                    f"{path} has {len(data)} bytes; the input {tensor.name!r} has {size}"
+                )
             kept.append(self._kept(data))
         return "given", kept
 
@@ -113,16 +132,23 @@ class HostReference:
         return path
 
     def _computed(
-        self, model: Model, shapes: Sequence[tuple[int, ...]], ours: Sequence[Path], others: Sequence[Path]
+        self,
+        model: Model,
+        shapes: Sequence[tuple[int, ...]],
+        ours: Sequence[Path],
+        others: Sequence[Path],
     ) -> Path:
-        """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for the others.
+        """Return the folder with each kernels' outputs for our inputs, and the builtin ones' for
+        the others.
 
-        Computes what isn't kept yet. Raises ModelError where the builtin kernels can't compute the model; the other
-        kernels, which end the process on some models, are left out then.
+        Computes what isn't kept yet. Raises ModelError where the builtin kernels can't compute the
+        model; the other kernels, which end the process on some models, are left out then.
         """
         sets = [[str(path) for path in ours], [str(path) for path in others]]
         names = [[path.name for path in ours], [path.name for path in others]]
-        key = hashlib.sha256(json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()).hexdigest()[:40]
+        key = hashlib.sha256(
+            json.dumps([model.sha256, names, shapes, _runtime(), *Kernels]).encode()
+        ).hexdigest()[:40]
         kept = self._folder / "outputs" / key
         if (kept / "done.json").is_file():
             return kept
@@ -131,7 +157,10 @@ class HostReference:
         try:
             job = {"model": str(model.path), "shapes": shapes}
             _run(model, draft, {**job, "sets": sets, "kernels": Kernels.BUILTIN}, _TIMEOUT_S)
-            for kernels, timeout_s in ((Kernels.XNNPACK, _TIMEOUT_S), (Kernels.PLAIN, _PLAIN_TIMEOUT_S)):
+            for kernels, timeout_s in (
+                (Kernels.XNNPACK, _TIMEOUT_S),
+                (Kernels.PLAIN, _PLAIN_TIMEOUT_S),
+            ):
                 with contextlib.suppress(ModelError):
                     _run(model, draft, {**job, "sets": sets[:1], "kernels": kernels}, timeout_s)
             with contextlib.suppress(OSError):
@@ -153,13 +182,17 @@ def _check(model: Model, facts: ModelFacts) -> None:
         raise ModelError(f"{model.name} has no inputs, so its outputs are constants")
     for tensor in facts.inputs:
         if tensor.dtype == "string":
-            raise ModelError(f"{model.name}: its input {tensor.name!r} is text; only models of numbers can be compared")
+            raise ModelError(
+                f"{model.name}: its input {tensor.name!r} is text; only models of numbers can be compared"
+            )
         if tensor.dtype not in {*_FLOATS, *_INTEGERS, "bool"}:
             raise ModelError(
                 f"{model.name}: an input of type {tensor.dtype} ({tensor.name!r}) can't be made from a seed"
             )
         if "," in tensor.name or not tensor.name:
-            raise ModelError(f"{model.name}: the programs' flags can't name the input {tensor.name!r}")
+            raise ModelError(
+                f"{model.name}: the programs' flags can't name the input {tensor.name!r}"
+            )
         if _bytes_of(tensor) > _INPUT_BYTES_MAX:
             raise ModelError(f"{model.name}: the input {tensor.name!r} is larger than a gigabyte")
 
@@ -179,7 +212,8 @@ def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
     """Return an input's raw bytes, the same for the same seed on every computer."""
     import numpy as np
 
-    # PCG64's raw stream is fixed by its definition; numpy's distributions over it may change between versions.
+    # PCG64's raw stream is fixed by its definition; numpy's distributions over it may change
+    # between versions.
     count = math.prod(_shape(tensor))
     draws = np.random.PCG64([seed, place]).random_raw(count)
     kind = np.dtype(tensor.dtype)
@@ -193,20 +227,33 @@ def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
 
 
 def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float) -> None:
-    """Have one kind of kernels compute the outputs, which are then in ``folder``; raises ModelError."""
+    """Have one kind of kernels compute the outputs, which are then in ``folder``.
+
+    Raises ModelError.
+    """
     (folder / "job.json").write_text(json.dumps(job), "utf-8")
     command = [sys.executable, "-m", "orchestrator.models.reference_run", str(folder)]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False,
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
             env=child_environment(),
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired as error:
-        raise ModelError(f"{model.name}: the reference took over {timeout_s:g} s on this computer") from error
+        raise ModelError(
+            f"{model.name}: the reference took over {timeout_s:g} s on this computer"
+        ) from error
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-        raise ModelError(f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}")
+        how = (
+            f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        )
+        raise ModelError(
+            f"{model.name}: the reference can't compute it ({how}): {said[-1] if said else 'no message'}"
+        )
 
 
 def _runtime() -> str:

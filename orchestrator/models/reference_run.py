@@ -1,7 +1,9 @@
-"""A process of its own that computes a model's outputs with one kind of kernels: some models end the runtime.
+"""A process of its own that computes a model's outputs with one kind of kernels: some models end
+the runtime.
 
-Its folder holds ``job.json`` with the model's path, the kernels, the inputs' shapes and the sets of input files; it
-leaves the outputs of each set as ``<kernels>-<set>`` and ``done.json``, which describes them.
+Its folder holds ``job.json`` with the model's path, the kernels, the inputs' shapes and the sets of
+input files; it leaves the outputs of each set as ``<kernels>-<set>`` and ``done.json``, which
+describes them.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ def compute(folder: Path) -> None:
     }[Kernels(job["kernels"])]
     outputs: list[dict[str, Any]] = []
     for number, files in enumerate(job["sets"]):
-        # A new one for each set: nothing may be left of the set before in a model that keeps a state.
-        interpreter = Interpreter(model_path=job["model"], num_threads=1, experimental_op_resolver_type=resolver)
+        # A new one for each set: nothing may be left of the set before in a model that keeps a
+        # state.
+        interpreter = Interpreter(
+            model_path=job["model"], num_threads=1, experimental_op_resolver_type=resolver
+        )
         for detail, shape in zip(interpreter.get_input_details(), job["shapes"], strict=True):
             interpreter.resize_tensor_input(detail["index"], shape)
         interpreter.allocate_tensors()

@@ -15,10 +15,12 @@ _MANIFEST: Final = "manifest.json"
 
 
 def sample_models(folder: Path | None = None) -> tuple[Path, ...]:
-    """Return the sample models in a folder (by default those that come with benchfarm), float32 first.
+    """Return the sample models in a folder (by default those that come with benchfarm), float32
+    first.
 
     Raises:
-        ModelError: a file is missing or isn't the one that the manifest names (a damaged installation).
+        ModelError: a file is missing or isn't the one that the manifest names (a damaged
+            installation).
     """
     folder = folder or _data() / _SAMPLES
     hint = "install benchfarm again"
@@ -27,9 +29,13 @@ def sample_models(folder: Path | None = None) -> tuple[Path, ...]:
         expected = {name: str(entry["sha256"]) for name, entry in manifest["models"].items()}
         for name, sha256 in expected.items():
             if sha256_of(folder / name) != sha256:
-                raise ModelError(f"{folder / name} isn't the sample model that was shipped", hint=hint)
+                raise ModelError(
+                    f"{folder / name} isn't the sample model that was shipped", hint=hint
+                )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"the sample models in {folder} can't be read: {error}", hint=hint) from error
+        raise ModelError(
+            f"the sample models in {folder} can't be read: {error}", hint=hint
+        ) from error
     return tuple(folder / name for name in expected)
 
 

@@ -1,4 +1,7 @@
-"""The passes: a module for each, named as a plan names it. Whoever needs to know something asks its record."""
+"""The passes: a module for each, named as a plan names it.
+
+Whoever needs to know something asks its record.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,14 @@ import functools
 from importlib import import_module
 
 from orchestrator.errors import PluginError, UsageError, nearest
-from orchestrator.passes.specification import PassServices, PassSpec, Repetition, RunProgram, as_printed, no_findings
+from orchestrator.passes.specification import (
+    PassServices,
+    PassSpec,
+    Repetition,
+    RunProgram,
+    as_printed,
+    no_findings,
+)
 from orchestrator.plugins import is_own, load, plugins
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.run import RunRecord
@@ -17,16 +27,25 @@ _OWN = tuple(item.value for item in Pass)
 
 @functools.cache
 def pass_of(name: Pass) -> PassSpec:
-    """Return what is known of a pass; raises UsageError for an unknown one, PluginError for a broken one."""
+    """Return what is known of a pass.
+
+    Raises UsageError for an unknown one, PluginError for a broken one.
+    """
     if name.value not in pass_names():
         raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
     own = name.value in _OWN
-    found = import_module(f"{__name__}.{name.value}").PASS if own else load(plugins("passes")[name.value], PassSpec)
+    found = (
+        import_module(f"{__name__}.{name.value}").PASS
+        if own
+        else load(plugins("passes")[name.value], PassSpec)
+    )
     assert isinstance(found, PassSpec)
     if found.name is not name:
         raise PluginError(f"the pass {name.value!r} calls itself {found.name.value!r}")
     if not own and "." not in name.value and not is_own(plugins("passes")[name.value]):
-        raise PluginError(f"the pass {name.value!r} of a plugin lacks a prefix and a dot before its name: acme.idle")
+        raise PluginError(
+            f"the pass {name.value!r} of a plugin lacks a prefix and a dot before its name: acme.idle"
+        )
     return found
 
 
@@ -36,7 +55,9 @@ def known_hint(name: str) -> str:
 
 
 def shown(name: Pass) -> PassSpec:
-    """Return what is known of the pass of a stored run: nothing, where what brings it isn't installed any more."""
+    """Return what is known of the pass of a stored run: nothing, where what brings it isn't
+    installed any more.
+    """
     return pass_of(name) if name.value in pass_names() else _unknown(name)
 
 
@@ -46,9 +67,17 @@ def _unknown(name: Pass) -> PassSpec:
         raise UsageError(f"there is no pass {name.value!r}")
 
     return PassSpec(
-        name=name, about="A pass of a package that isn't installed", guide="", repetition=Repetition.COUNTED, flags={},
-        files={}, runner=refuse, read=as_printed, findings=no_findings, figures=(),
-    )  # fmt: skip
+        name=name,
+        about="A pass of a package that isn't installed",
+        guide="",
+        repetition=Repetition.COUNTED,
+        flags={},
+        files={},
+        runner=refuse,
+        read=as_printed,
+        findings=no_findings,
+        figures=(),
+    )
 
 
 def pass_names() -> tuple[str, ...]:
@@ -67,7 +96,9 @@ def goes_on(item: Invocation | RunRecord) -> bool:
 
 
 def is_around_others(item: Invocation | RunRecord) -> bool:
-    """Whether something belongs to the pass that is run around the others, to see whether the device changes."""
+    """Whether something belongs to the pass that is run around the others, to see whether the
+    device changes.
+    """
     return shown(item.run_pass).repetition is Repetition.AROUND_OTHERS
 
 

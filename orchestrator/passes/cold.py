@@ -1,6 +1,7 @@
 """The pass ``cold``: how a model starts, in stages that differ by what is cached.
 
-The caches lie in a folder of ours for each case: a stage that was put off comes after another case's.
+The caches lie in a folder of ours for each case: a stage that was put off comes after another
+case's.
 """
 
 from __future__ import annotations
@@ -46,20 +47,31 @@ _FROM_CACHE: Final = re.compile(rb"[^\n]*from serialized data[^\n]*")
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
-    """Return the numbers of a case's starts, as many rounds of its stages as timing has invocations.
+    """Return the numbers of a case's starts, as many rounds of its stages as timing has
+    invocations.
 
-    Without a cache there is only the stage ``process-cold``; a program whose process isn't the case's own has none.
+    Without a cache there is only the stage ``process-cold``; a program whose process isn't the
+    case's own has none.
     """
     if case.tool.is_session or case.tool in IMPORTED_TOOLS:
         return ()
-    rounds = plan.invocations.first if plan.stopping is None else min(plan.invocations.first, _ROUNDS)
+    rounds = (
+        plan.invocations.first if plan.stopping is None else min(plan.invocations.first, _ROUNDS)
+    )
     caches = DELEGATES[case.delegate].cache_flags is not None and program.is_benchmark_model
     wanted = START_STAGES if caches else (StartStage.PROCESS_COLD,)
-    return tuple(len(START_STAGES) * turn + START_STAGES.index(stage) for turn in range(rounds) for stage in wanted)
+    return tuple(
+        len(START_STAGES) * turn + START_STAGES.index(stage)
+        for turn in range(rounds)
+        for stage in wanted
+    )
 
 
 def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
-    """Return the flags of a start, which needs one inference, the first; further ones are what programs insist on."""
+    """Return the flags of a start, which needs one inference, the first.
+
+    Further ones are what programs insist on.
+    """
     flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
     cached = DELEGATES[case.delegate].cache_flags
     if prepared.variant == StartStage.PROCESS_COLD or cached is None:
@@ -73,17 +85,24 @@ def _runner(services: PassServices) -> RunProgram:
 
 
 def run_start(
-    tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    tool: Tool,
+    device: Device,
+    request: InvocationRequest,
+    *,
+    cancelled: threading.Event | None = None,
 ) -> RawOutput:
-    """Run a program with its caches as the stage wants them, which end with the last stage that uses them.
+    """Run a program with its caches as the stage wants them, which end with the last stage that
+    uses them.
 
-    Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied: a start with unknown caches
-    would mean nothing.
+    Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied: a start
+    with unknown caches would mean nothing.
     """
     # An app's caches lie in its own folder.
     app = request.build.package if request.case.tool.is_app else ""
     if app:
-        request = replace(request, cache_folder=f"/data/data/{app}/files/start-caches/{request.case.case_key}")
+        request = replace(
+            request, cache_folder=f"/data/data/{app}/files/start-caches/{request.case.case_key}"
+        )
     note = _prepare(device, request, app)
     raw = tool.run(device, request, cancelled=cancelled)
     if request.variant == StartStage.CACHE_WARM:
@@ -92,7 +111,10 @@ def run_start(
 
 
 def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment:
-    """Prepare the caches for the stage, in the name of an app where one is given; return a note of them."""
+    """Prepare the caches for the stage, in the name of an app where one is given.
+
+    Return a note of them.
+    """
     size = "-"
     if request.variant != StartStage.PROCESS_COLD:
         folder = shlex.quote(request.cache_folder)
@@ -104,9 +126,12 @@ def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment
         if said.exit_code or not size.isdecimal():
             reason = (said.stderr or said.stdout).decode("utf-8", "replace").strip()
             raise DeviceCommandError(
-                f"the cache folder {request.cache_folder} can't be prepared: {reason}", serial=device.serial
+                f"the cache folder {request.cache_folder} can't be prepared: {reason}",
+                serial=device.serial,
             )
-    return Attachment(name=START_NOTE, data=f"stage={request.variant} cache_bytes={size}\n".encode())
+    return Attachment(
+        name=START_NOTE, data=f"stage={request.variant} cache_bytes={size}\n".encode()
+    )
 
 
 def _as_app(command: str, app: str) -> str:
@@ -114,7 +139,9 @@ def _as_app(command: str, app: str) -> str:
 
 
 def with_start(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what is known of the start: ``start_stage``, ``cache_bytes_before``, ``from_cache``."""
+    """Return a report with what is known of the start: ``start_stage``, ``cache_bytes_before``,
+    ``from_cache``.
+    """
     note = _NOTE.fullmatch(raw.data(START_NOTE))
     if note is None:
         return report
@@ -139,7 +166,9 @@ def _tells(run: RunRecord) -> str:
     if run.report is None:
         return ""
     parts = [("init", run.report.init_us), ("first inference", run.report.first_inference_us)]
-    known = [f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None]
+    known = [
+        f"{name} {format_latency(value_us)}" for name, value_us in parts if value_us is not None
+    ]
     return f"{stage_of(run.invocation)}: {', '.join(known) or 'unknown'}"
 
 
@@ -161,7 +190,9 @@ PASS = PassSpec(
     runner=_runner,
     last_flags=_start_flags,
     # Also a user's own: only the stage says what is cached.
-    withheld_flags=frozenset({"delegate_serialize_dir", "delegate_serialize_token", "xnnpack_weight_cache_file_path"}),
+    withheld_flags=frozenset(
+        {"delegate_serialize_dir", "delegate_serialize_token", "xnnpack_weight_cache_file_path"}
+    ),
     numbers=_numbers,
     lacking="has no process of its own for each case, whose start could be cold",
     least_s=_least_s,

@@ -13,7 +13,11 @@ PASS = PassSpec(
     about="The peak of the process's memory",
     guide="",
     repetition=Repetition.COUNTED,
-    flags={FlagFamily.BENCHMARK_MODEL: _PEAK, FlagFamily.LITERT: _PEAK, FlagFamily.LITERT_LM: _PEAK},
+    flags={
+        FlagFamily.BENCHMARK_MODEL: _PEAK,
+        FlagFamily.LITERT: _PEAK,
+        FlagFamily.LITERT_LM: _PEAK,
+    },
     files={},
     runner=plainly,
     measures_memory=True,

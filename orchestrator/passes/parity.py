@@ -1,4 +1,6 @@
-"""The pass ``parity``: the model's outputs for given inputs, compared with the reference's on this computer."""
+"""The pass ``parity``: the model's outputs for given inputs, compared with the reference's on this
+computer.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
         "input_layer": ",".join(item.name for item in inputs),
         "input_layer_shape": ":".join(",".join(map(str, item.shape)) for item in inputs),
         # A single colon ends the name.
-        "input_layer_value_files": ",".join(f"{item.name.replace(':', '::')}:{item.path}" for item in inputs),
+        "input_layer_value_files": ",".join(
+            f"{item.name.replace(':', '::')}:{item.path}" for item in inputs
+        ),
     }
 
 
@@ -50,7 +54,9 @@ def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Fi
 
 def _tells(run: RunRecord) -> str:
     extra = run.report.extra if run.report is not None else {}
-    return f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
+    return (
+        f"outputs {extra['parity']}: {extra.get('parity_reason', '')}" if "parity" in extra else ""
+    )
 
 
 PASS = PassSpec(

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.passes.specification import PROFILE_FILE, PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.passes.specification import (
+    PROFILE_FILE,
+    PassSpec,
+    Repetition,
+    as_printed,
+    no_findings,
+    plainly,
+)
 from orchestrator.records.workload import Pass
 from orchestrator.tables.operators import profiles_of
 
@@ -13,7 +20,10 @@ PASS = PassSpec(
     guide="",
     repetition=Repetition.COUNTED,
     flags={
-        FlagFamily.BENCHMARK_MODEL: {"enable_op_profiling": "true", "op_profiling_output_mode": "proto"},
+        FlagFamily.BENCHMARK_MODEL: {
+            "enable_op_profiling": "true",
+            "op_profiling_output_mode": "proto",
+        },
         # With the GPU it also lowers the GPU's priority; a latency never comes from this pass.
         FlagFamily.LITERT: {"use_profiler": "true"},
     },

@@ -1,6 +1,7 @@
 """Recordings of a phone's tracers, perfetto or atrace.
 
-Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that goes on tracing.
+Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that
+goes on tracing.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ _STOP_S: Final = 30
 
 
 class Hold(Protocol):
-    """Makes a change on a device by a command after it has written down what it is and how it is undone.
+    """Makes a change on a device by a command after it has written down what it is and how it is
+    undone.
 
     Where the command fails and ``read`` prints ``was``, nothing is to be undone.
     """
 
-    def __call__(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
+    def __call__(
+        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
+    ) -> None:
         """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
 
 
@@ -40,15 +44,27 @@ class Recorder:
     """One recording: of perfetto with a TraceConfig as text, or of atrace where there is none."""
 
     def __init__(
-        self, device: Device, hold: Hold, *, token: str, sdk: int, config: str = "", apps: Sequence[str] = ()
+        self,
+        device: Device,
+        hold: Hold,
+        *,
+        token: str,
+        sdk: int,
+        config: str = "",
+        apps: Sequence[str] = (),
     ) -> None:
-        """``token`` is in the names of its files and its command line, and nowhere else; ``apps`` write slices."""
+        """``token`` is in the names of its files and its command line, and nowhere else; ``apps``
+        write slices.
+        """
         self._device, self._hold, self._apps = device, hold, apps
         self._folder = shlex.quote(f"{device.work_folder}/traces")
         self._needs_service = bool(config) and sdk < _SERVICE_SDK
         if config:
             self.file_name = PERFETTO_FILE
-            self._path, pid_path = f"{_TRACES}/{token}.pftrace", f"{device.work_folder}/traces/{token}.pid"
+            self._path, pid_path = (
+                f"{_TRACES}/{token}.pftrace",
+                f"{device.work_folder}/traces/{token}.pid",
+            )
             self._begin = call("perfetto_begin", config, self._path, pid_path)
             self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
             pid = shlex.quote(pid_path)
@@ -60,7 +76,9 @@ class Recorder:
             self._path = f"{device.work_folder}/traces/{token}.txt"
             files = shlex.quote(self._path)
             names = shlex.quote(",".join(apps))
-            self._begin = f"atrace --async_start -c -b {_ATRACE_BUFFER_KB} -a {names} sched freq >/dev/null"
+            self._begin = (
+                f"atrace --async_start -c -b {_ATRACE_BUFFER_KB} -a {names} sched freq >/dev/null"
+            )
             self._end = f"atrace --async_stop >{files}"
             stop = "atrace --async_stop >/dev/null 2>&1"
         # Tracers leave the properties behind that name apps, and no property can be removed.
@@ -83,11 +101,16 @@ class Recorder:
         self._must(self._end, what=f"stopping {self._name}", timeout_s=60.0 + _STOP_S)
         data = self._device.read_file(self._path, limit_bytes=_LIMIT_BYTES)
         if not data:
-            raise DeviceCommandError(f"the tracer left no trace in {self._path}", serial=self._device.serial)
+            raise DeviceCommandError(
+                f"the tracer left no trace in {self._path}", serial=self._device.serial
+            )
         return data
 
     def discard(self) -> None:
-        """Stop if it still records, and remove its files; a phone out of reach has it in the journal."""
+        """Stop if it still records, and remove its files.
+
+        A phone out of reach has it in the journal.
+        """
         with contextlib.suppress(DeviceError):
             self._device.shell(self._undo)
 
@@ -100,18 +123,32 @@ class Recorder:
         result = self._device.shell(command, timeout_s=timeout_s)
         if result.exit_code != 0:
             said = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
-            raise DeviceCommandError(f"{what} failed: {said or 'no reason given'}", serial=self._device.serial)
+            raise DeviceCommandError(
+                f"{what} failed: {said or 'no reason given'}", serial=self._device.serial
+            )
 
 
-def hold_property(device: Device, hold: Hold, name: str, value: str, before: str, *, what: str) -> None:
+def hold_property(
+    device: Device, hold: Hold, name: str, value: str, before: str, *, what: str
+) -> None:
     """Set a property that was ``before`` and make sure of it.
 
-    Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in silence).
+    Raises DeviceCommandError when the phone keeps another value (setprop itself may fail in
+    silence).
     """
-    hold(device, what, set_property(name, before), set_property(name, value), read=f"getprop {name}", was=before)
+    hold(
+        device,
+        what,
+        set_property(name, before),
+        set_property(name, value),
+        read=f"getprop {name}",
+        was=before,
+    )
     now = property_of(device, name)
     if now != value:
-        raise DeviceCommandError(f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial)
+        raise DeviceCommandError(
+            f"property {name} stays {now!r}, {value!r} is needed", serial=device.serial
+        )
 
 
 def property_of(device: Device, name: str) -> str:

@@ -40,7 +40,8 @@ class Repetition(enum.StrEnum):
     UNTIL_CERTAIN = "until-certain"
     #: As often as it has numbers.
     COUNTED = "counted"
-    #: One run directly after the other for a stated time; its one planned invocation stands for all.
+    #: One run directly after the other for a stated time; its one planned invocation stands for
+    #: all.
     FOR_A_TIME = "for-a-time"
     #: Before, between and after the runs of the other passes; no plan names it.
     AROUND_OTHERS = "around-others"
@@ -53,7 +54,9 @@ class PortPower(Protocol):
         """Whether a device's port can be powered off."""
         ...
 
-    def off(self, device: Device, *, after_s: float, lasts_s: float) -> AbstractContextManager[None]:
+    def off(
+        self, device: Device, *, after_s: float, lasts_s: float
+    ) -> AbstractContextManager[None]:
         """Power it off for a span that begins after a while, and on again at the end in any case."""
         ...
 
@@ -66,7 +69,9 @@ class PassServices(Protocol):
         """The power of the USB ports."""
         ...
 
-    def hold(self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = "") -> None:
+    def hold(
+        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
+    ) -> None:
         """Run a command on a device after what it is and how it is undone has been written down.
 
         Where the command fails and ``read`` prints ``was``, nothing is to be undone.
@@ -74,7 +79,10 @@ class PassServices(Protocol):
         ...
 
     def folder(self, name: str) -> Path:
-        """Return the folder of this computer in which a pass keeps what it has found out; it may be missing."""
+        """Return the folder of this computer in which a pass keeps what it has found out.
+
+        It may be missing.
+        """
         ...
 
 
@@ -82,9 +90,17 @@ class RunProgram(Protocol):
     """Runs a program once, in a pass's way."""
 
     def __call__(
-        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+        self,
+        tool: Tool,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Return all that the run left behind; raises DeviceError kinds, UsageError where it can't be done."""
+        """Return all that the run left behind.
+
+        Raises DeviceError kinds, UsageError where it can't be done.
+        """
         ...
 
 
@@ -93,7 +109,11 @@ ReadMore: TypeAlias = Callable[[Tool, ToolReport, RawOutput, Case], ToolReport]
 
 
 def _run(
-    tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    tool: Tool,
+    device: Device,
+    request: InvocationRequest,
+    *,
+    cancelled: threading.Event | None = None,
 ) -> RawOutput:
     """Run a program as it is."""
     return tool.run(device, request, cancelled=cancelled)
@@ -180,9 +200,11 @@ class PassSpec:
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
     #: Why a program has no invocation in it, after the program's name.
     lacking: str = ""
-    #: How many invocations of a case belong to a turn: A B, B A ... so that drift hits all alike. None: case by case.
+    #: How many invocations of a case belong to a turn: A B, B A ... so that drift hits all alike.
+    #: None: case by case.
     turn: Callable[[PlanTerms], int] | None = None
-    #: Whether programs that a file declares can be run in it: of them nothing but the time is known.
+    #: Whether programs that a file declares can be run in it: of them nothing but the time is
+    #: known.
     takes_declared: bool = False
     #: What a campaign of this pass alone is, if it is no measurement of a plan: ``a trace``.
     alone: str = ""
@@ -200,8 +222,11 @@ class PassSpec:
     findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
     #: Figures of its own, beside those that a program prints in any pass.
     figures: tuple[Figure, ...]
-    #: What a report's row has of a case's runs of it, by the row's fields; campaigns by their names.
-    shows: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Mapping[str, Any]] = lambda runs, campaigns: {}
+    #: What a report's row has of a case's runs of it, by the row's fields; campaigns by their
+    #: names.
+    shows: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Mapping[str, Any]] = (
+        lambda runs, campaigns: {}
+    )
     #: Whether a run's latency is told when it is stored.
     tells_latency: bool = False
     #: What else is told of a run when it is stored; empty: that it is done.
@@ -213,9 +238,14 @@ class PassSpec:
 
     def __post_init__(self) -> None:
         """Refuse what would store ordinary runs under a name of its own."""
-        is_plain = not self.flags and self.last_flags is type(self).__dataclass_fields__["last_flags"].default
+        is_plain = (
+            not self.flags
+            and self.last_flags is type(self).__dataclass_fields__["last_flags"].default
+        )
         if self.repetition is Repetition.COUNTED and is_plain and self.runner is plainly:
-            raise ValueError(f"the pass {self.name.value!r} runs a program as it is: give it flags or a runner")
+            raise ValueError(
+                f"the pass {self.name.value!r} runs a program as it is: give it flags or a runner"
+            )
 
     @property
     def is_in_plans(self) -> bool:

@@ -15,10 +15,17 @@ _MIN_SECS: Final = 5.0
 
 
 def _as_run(case: Case) -> Case:
-    """Return the case for many short processes, one directly after the other: the phone gets warm, no process."""
+    """Return the case for many short processes, one directly after the other: the phone gets warm,
+    no process.
+    """
     min_secs = max(case.min_secs, _MIN_SECS)
     return replace(
-        case, num_runs=1, min_secs=min_secs, max_secs=max(case.max_secs, min_secs), warmup_runs=1, warmup_min_secs=0.0
+        case,
+        num_runs=1,
+        min_secs=min_secs,
+        max_secs=max(case.max_secs, min_secs),
+        warmup_runs=1,
+        warmup_min_secs=0.0,
     )
 
 

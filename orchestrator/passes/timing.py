@@ -10,7 +10,14 @@ from orchestrator.analysis.findings import (
     steadiness_findings,
     summary_findings,
 )
-from orchestrator.passes.specification import INFO_FILES, INFO_FLAGS, PassSpec, Repetition, as_printed, plainly
+from orchestrator.passes.specification import (
+    INFO_FILES,
+    INFO_FLAGS,
+    PassSpec,
+    Repetition,
+    as_printed,
+    plainly,
+)
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import ToolReport
 from orchestrator.records.verdict import Finding
@@ -23,7 +30,9 @@ def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Fi
     yield from steadiness_findings(report.inference)
     if case.tool in SUMMARY_TOOLS:
         yield from summary_findings(report, is_cpu=case.delegate.is_cpu)
-    yield from repetition_findings([float(each) for each in str(report.extra.get("repetitions_us", "")).split()])
+    yield from repetition_findings(
+        [float(each) for each in str(report.extra.get("repetitions_us", "")).split()]
+    )
     yield from rounding_findings(report)
 
 

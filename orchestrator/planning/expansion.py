@@ -1,4 +1,6 @@
-"""From a plan and the devices that are there to cases, skips with reasons, and the order of invocations."""
+"""From a plan and the devices that are there to cases, skips with reasons, and the order of
+invocations.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,19 @@ from orchestrator.units import counted
 
 
 def shared_case(case: Case) -> CaseKey | None:
-    """Return what a case has in common with its other thread counts; None where threads always count."""
+    """Return what a case has in common with its other thread counts.
+
+    None where threads always count.
+    """
     if DELEGATES[case.delegate].uses_threads:
         return None
     return replace(case, threads=0).case_key
 
 
 def first_of_each(cases: Sequence[Case], order: Iterable[Case]) -> list[Case]:
-    """Return cases in this order, but of those that may be one in the order of ``cases``: the first shows it."""
+    """Return cases in this order, but of those that may be one in the order of ``cases``: the first
+    shows it.
+    """
     waiting: dict[CaseKey, list[Case]] = {}
     for case in cases:
         if (key := shared_case(case)) is not None:
@@ -63,7 +70,9 @@ def first_of_each(cases: Sequence[Case], order: Iterable[Case]) -> list[Case]:
 
 
 class UnusedThreads:
-    """Which cases one device needn't measure: their delegate took all operators with another number of threads."""
+    """Which cases one device needn't measure: their delegate took all operators with another number
+    of threads.
+    """
 
     def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
         self._measured: dict[CaseKey, Case] = {}
@@ -74,7 +83,10 @@ class UnusedThreads:
         """Note a run, in the order in which they were stored."""
         if run.outcome is not Outcome.COMPLETED or run.report is None:
             return
-        if run.report.delegate.truth is DelegateTruth.FULL and (key := shared_case(run.case)) is not None:
+        if (
+            run.report.delegate.truth is DelegateTruth.FULL
+            and (key := shared_case(run.case)) is not None
+        ):
             self._measured.setdefault(key, run.case)
 
     def reason(self, case: Case) -> str:
@@ -88,9 +100,11 @@ class UnusedThreads:
 
 
 def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
-    """Return the seconds that a device's queue takes at least: when nothing is added, and when all is.
+    """Return the seconds that a device's queue takes at least: when nothing is added, and when all
+    is.
 
-    Thread counts that a delegate may leave unused count once when nothing is added: one of them shows the figure.
+    Thread counts that a delegate may leave unused count once when nothing is added: one of them
+    shows the figure.
     """
     known: dict[CaseKey, CaseKey] = {}
     least = most = 0.0
@@ -109,7 +123,10 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
 
 
 def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
-    """Return the seconds that an invocation takes at least; one that stands for several runs those of all."""
+    """Return the seconds that an invocation takes at least.
+
+    One that stands for several runs those of all.
+    """
     return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
 
@@ -131,14 +148,19 @@ def _further(plan: Plan, own: PassSpec, cases: Sequence[Case]) -> Iterator[Invoc
 def order_invocations(plan: Plan, serial: Serial, cases: Sequence[Case]) -> tuple[Invocation, ...]:
     """Return a device's invocations: timing round by round, then each further pass, case by case.
 
-    What goes on for a time comes last, because it heats; its one invocation stands for all that fit into that time.
+    What goes on for a time comes last, because it heats; its one invocation stands for all that fit
+    into that time.
     """
     others = [pass_of(name) for name in plan.passes if name is not FIGURE_PASS]
     others.sort(key=lambda own: own.is_open_ended)
     further = [item for own in others for item in _further(plan, own, cases)]
     rounds = range(plan.invocations.first) if FIGURE_PASS in plan.passes else range(0)
     if plan.order is Order.SEQUENTIAL:
-        timing = [Invocation(case=case, run_pass=FIGURE_PASS, number=number) for case in cases for number in rounds]
+        timing = [
+            Invocation(case=case, run_pass=FIGURE_PASS, number=number)
+            for case in cases
+            for number in rounds
+        ]
         return (*timing, *further)
     # The order is for spreading drift, not for secrecy.
     shuffler = random.Random(f"{plan.seed}:{serial}")  # noqa: S311
@@ -174,17 +196,26 @@ class Expansion:
     skipped: tuple[SkippedCase, ...]
 
     def estimate_s(self, plan: Plan) -> tuple[float, float]:
-        """Seconds that the busiest device needs by the plan's minimum times: when nothing is added, and when all is."""
+        """Seconds that the busiest device needs by the plan's minimum times: when nothing is added,
+        and when all is.
+        """
         bounds = [bounds_s(plan, queue) for queue in self.invocations.values()]
-        return max((low for low, _ in bounds), default=0.0), max((high for _, high in bounds), default=0.0)
+        return max((low for low, _ in bounds), default=0.0), max(
+            (high for _, high in bounds), default=0.0
+        )
 
 
 def reference_case(
-    plan: Plan, facts: DeviceFacts, model: Model, builds: Mapping[tuple[Serial, ToolName], Build | Skip]
+    plan: Plan,
+    facts: DeviceFacts,
+    model: Model,
+    builds: Mapping[tuple[Serial, ToolName], Build | Skip],
 ) -> Case | None:
-    """Return the reference workload of a device: fixed whatever the plan says, so that nights can be set side by side.
+    """Return the reference workload of a device: fixed whatever the plan says, so that nights can
+    be set side by side.
 
-    It is measured by the first of the plan's programs that the device has and that runs one case in a process.
+    It is measured by the first of the plan's programs that the device has and that runs one case in
+    a process.
     """
     for tool in tools_for(plan, facts.kind):
         build = builds.get((facts.serial, tool))
@@ -204,7 +235,11 @@ def reference_case(
                 warmup_runs=1,
                 warmup_min_secs=0.2,
                 affinity="big",
-                files=tuple(sorted((c.name, c.sha256) for c in needed_companions(build, facts, USUAL_DELEGATE))),
+                files=tuple(
+                    sorted(
+                        (c.name, c.sha256) for c in needed_companions(build, facts, USUAL_DELEGATE)
+                    )
+                ),
             )
     return None
 
@@ -219,10 +254,13 @@ def expand(
     *,
     twins: Mapping[str, Build] | None = None,
 ) -> Expansion:
-    """Return cases, skips and the order of invocations; the same inputs give the same order (plan.seed).
+    """Return cases, skips and the order of invocations.
 
-    ``twins``: a build's sha256 -> the one with TensorFlow's operators, which takes its place for a model with such.
-    ``host_files``: for each flag value that names a file of this computer (``@path``), what is to be placed for it.
+    The same inputs give the same order (plan.seed).
+
+    ``twins``: a build's sha256 -> the one with TensorFlow's operators, which takes its place for a
+    model with such. ``host_files``: for each flag value that names a file of this computer
+    (``@path``), what is to be placed for it.
     """
     queues: dict[Serial, tuple[Invocation, ...]] = {}
     planned: list[Case] = []
@@ -241,16 +279,34 @@ def expand(
                         if model.needs_flex and isinstance(build, Build):
                             build = (twins or {}).get(build.sha256, build)
                         skip = misfit or skip_reason(facts, profile, tool, delegate, threads, build)
-                        for flags, mode in itertools.product(plan.matrix.flags, plan.matrix.modes or (None,)):
-                            why = skip or flags_skip(tool, delegate, flags) or mode_skip(facts.kind, tool, mode)
+                        for flags, mode in itertools.product(
+                            plan.matrix.flags, plan.matrix.modes or (None,)
+                        ):
+                            why = (
+                                skip
+                                or flags_skip(tool, delegate, flags)
+                                or mode_skip(facts.kind, tool, mode)
+                            )
                             if why is None:
                                 assert isinstance(build, Build)
                                 for own in program(tool).options(DELEGATES[delegate], flags):
                                     case = _case(
-                                        plan, facts, model, build, delegate, threads, flags + own, host_files or {}
+                                        plan,
+                                        facts,
+                                        model,
+                                        build,
+                                        delegate,
+                                        threads,
+                                        flags + own,
+                                        host_files or {},
                                     )
-                                    # The usual mode isn't named, so that the case keeps the key that it has without.
-                                    cases.append(case if mode is case.process_mode else replace(case, mode=mode))
+                                    # The usual mode isn't named, so that the case keeps the key
+                                    # that it has without.
+                                    cases.append(
+                                        case
+                                        if mode is case.process_mode
+                                        else replace(case, mode=mode)
+                                    )
                                 continue
                             if is_not_there(plan, facts.kind, tool, why.reason_code):
                                 continue
@@ -270,10 +326,14 @@ def expand(
         keys = {item.case.case_key for item in queues[facts.serial]}
         planned += [case for key, case in unique.items() if key in keys]
         skipped += _without_pass(plan, unique, queues[facts.serial])
-    return Expansion(cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped)))
+    return Expansion(
+        cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped))
+    )
 
 
-def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]) -> list[SkippedCase]:
+def _without_pass(
+    plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Invocation]
+) -> list[SkippedCase]:
     """Return the cases that a pass of the plan isn't for, once for all such passes."""
     planned = {(item.case.case_key, item.run_pass) for item in queue}
     found = []
@@ -281,7 +341,11 @@ def _without_pass(plan: Plan, cases: Mapping[CaseKey, Case], queue: Sequence[Inv
         missing = [name for name in plan.passes if (key, name) not in planned]
         if missing and (case.tool.is_declared or len(missing) == len(plan.passes)):
             own = " and ".join(item.name for item in passes() if item.takes_declared)
-            lacking = f"is declared, which has {own} only" if case.tool.is_declared else pass_of(missing[0]).lacking
+            lacking = (
+                f"is declared, which has {own} only"
+                if case.tool.is_declared
+                else pass_of(missing[0]).lacking
+            )
             why = f"pass {', '.join(missing)}: '{case.tool}' {lacking}"
             found.append(SkippedCase.of(case, "pass-not-in-tool", why))
     return found
@@ -316,7 +380,9 @@ def _case(
     host_files: Mapping[str, HostFiles],
 ) -> Case:
     settings = plan.settings
-    placed = {companion.name: companion.sha256 for companion in needed_companions(build, facts, delegate)}
+    placed = {
+        companion.name: companion.sha256 for companion in needed_companions(build, facts, delegate)
+    }
     worded = []
     for name, value in flags:
         known = host_files.get(value)

@@ -26,8 +26,11 @@ class Choice:
     lacking: str = ""
 
 
-def check_names(selection: DeviceSelection, profiles: Iterable[str], labels: Iterable[Labels]) -> None:
-    """Raise UsageError for a profile, pool or tag that is known of no device: no device would ever fit a typo.
+def check_names(
+    selection: DeviceSelection, profiles: Iterable[str], labels: Iterable[Labels]
+) -> None:
+    """Raise UsageError for a profile, pool or tag that is known of no device: no device would ever
+    fit a typo.
 
     Args:
         selection: What is meant.
@@ -42,8 +45,14 @@ def check_names(selection: DeviceSelection, profiles: Iterable[str], labels: Ite
     ):
         for name in wanted:
             if name not in known:
-                there = f"there are {', '.join(sorted(known))}" if known else f"devices.yaml gives no phone a {kind}"
-                raise UsageError(f"there is no {kind} {name!r}", hint=nearest(name, sorted(known)) or there)
+                there = (
+                    f"there are {', '.join(sorted(known))}"
+                    if known
+                    else f"devices.yaml gives no phone a {kind}"
+                )
+                raise UsageError(
+                    f"there is no {kind} {name!r}", hint=nearest(name, sorted(known)) or there
+                )
 
 
 def choose(
@@ -55,11 +64,16 @@ def choose(
 ) -> Choice:
     """Return which devices a selection means; the same devices always give the same choice.
 
-    ``one_of_each`` takes the first device of each group and ``any`` the first N, by serial number. ``kept`` are
-    those that were chosen before and stay so as long as they fit: a device that comes later takes nobody's place.
+    ``one_of_each`` takes the first device of each group and ``any`` the first N, by serial number.
+    ``kept`` are those that were chosen before and stay so as long as they fit: a device that comes
+    later takes nobody's place.
     """
     known = sorted(devices, key=lambda facts: (facts.serial not in kept, facts.serial))
-    unfit = {facts.serial: reason for facts in known if (reason := misfit(selection, facts, labels.get(facts.serial)))}
+    unfit = {
+        facts.serial: reason
+        for facts in known
+        if (reason := misfit(selection, facts, labels.get(facts.serial)))
+    }
     chosen: list[DeviceFacts] = []
     unneeded: dict[Serial, str] = {}
     for facts in known:
@@ -76,7 +90,10 @@ def choose(
         each = f" of different {selection.one_of_each}" if selection.one_of_each else ""
         lacking = f"the plan asks for {selection.any} phones{each}, and {phones} fit"
     return Choice(
-        chosen=tuple(sorted(facts.serial for facts in chosen)), unneeded=unneeded, unfit=unfit, lacking=lacking
+        chosen=tuple(sorted(facts.serial for facts in chosen)),
+        unneeded=unneeded,
+        unfit=unfit,
+        lacking=lacking,
     )
 
 
@@ -89,8 +106,9 @@ def missed(
 ) -> dict[str, str]:
     """Return the phones that a selection means and that can't be measured on, with the reason.
 
-    Of those that aren't there at all, the ones that it names, or that are what it wants by the inventory and by what
-    was seen of them last. None when any few of several are wanted: Choice.lacking tells of that.
+    Of those that aren't there at all, the ones that it names, or that are what it wants by the
+    inventory and by what was seen of them last. None when any few of several are wanted:
+    Choice.lacking tells of that.
 
     Args:
         selection: What is meant.
@@ -101,22 +119,29 @@ def missed(
     """
     if selection.any is not None or selection.one_of_each:
         return {}
-    expected = selection.serials or (labels if selection.pools or selection.tags or selection.where else ())
-    reasons = {serial: "is not attached" for serial in expected if serial not in here} | dict(left_out)
+    expected = selection.serials or (
+        labels if selection.pools or selection.tags or selection.where else ()
+    )
+    reasons = {serial: "is not attached" for serial in expected if serial not in here} | dict(
+        left_out
+    )
     return {
         name: why
         for name, why in sorted(reasons.items())
         if selection.serials
         or not misfit(
             selection,
-            known.get(Serial(name)) or DeviceFacts(serial=Serial(name), kind=DeviceKind.ANDROID, is_virtual=False),
+            known.get(Serial(name))
+            or DeviceFacts(serial=Serial(name), kind=DeviceKind.ANDROID, is_virtual=False),
             labels.get(Serial(name)),
         )
     }
 
 
 def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
-    """Return why a device doesn't fit what a selection says of each device by itself, empty when it does."""
+    """Return why a device doesn't fit what a selection says of each device by itself, empty when it
+    does.
+    """
     if selection.profiles and facts.profile not in selection.profiles:
         return f"its profile is {facts.profile or 'unknown'}, not {' or '.join(selection.profiles)}"
     labels = labels or NoLabels()
@@ -129,7 +154,10 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
 
 
 def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[DeviceFacts]) -> str:
-    """Return why a device that fits isn't needed beside those chosen before it; this computer is never counted."""
+    """Return why a device that fits isn't needed beside those chosen before it.
+
+    This computer is never counted.
+    """
     phones = [other for other in chosen if other.kind is not DeviceKind.HOST]
     if facts.kind is DeviceKind.HOST:
         return ""
@@ -146,6 +174,8 @@ def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[D
 
 
 def group_of(selection: DeviceSelection, facts: DeviceFacts) -> str:
-    """Return the value by which ``one_of_each`` tells devices apart, empty when it isn't known or isn't asked for."""
+    """Return the value by which ``one_of_each`` tells devices apart, empty when it isn't known or
+    isn't asked for.
+    """
     value = value_of(selection.one_of_each, facts) if selection.one_of_each else None
     return "" if value is None else str(value).lower()

@@ -1,4 +1,6 @@
-"""Which program measures on which kind of device, and why a combination is skipped there, by documented codes."""
+"""Which program measures on which kind of device, and why a combination is skipped there, by
+documented codes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from orchestrator.programs.declared import declared_for
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import DelegateChoice, Plan
 from orchestrator.records.tokens import is_foreign, is_language_model
-from orchestrator.records.workload import USUAL_DELEGATE, Build, DelegateName, Model, ProcessMode, Skip, ToolName
+from orchestrator.records.workload import (
+    USUAL_DELEGATE,
+    Build,
+    DelegateName,
+    Model,
+    ProcessMode,
+    Skip,
+    ToolName,
+)
 
 #: As many as the public reference figures were measured with.
 USUAL_THREADS: Final = 4
@@ -19,15 +29,25 @@ USUAL_THREADS: Final = 4
 def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     """Return the programs that a plan means for a kind of device.
 
-    Of several programs, those that don't exist for this kind are meant for other devices; where none of them does, all
-    are returned, to be skipped with a reason.
+    Of several programs, those that don't exist for this kind are meant for other devices; where
+    none of them does, all are returned, to be skipped with a reason.
     """
     if not plan.matrix.tools:
-        beside = tuple(own.name for own in programs() if own.beside_on is kind) if tries_npu(plan, kind) else ()
+        beside = (
+            tuple(own.name for own in programs() if own.beside_on is kind)
+            if tries_npu(plan, kind)
+            else ()
+        )
         are_bundles = {is_language_model(model.path) for model in plan.models}
-        of_bundles = tuple(own.name for own in programs() if own.is_for_bundles) if True in are_bundles else ()
+        of_bundles = (
+            tuple(own.name for own in programs() if own.is_for_bundles)
+            if True in are_bundles
+            else ()
+        )
         others = frozenset(model.path.suffix for model in plan.models if is_foreign(model.path))
-        is_usual = any(not (is_foreign(model.path) or is_language_model(model.path)) for model in plan.models)
+        is_usual = any(
+            not (is_foreign(model.path) or is_language_model(model.path)) for model in plan.models
+        )
         usual = (usual_tool(kind), *beside) if is_usual or not plan.models else ()
         return (*usual, *of_bundles, *(declared_for(others) if others else ()))
     fitting = tuple(tool for tool in plan.matrix.tools if kind in program(tool).kinds)
@@ -35,8 +55,14 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
 
 
 def tries_npu(plan: Plan, kind: DeviceKind) -> bool:
-    """Whether a phone's NPU is tried beside its usual program: by LiteRT's own, where that is at hand."""
-    return plan.matrix.choice is DelegateChoice.AUTO and not plan.matrix.tools and kind is DeviceKind.ANDROID
+    """Whether a phone's NPU is tried beside its usual program: by LiteRT's own, where that is at
+    hand.
+    """
+    return (
+        plan.matrix.choice is DelegateChoice.AUTO
+        and not plan.matrix.tools
+        and kind is DeviceKind.ANDROID
+    )
 
 
 def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[DelegateName, ...]:
@@ -46,21 +72,30 @@ def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[Delegat
     if plan.matrix.choice is None and not (tool.is_declared and is_usual):
         return plan.matrix.named
     if plan.matrix.choice is DelegateChoice.ALL:
-        return tuple(name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag)
+        return tuple(
+            name for name, own in DELEGATES.items() if name in offered and not own.is_named_by_flag
+        )
     if tool.is_declared:
-        # No file says that one of them is the best: what needs no accelerator is there on every device.
+        # No file says that one of them is the best: what needs no accelerator is there on every
+        # device.
         return tuple(name for name in DelegateName if name in offered)[:1]
     usual = usual_tool(kind)
     # The program beside the usual one is there for what that one lacks.
     others = program(usual).delegates(kind) if _is_beside(plan, kind, tool) else frozenset()
-    return tuple(name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others)
+    return tuple(
+        name for name, own in DELEGATES.items() if kind in own.tried_on and name in offered - others
+    )
 
 
 def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
     """Whether a skip only says that a device lacks what ``auto`` would have tried there."""
     if plan.matrix.choice is not DelegateChoice.AUTO:
         return False
-    return _is_beside(plan, kind, tool) or reason_code == "no-gpu" or reason_code.endswith("-libraries-missing")
+    return (
+        _is_beside(plan, kind, tool)
+        or reason_code == "no-gpu"
+        or reason_code.endswith("-libraries-missing")
+    )
 
 
 def _is_beside(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
@@ -74,7 +109,9 @@ def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
     return plan.matrix.threads or several
 
 
-def threads_of(plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName) -> tuple[int, ...]:
+def threads_of(
+    plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName
+) -> tuple[int, ...]:
     """Return the thread counts of a program that chooses them itself, else the plan's."""
     own = program(tool).threads
     if not own:
@@ -115,22 +152,31 @@ def skip_reason(
         if not its.kinds:
             reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
             return Skip(reason_code="tool-not-on-device", reason=reason)
-        where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(facts.kind, "a phone")
-        return Skip(reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}")
+        where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(
+            facts.kind, "a phone"
+        )
+        return Skip(
+            reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}"
+        )
     if delegate not in its.delegates(facts.kind):
         able = [
             f"'--tool {other.name}'"
             for other in programs()
-            if delegate in other.delegates(facts.kind) and other.is_for_bundles is its.is_for_bundles
+            if delegate in other.delegates(facts.kind)
+            and other.is_for_bundles is its.is_for_bundles
         ]
         which = f"; {' and '.join(able)} can" if able else ""
-        return Skip(reason_code="delegate-not-in-tool", reason=f"'{tool}' has no delegate '{delegate}'{which}")
+        return Skip(
+            reason_code="delegate-not-in-tool",
+            reason=f"'{tool}' has no delegate '{delegate}'{which}",
+        )
     if build is None or isinstance(build, Skip):
         return build or Skip(reason_code=NO_BUILD, reason=f"no build of '{tool}' is known")
     own = DELEGATES[delegate]
     if build.is_virtual and not facts.is_virtual:
         return Skip(
-            reason_code="virtual-build", reason=f"{build.name} is a fake binary that only a virtual phone can run"
+            reason_code="virtual-build",
+            reason=f"{build.name} is a fake binary that only a virtual phone can run",
         )
     if facts.kind is DeviceKind.HOST and own.is_on_gpu and not facts.gpu:
         return Skip(reason_code="no-gpu", reason="no GPU was found on this computer")
@@ -164,7 +210,9 @@ def model_skip(tool: ToolName, model: Model) -> Skip | None:
     if endings or is_foreign(model.path):
         if model.path is None or model.path.suffix in endings:
             return None
-        runs = f"it runs {', '.join(sorted(endings))}" if endings else "a declared program may run it"
+        runs = (
+            f"it runs {', '.join(sorted(endings))}" if endings else "a declared program may run it"
+        )
         return Skip(
             reason_code="model-not-in-tool",
             reason=f"'{tool}' can't run a file that ends with {model.path.suffix}: {runs}",
@@ -172,13 +220,21 @@ def model_skip(tool: ToolName, model: Model) -> Skip | None:
     if model.is_language_model == program(tool).is_for_bundles:
         return None
     what = "a language model's bundle" if model.is_language_model else "no language model's bundle"
-    return Skip(reason_code="model-not-in-tool", reason=f"{model.name} is {what}: '{tool}' can't run it")
+    return Skip(
+        reason_code="model-not-in-tool", reason=f"{model.name} is {what}: '{tool}' can't run it"
+    )
 
 
-def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]) -> Skip | None:
+def flags_skip(
+    tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]
+) -> Skip | None:
     """Return why a program or delegate can't be run with some flags, None when it can."""
     given = {name for name, _ in flags}
-    enabling = {name: ENABLING_FLAGS[name] for name, value in flags if name in ENABLING_FLAGS and value not in _OFF}
+    enabling = {
+        name: ENABLING_FLAGS[name]
+        for name, value in flags
+        if name in ENABLING_FLAGS and value not in _OFF
+    }
     own = DELEGATES[delegate]
     if own.is_named_by_flag and not enabling.keys() & own.switches.keys():
         return Skip(
@@ -187,10 +243,16 @@ def flags_skip(tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, s
         )
     if own_flags := given & program(tool).own_flags:
         names = ", ".join(sorted(own_flags))
-        return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' sets {names} itself before each option")
+        return Skip(
+            reason_code="flags-not-in-tool",
+            reason=f"'{tool}' sets {names} itself before each option",
+        )
     if flags and not program(tool).has_flags:
         names = ", ".join(name for name, _ in flags)
-        return Skip(reason_code="flags-not-in-tool", reason=f"'{tool}' has no flags of benchmark_model ({names})")
+        return Skip(
+            reason_code="flags-not-in-tool",
+            reason=f"'{tool}' has no flags of benchmark_model ({names})",
+        )
     allowed: set[str] = {delegate} if delegate.is_cpu else {delegate, *_CPU_LIBRARIES}
     foreign = [name for name, other in enabling.items() if other not in allowed]
     if foreign:

@@ -1,4 +1,6 @@
-"""The time that a campaign may take: which cases it has time for, by what their last runs took, and what is left."""
+"""The time that a campaign may take: which cases it has time for, by what their last runs took, and
+what is left.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,17 @@ from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.records.workload import Case, Pass, Skip
 from orchestrator.units import format_duration
 
-#: Three times the reference workload, with its start and the probes around it; and how often it is run.
+#: Three times the reference workload, with its start and the probes around it; and how often it is
+#: run.
 CHECK_S: Final = 15.0
 _CHECK_EVERY_S: Final = 900.0
 #: The last runs of a series and pass whose median says how long the next one takes.
 _LAST: Final = 8
-#: How many times the least that its settings require a run takes, where nothing is known of the device.
+#: How many times the least that its settings require a run takes, where nothing is known of the
+#: device.
 _USUAL_FACTOR: Final = 1.5
-#: Between two runs a phone is probed, cooled, given files; a longer pause is time in which nobody ran it.
+#: Between two runs a phone is probed, cooled, given files; a longer pause is time in which nobody
+#: ran it.
 _PAUSE_MOST_S: Final = 360.0
 
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
@@ -54,44 +59,65 @@ def cut_to_time(
         expansion: what it means on the devices.
         now: when it begins.
         recent_of: returns the last runs of some series.
-        unit_of: what cases have in common that one process measures; empty for a case that is run alone.
-        reference_check: whether the reference workload will bracket it, and takes its part of the time.
+        unit_of: what cases have in common that one process measures; empty for a case that is run
+            alone.
+        reference_check: whether the reference workload will bracket it, and takes its part of the
+            time.
     """
     total_s = left_s(plan.until, plan.budget, now)
     if total_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
-    usable_s = max(0.0, total_s - (CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0))
+    usable_s = max(
+        0.0, total_s - (CHECK_S * (2 + total_s // _CHECK_EVERY_S) if reference_check else 0.0)
+    )
     for serial, queue in expansion.invocations.items():
         recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
         costs_s = costs_of(queue, recent, plan)
-        cases = [case for case in expansion.cases if case.serial == serial and case.case_key in costs_s]
+        cases = [
+            case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
+        ]
         reasons = left_out(cases, costs_s, left_s=usable_s, unit_of=unit_of)
-        skips |= {key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()}
+        skips |= {
+            key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
+        }
     return without(expansion, skips)
 
 
 def left_out(
-    cases: Sequence[Case], costs_s: Mapping[CaseKey, float], *, left_s: float, unit_of: Callable[[Case], str]
+    cases: Sequence[Case],
+    costs_s: Mapping[CaseKey, float],
+    *,
+    left_s: float,
+    unit_of: Callable[[Case], str],
 ) -> dict[CaseKey, str]:
-    """Return the cases of one device that don't fit into its time, each with the reason as a sentence.
+    """Return the cases of one device that don't fit into its time, each with the reason as a
+    sentence.
 
-    Cases are taken in the plan's order as long as they fit; one that doesn't is left out whole, and smaller ones behind
-    it are still tried. When not even one fits, the first is kept.
+    Cases are taken in the plan's order as long as they fit; one that doesn't is left out whole, and
+    smaller ones behind it are still tried. When not even one fits, the first is kept.
 
     Args:
         cases: All that the device is to measure, in the plan's order.
         costs_s: What each case takes with all its invocations, as :func:`costs_of` returns it.
         left_s: The device's time.
-        unit_of: What cases have in common that one process measures; empty for a case that is run alone.
+        unit_of: What cases have in common that one process measures; empty for a case that is run
+            alone.
     """
     units: dict[str, list[Case]] = {}
     for case in cases:
         units.setdefault(unit_of(case) or case.case_key, []).append(case)
     # One process measures a whole unit.
-    unit_costs = {name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()}
-    # What was never run is only estimated to take long, and would never be known: it is begun, and cut if needed.
-    begun = next(iter(units), "") if left_s > 0 and min(unit_costs.values(), default=0.0) > left_s else ""
+    unit_costs = {
+        name: max(costs_s[case.case_key] for case in unit) for name, unit in units.items()
+    }
+    # What was never run is only estimated to take long, and would never be known: it is begun, and
+    # cut if needed.
+    begun = (
+        next(iter(units), "")
+        if left_s > 0 and min(unit_costs.values(), default=0.0) > left_s
+        else ""
+    )
     kept_s, reasons = 0.0, dict[CaseKey, str]()
     for name, unit in units.items():
         if kept_s + unit_costs[name] <= left_s or name == begun:
@@ -110,13 +136,18 @@ def usual_s(recent: Recent) -> dict[tuple[SeriesKey, Pass], float]:
     medians: dict[tuple[SeriesKey, Pass], float] = {}
     for series_key, runs in recent.items():
         for run_pass in {run.run_pass for run in runs}:
-            own = sorted((run for run in runs if run.run_pass is run_pass), key=lambda run: run.started_at)
-            medians[series_key, run_pass] = statistics.median(run.duration_s for run in own[-_LAST:])
+            own = sorted(
+                (run for run in runs if run.run_pass is run_pass), key=lambda run: run.started_at
+            )
+            medians[series_key, run_pass] = statistics.median(
+                run.duration_s for run in own[-_LAST:]
+            )
     return medians
 
 
 def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> dict[CaseKey, float]:
-    """Return the seconds that each case takes with all its invocations, the pauses between them included.
+    """Return the seconds that each case takes with all its invocations, the pauses between them
+    included.
 
     What was never run is estimated from its settings, scaled as the known cases are.
     """
@@ -141,15 +172,16 @@ def costs_of(queue: Sequence[Invocation], recent: Recent, terms: PlanTerms) -> d
 def usual_pause_s(recent: Recent) -> float:
     """Return the median time between two runs of a device on its last day; 0 when nothing is known.
 
-    A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must hold all series that
-    the device measured in turns: those of others would count as pause.
+    A few long ones, of an outage or of a hot phone, don't make all runs seem long. ``recent`` must
+    hold all series that the device measured in turns: those of others would count as pause.
     """
     runs = [run for own in recent.values() for run in own]
     if not runs:
         return 0.0
     newest = max(run.started_at for run in runs)
     last_day = sorted(
-        (run for run in runs if newest - run.started_at < timedelta(days=1)), key=lambda run: run.started_at
+        (run for run in runs if newest - run.started_at < timedelta(days=1)),
+        key=lambda run: run.started_at,
     )
     pauses = [
         (after.started_at - before.started_at).total_seconds() - before.duration_s
@@ -161,7 +193,10 @@ def usual_pause_s(recent: Recent) -> float:
 
 
 class TimeLeft:
-    """What one device has left of a campaign's time, by a clock that nobody sets; without a limit there is no end."""
+    """What one device has left of a campaign's time, by a clock that nobody sets.
+
+    Without a limit there is no end.
+    """
 
     def __init__(
         self,
@@ -171,13 +206,17 @@ class TimeLeft:
         serial: Serial,
         recent_of: Callable[[Sequence[SeriesKey]], Recent],
     ) -> None:
-        """``runs`` are the device's of this campaign so far; ``recent_of`` returns the last runs of some series."""
+        """``runs`` are the device's of this campaign so far; ``recent_of`` returns the last runs of
+        some series.
+        """
         terms = campaign.terms
         self._terms = terms
         self._deadline: Deadline | None = None
         #: What the last run of a series took, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
-        self._reserve_s = CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
+        self._reserve_s = (
+            CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
+        )
         budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
         seconds = left_s(terms.until, budget_s, clock.now())
         if seconds is None:
@@ -185,7 +224,9 @@ class TimeLeft:
         self._deadline = Deadline(seconds, clock)
         #: The end of the campaign, where that is nearer than the end of the device's own time.
         self._end = terms.until if budget_s is None or seconds < budget_s else None
-        series = dict.fromkeys(item.case.series_key for item in campaign.invocations if item.case.serial == serial)
+        series = dict.fromkeys(
+            item.case.series_key for item in campaign.invocations if item.case.serial == serial
+        )
         self._taken_s = usual_s(recent_of(list(series)))
         for run in runs:
             self.learn(run)
@@ -206,18 +247,27 @@ class TimeLeft:
             return ""
         needed_s = least_duration_s(invocation, self._terms)
         if not goes_on(invocation):
-            needed_s = self._taken_s.get((invocation.case.series_key, invocation.run_pass), needed_s)
+            needed_s = self._taken_s.get(
+                (invocation.case.series_key, invocation.run_pass), needed_s
+            )
         if self._deadline.remaining_s >= needed_s + self._reserve_s:
             return ""
-        ends = f"which ends {self._end:%Y-%m-%d %H:%M} UTC" if self._end is not None else "that was given"
+        ends = (
+            f"which ends {self._end:%Y-%m-%d %H:%M} UTC"
+            if self._end is not None
+            else "that was given"
+        )
         left = format_duration(self._deadline.remaining_s)
-        return f"about {format_duration(needed_s)} are needed, and {left} are left of the time {ends}"
+        return (
+            f"about {format_duration(needed_s)} are needed, and {left} are left of the time {ends}"
+        )
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
     """Return the seconds that a device was busy with its runs, the waits between them included.
 
-    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as nothing.
+    A pause longer than the campaign waits for a phone is time in which nobody ran it, and counts as
+    nothing.
     """
     total_s, ended_at = 0.0, None
     for run in sorted(runs, key=lambda run: run.started_at):
@@ -226,6 +276,8 @@ def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
         pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
         end = run.started_at + timedelta(seconds=run.duration_s)
         if ended_at is None or end > ended_at:
-            total_s += run.duration_s + (pause_s if 0 < pause_s <= terms.limits.wait + 60.0 else 0.0)
+            total_s += run.duration_s + (
+                pause_s if 0 < pause_s <= terms.limits.wait + 60.0 else 0.0
+            )
             ended_at = end
     return total_s

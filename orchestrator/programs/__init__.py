@@ -1,4 +1,6 @@
-"""The benchmark programs: a module for each, named as a plan names it, and what they share in the folders beside."""
+"""The benchmark programs: a module for each, named as a plan names it, and what they share in the
+folders beside.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
 
 
 def program(tool: ToolName) -> Program:
-    """Return what is known of a program; raises UsageError for one whose file or plugin isn't here."""
+    """Return what is known of a program.
+
+    Raises UsageError for one whose file or plugin isn't here.
+    """
     if tool.is_of_plugin or tool in IMPORTED_TOOLS:
         found = find("programs", tool.value, Program)
         if found.name is not tool:
@@ -36,7 +41,9 @@ def _own_program(tool: ToolName) -> Program:
 def programs() -> tuple[Program, ...]:
     """Return all programs of benchfarm's own, in the order in which they are listed."""
     known = plugins("programs")
-    return tuple(program(tool) for tool in ToolName if tool not in IMPORTED_TOOLS or tool.value in known)
+    return tuple(
+        program(tool) for tool in ToolName if tool not in IMPORTED_TOOLS or tool.value in known
+    )
 
 
 def is_usual(tool: ToolName) -> bool:

@@ -1,7 +1,9 @@
-"""The Android benchmark app: started by an intent, read through the system log and the app's own folder.
+"""The Android benchmark app: started by an intent, read through the system log and the app's own
+folder.
 
-The app has no exit code and prints no end marker. An invocation is over when the result file is announced, when the
-process has died, when an error was printed and the activity has gone, or on the deadline.
+The app has no exit code and prints no end marker. An invocation is over when the result file is
+announced, when the process has died, when an error was printed and the activity has gone, or on the
+deadline.
 """
 
 from __future__ import annotations
@@ -39,14 +41,26 @@ _NO_FILES: Final = "files-refused"
 _HEADER: Final = re.compile(
     rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
 )
-_PROCESS_START: Final = re.compile(rb"Start proc (?P<pid>\d+):" + re.escape(PACKAGE.encode()) + rb"/")
+_PROCESS_START: Final = re.compile(
+    rb"Start proc (?P<pid>\d+):" + re.escape(PACKAGE.encode()) + rb"/"
+)
 _MARK_TAG: Final = b"benchfarm"
 _START: Final = b"Running TensorFlow Lite benchmark with args"
 _RESULT_SAID: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
-_DEATH_TAGS: Final = (b"ActivityManager", b"AndroidRuntime", b"DEBUG", b"libc", b"lmkd", b"lowmemorykiller", b"Zygote")
-#: How long our process must be silent after an error before the phone is asked whether the activity is still there.
+_DEATH_TAGS: Final = (
+    b"ActivityManager",
+    b"AndroidRuntime",
+    b"DEBUG",
+    b"libc",
+    b"lmkd",
+    b"lowmemorykiller",
+    b"Zygote",
+)
+#: How long our process must be silent after an error before the phone is asked whether the activity
+#: is still there.
 _SILENCE_AFTER_ERROR_S: Final = 2.0
-#: How often a phone is asked whether a silent process lives; a running benchmark prints nothing for seconds on end.
+#: How often a phone is asked whether a silent process lives; a running benchmark prints nothing for
+#: seconds on end.
 _SILENCE_S: Final = 30.0
 
 
@@ -55,8 +69,17 @@ class ApkTool:
 
     name = ToolName.APK
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds.
+        """
         command = start_command(request)
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)
@@ -64,7 +87,8 @@ class ApkTool:
         watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
         try:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
-                # Old lines may come again, when the phone's clock went back: only what follows our own line counts.
+                # Old lines may come again, when the phone's clock went back: only what follows our
+                # own line counts.
                 marked = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
                 start = device.shell(marked, timeout_s=min(60.0, request.timeout_s))
                 said = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
@@ -97,31 +121,41 @@ class ApkTool:
         """Read log and result files; an unreadable output is a report that says so."""
         report = read_collected(raw, case)
         refused = raw.data(_NO_FILES).decode("utf-8", "replace")
-        return replace(report, extra={**report.extra, "files_refused": refused}) if refused else report
+        return (
+            replace(report, extra={**report.extra, "files_refused": refused}) if refused else report
+        )
 
 
 def start_command(request: InvocationRequest) -> str:
     """Return the ``am start`` line for the device's shell.
 
-    The app splits its one argument string at white space, so that a value can't hold any: raises UsageError.
+    The app splits its one argument string at white space, so that a value can't hold any: raises
+    UsageError.
     """
     flags = benchmark_flags(request, folder=_run_folder(request.run_id))
-    # The log's line with the arguments is cut after 1,000 characters: what is only this run's comes first.
+    # The log's line with the arguments is cut after 1,000 characters: what is only this run's comes
+    # first.
     flags.sort(key=lambda flag: flag[0] != "result_file_path")
     for name, value in flags:
         if re.search(r"\s", value):
-            raise UsageError(f"flag {name}: the benchmark app can't take a value with white space ({value!r})")
+            raise UsageError(
+                f"flag {name}: the benchmark app can't take a value with white space ({value!r})"
+            )
     arguments = shlex.quote(" ".join(format_flags(flags)))
     return f"am start -S -W -n {ACTIVITY} --es args {arguments}"
 
 
 def _files_of(device: Device, request: InvocationRequest) -> list[Attachment]:
-    """Return the files that the app wrote; why they can't be read where the phone refuses: the log has the figures."""
+    """Return the files that the app wrote.
+
+    Why they can't be read where the phone refuses: the log has the figures.
+    """
     try:
         return [
             Attachment(name=name, data=data)
             for name in files_written(request.run_pass)
-            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE)) is not None
+            if (data := device.read_file(f"{_run_folder(request.run_id)}/{name}", package=PACKAGE))
+            is not None
         ]
     except RunAsRefusedError as error:
         return [Attachment(name=_NO_FILES, data=f"{error} ({error.hint})".encode())]
@@ -180,18 +214,27 @@ class _Watch:
         elif (begun := _PROCESS_START.match(text)) is not None and not self._pid:
             self._pid = begun["pid"]
         ours = bool(self._pid) and header["pid"] == self._pid
-        about_us = tag.startswith(_DEATH_TAGS) and (PACKAGE.encode() in text or _names_pid(text, self._pid))
-        # Why it doesn't respond stands in a line of its own, after the one with its number; what SELinux denies is
-        # logged by others.
+        about_us = tag.startswith(_DEATH_TAGS) and (
+            PACKAGE.encode() in text or _names_pid(text, self._pid)
+        )
+        # Why it doesn't respond stands in a line of its own, after the one with its number; what
+        # SELinux denies is logged by others.
         about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
         about_us |= b"avc:" in text and _names_pid(text, self._pid)
         # crash_dump logs a native crash in lines of which only the first names the process.
-        if not (ours or about_us or tag == b"DEBUG" or (tag == b"AndroidRuntime" and header["level"] == b"E")):
+        if not (
+            ours
+            or about_us
+            or tag == b"DEBUG"
+            or (tag == b"AndroidRuntime" and header["level"] == b"E")
+        ):
             return False
         self.kept.add(line + b"\n")
         self._quiet_since_s = self.deadline.remaining_s
         self._saw_error |= ours and header["level"] in {b"E", b"F"}
-        return (ours and text.startswith(_RESULT_SAID)) or (_is_death(tag, text) and _names_pid(text, self._pid))
+        return (ours and text.startswith(_RESULT_SAID)) or (
+            _is_death(tag, text) and _names_pid(text, self._pid)
+        )
 
     def _is_over_in_silence(self) -> bool:
         quiet_s = self._quiet_since_s - self.deadline.remaining_s
@@ -202,7 +245,10 @@ class _Watch:
 
     def _has_ended(self) -> bool:
         """Ask the phone whether the process has died, or its activity has gone, which it outlives."""
-        scripts = {"pid": f"pidof {PACKAGE}", "activities": "dumpsys activity activities && echo whole"}
+        scripts = {
+            "pid": f"pidof {PACKAGE}",
+            "activities": "dumpsys activity activities && echo whole",
+        }
         answer = ask(self.device.shell, scripts, serial=self.device.serial)
         activities = answer.text("activities")
         if not answer.value("pid"):

@@ -1,4 +1,6 @@
-"""Programs that a file declares: how one is started, and its output read, as config/declared_programs.py describes."""
+"""Programs that a file declares: how one is started, and its output read, as
+config/declared_programs.py describes.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,32 @@ class DeclaredTool:
         self._section = section
         self.name = section.tool
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one process; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one process; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds.
+        """
         section = self._section
         command = command_of(section, request, device.run_folder(request.run_id))
-        files = [stream.partition(":")[2] for stream in section.streams if stream.startswith("file:")]
+        files = [
+            stream.partition(":")[2] for stream in section.streams if stream.startswith("file:")
+        ]
         has_log = any(stream.startswith("logcat:") for stream in section.streams)
-        return run_and_collect(device, request, command, files=files, cancelled=cancelled, with_log=has_log)
+        return run_and_collect(
+            device, request, command, files=files, cancelled=cancelled, with_log=has_log
+        )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's figure. An error or an exit code that isn't declared as good leaves no figure."""
+        """Read the case's figure.
+
+        An error or an exit code that isn't declared as good leaves no figure.
+        """
         from orchestrator.errors import OutputParseError
         from orchestrator.programs.grammar.declared import DeclaredReader, reports_of
 
@@ -69,23 +87,38 @@ class DeclaredTool:
             reader.end()
         except OutputParseError as error:
             return _failed("benchmark-failed", str(error), case)
-        proven = variant is not None and variant.proof == "success" and raw.exit_code in section.exit_ok
+        proven = (
+            variant is not None and variant.proof == "success" and raw.exit_code in section.exit_ok
+        )
         reports = reports_of(
-            reader, section, requested=case.delegate.value, figure=flags.get(FIGURE, ""), proven=proven
+            reader,
+            section,
+            requested=case.delegate.value,
+            figure=flags.get(FIGURE, ""),
+            proven=proven,
         )
         errors = [error for process in reader.processes for error in process.errors]
         report = self._one(reports, raw, case, errors)
-        last = next((process.found[-1].fields for process in reversed(reader.processes) if process.found), {})
+        last = next(
+            (process.found[-1].fields for process in reversed(reader.processes) if process.found),
+            {},
+        )
         if report.outcome == "ok" and (ignored := self._ignored(last, case)):
             return replace(report, unconsumed_flags=tuple(ignored))
         return report
 
-    def _one(self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]) -> ToolReport:
+    def _one(
+        self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
+    ) -> ToolReport:
         told = next((report for report in reports if report.outcome != "ok"), None)
         killed = signal_failure(raw.exit_code)
         outcome = "failed"
         if raw.timed_out:
-            outcome, code, reason = "truncated", "timed-out", f"no result after {raw.duration_s:.0f} s"
+            outcome, code, reason = (
+                "truncated",
+                "timed-out",
+                f"no result after {raw.duration_s:.0f} s",
+            )
         elif errors:
             outcome = killed.outcome if killed is not None else outcome
             code, reason = errors[0]
@@ -100,7 +133,10 @@ class DeclaredTool:
         elif not reports:
             code, reason = "no-result", "no result was printed"
         else:
-            code, reason = "benchmark-failed", f"{len(reports)} results were printed where one was expected"
+            code, reason = (
+                "benchmark-failed",
+                f"{len(reports)} results were printed where one was expected",
+            )
         failed = _failed(code, reason, case, outcome=outcome)
         evidence = next((report.delegate for report in reports if report.delegate.actual), None)
         return failed if evidence is None else replace(failed, delegate=evidence)
@@ -111,12 +147,18 @@ class DeclaredTool:
         return [
             f"{name}={wanted[name]} (the program says {value})"
             for field, name in self._section.echo.items()
-            if isinstance(value := fields.get(field), str) and name in wanted and value != wanted[name]
+            if isinstance(value := fields.get(field), str)
+            and name in wanted
+            and value != wanted[name]
         ]
 
 
 def _failed(code: str, reason: str, case: Case, *, outcome: str = "failed") -> ToolReport:
-    accelerated = not case.delegate.is_cpu and code in {"delegate-failed", "gpu-init-failed", "npu-init-failed"}
+    accelerated = not case.delegate.is_cpu and code in {
+        "delegate-failed",
+        "gpu-init-failed",
+        "npu-init-failed",
+    }
     truth = DelegateTruth.FAILED if accelerated else DelegateTruth.UNKNOWN
     delegate = DelegateEvidence(requested=case.delegate.value, truth=truth)
     return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate)
@@ -134,7 +176,10 @@ def _given(case: Case) -> dict[str, str]:
 def command_of(section: ProgramSection, request: InvocationRequest, folder: str) -> str:
     """Return the command line for the device's shell, every word quoted."""
     case, flags = request.case, dict(request.case.flags)
-    variants = [section.delegates[case.delegate], *([section.figures[flags[FIGURE]]] if FIGURE in flags else [])]
+    variants = [
+        section.delegates[case.delegate],
+        *([section.figures[flags[FIGURE]]] if FIGURE in flags else []),
+    ]
     values = {
         **{name: own.default or "" for name, own in section.parameters.items()},
         **flags,
@@ -146,7 +191,11 @@ def command_of(section: ProgramSection, request: InvocationRequest, folder: str)
     }
     for variant in variants:
         values |= {name: section.filled(text, values) for name, text in variant.set.items()}
-    words = [*section.argv, *(text for variant in variants for text in variant.argv), *section.operands]
+    words = [
+        *section.argv,
+        *(text for variant in variants for text in variant.argv),
+        *section.operands,
+    ]
     words = [request.program_path, *(section.filled(text, values) for text in words)]
     if mask := affinity_mask(case.affinity, request.facts):
         words = ["taskset", mask, *words]
@@ -161,7 +210,11 @@ def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tupl
     found = []
     for figure in section.figures or ("",):
         used = [name for name in section.used(delegate.name, figure) if name not in dict(given)]
-        usual = [(name, default) for name in used if (default := section.parameters[name].default) is not None]
+        usual = [
+            (name, default)
+            for name in used
+            if (default := section.parameters[name].default) is not None
+        ]
         found.append((*usual, *([(FIGURE, figure)] if figure else [])))
     return tuple(found)
 
@@ -175,7 +228,9 @@ def _flag_faults(section: ProgramSection, flags: Mapping[str, str]) -> list[tupl
                 faults.append((name, f"{section.name} has no figure {value!r}"))
         elif name not in section.parameters:
             known = ", ".join(section.parameters) or "none"
-            faults.append((name, f"{section.name} is declared without a parameter {name!r}; it has {known}"))
+            faults.append(
+                (name, f"{section.name} is declared without a parameter {name!r}; it has {known}")
+            )
         elif fault := section.parameters[name].fault(value):
             faults.append((name, f"{name} {fault}"))
     return faults + [
@@ -186,8 +241,15 @@ def _flag_faults(section: ProgramSection, flags: Mapping[str, str]) -> list[tupl
 
 
 def installed_build(section: ProgramSection, named: str) -> Build:
-    """Return the program on this computer, ``named`` or on PATH, known by its content; raises ArtifactError."""
-    path = Path(named or shutil.which(section.program or "") or section.program or "").expanduser().absolute()
+    """Return the program on this computer, ``named`` or on PATH, known by its content.
+
+    Raises ArtifactError.
+    """
+    path = (
+        Path(named or shutil.which(section.program or "") or section.program or "")
+        .expanduser()
+        .absolute()
+    )
     if not path.is_file() or not section.program:
         raise ArtifactError(
             f"{section.program} isn't {f'at {named}' if named else 'on PATH'}",
@@ -197,11 +259,19 @@ def installed_build(section: ProgramSection, named: str) -> Build:
         digest = sha256_of(path)
     except OSError as error:
         raise ArtifactError(f"{path} can't be read: {error.strerror}") from error
-    return Build(name=section.program, tool=section.tool, sha256=BuildSha(digest), abi=platform.machine(), path=path)
+    return Build(
+        name=section.program,
+        tool=section.tool,
+        sha256=BuildSha(digest),
+        abi=platform.machine(),
+        path=path,
+    )
 
 
 def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
-    """Return the libraries that a declared program's file requires, from the folder of the program, by name."""
+    """Return the libraries that a declared program's file requires, from the folder of the program,
+    by name.
+    """
     from orchestrator.config.declared_programs import declared
 
     found = [each for glob in declared(str(tool)).beside for each in path.parent.glob(glob)]
@@ -245,7 +315,9 @@ def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
     """Return the declared programs that run files with these endings, by name."""
     from orchestrator.config.declared_programs import every_declared
 
-    return tuple(each.tool for each in every_declared() if each.program and endings & {*each.models})
+    return tuple(
+        each.tool for each in every_declared() if each.program and endings & {*each.models}
+    )
 
 
 def delegate_word(tool: ToolName) -> DelegateName | None:

@@ -1,7 +1,8 @@
-"""Benchmark apps that somebody else starts: how a build of one is known, and which run of a file is meant.
+"""Benchmark apps that somebody else starts: how a build of one is known, and which run of a file is
+meant.
 
-What such an app printed is kept whole with every run that was read from it (a store keeps equal content once), and
-beside it which of the runs in it is meant, so that everything can be read again.
+What such an app printed is kept whole with every run that was read from it (a store keeps equal
+content once), and beside it which of the runs in it is meant, so that everything can be read again.
 """
 
 from __future__ import annotations
@@ -36,10 +37,18 @@ class ImportedTool:
         self.name = name
         self._read = read
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
         """Raise UsageError: the app isn't started by benchfarm."""
         key = request.case.case_key
-        raise UsageError(f"{self.name} isn't started by benchfarm; its results are imported (case {key})")
+        raise UsageError(
+            f"{self.name} isn't started by benchfarm; its results are imported (case {key})"
+        )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the run that was selected at import; a text without it is a report that says so."""
@@ -47,7 +56,9 @@ class ImportedTool:
         chosen = int(json.loads(raw.data(_SELECTION) or b"{}").get("run", 0))
         if chosen < len(reports):
             return reports[chosen]
-        reason = f"the text holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
+        reason = (
+            f"the text holds {len(reports)} results, of {case.model_name} not number {chosen + 1}"
+        )
         return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 
@@ -62,16 +73,25 @@ def source_of(data: bytes, run: int) -> tuple[Attachment, ...]:
 def foreign_build(program: Program, named: str) -> Build:
     """Return the build of an app that was built and started elsewhere.
 
-    ``named`` with a slash is the path of the app's own file (an ``.ipa``, an APK, a framework's archive), by whose
-    content it is known. Anything else is a description such as ``TensorFlow 2.17``; the build is known by this text
-    then, for its content was never seen. Raises UsageError for a file that can't be read.
+    ``named`` with a slash is the path of the app's own file (an ``.ipa``, an APK, a framework's
+    archive), by whose content it is known. Anything else is a description such as ``TensorFlow
+    2.17``; the build is known by this text then, for its content was never seen. Raises UsageError
+    for a file that can't be read.
     """
     if "/" in named:
         path = Path(named).expanduser()
         try:
             sha256 = sha256_of(path)
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", hint="name the app's own file, or describe it") from error
+            raise UsageError(
+                f"{path}: {error.strerror}", hint="name the app's own file, or describe it"
+            ) from error
         return Build(name=path.name, tool=program.name, sha256=BuildSha(sha256), abi="", version="")
     described = {"program": program.title, "described as": named}
-    return Build(name=program.title, tool=program.name, sha256=BuildSha(content_key(described)), abi="", version=named)
+    return Build(
+        name=program.title,
+        tool=program.name,
+        sha256=BuildSha(content_key(described)),
+        abi="",
+        version=named,
+    )

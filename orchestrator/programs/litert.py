@@ -1,8 +1,9 @@
-"""``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this computer.
+"""``litert-benchmark``, the program that the ai-edge-litert package ships: LiteRT measured on this
+computer.
 
-It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave XNNPACK out. Its
-JSON says whether the compiled model is fully accelerated. It knows no minimum time: a short pilot process for each case
-tells how many inferences a plan's ``min_secs`` are.
+It prints hundredths of a millisecond, runs a fixed number of inferences, and can't be told to leave
+XNNPACK out. Its JSON says whether the compiled model is fully accelerated. It knows no minimum
+time: a short pilot process for each case tells how many inferences a plan's ``min_secs`` are.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from orchestrator.records.workload import Build, Case, DelegateName, ToolName
 from orchestrator.units import US_PER_S
 
 RESULT_FILE: Final = "result.json"
-_ERROR_LINE: Final = re.compile(r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR ")
+_ERROR_LINE: Final = re.compile(
+    r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR "
+)
 PILOT_RUNS: Final = 5
 
 
@@ -48,23 +51,41 @@ class LitertTool:
         #: What an inference takes, by case; None where the pilot failed.
         self._pilots_us: dict[CaseKey, float | None] = {}
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds.
+        """
         key = request.case.case_key
         if key not in self._pilots_us:
             pilot = replace(request, run_id=RunId(f"{request.run_id}-pilot"))
             raw = self._run_counted(device, pilot, Counts(runs=PILOT_RUNS, warmups=1), cancelled)
             self._pilots_us[key] = self.parse(raw, request.case).inference_mean_us
-        return self._run_counted(device, request, counts_for(request.case, self._pilots_us[key]), cancelled)
+        return self._run_counted(
+            device, request, counts_for(request.case, self._pilots_us[key]), cancelled
+        )
 
     def _run_counted(
-        self, device: Device, request: InvocationRequest, counts: Counts, cancelled: threading.Event | None
+        self,
+        device: Device,
+        request: InvocationRequest,
+        counts: Counts,
+        cancelled: threading.Event | None,
     ) -> RawOutput:
         command = litert_command(request, counts, folder=device.run_folder(request.run_id))
         return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the JSON and the exit code; the log decides what went wrong where there is no JSON."""
+        """Read the JSON and the exit code.
+
+        The log decides what went wrong where there is no JSON.
+        """
         if raw.timed_out:
             return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
         try:
@@ -76,7 +97,9 @@ class LitertTool:
         try:
             report = report_of(result)
         except (TypeError, ValueError) as error:
-            return _failed("tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case)
+            return _failed(
+                "tool-failed", f"{RESULT_FILE} isn't what the program writes: {error}", case
+            )
         return replace(report, delegate=_delegate(result, raw, case))
 
 
@@ -89,7 +112,9 @@ class Counts:
 
 
 def counts_for(case: Case, inference_us: float | None) -> Counts:
-    """Return the counts that keep the plan's minimum and maximum times, if an inference takes ``inference_us``."""
+    """Return the counts that keep the plan's minimum and maximum times, if an inference takes
+    ``inference_us``.
+    """
     if not inference_us:
         return Counts(runs=case.num_runs, warmups=case.warmup_runs)
 
@@ -97,11 +122,17 @@ def counts_for(case: Case, inference_us: float | None) -> Counts:
         wanted = max(least, math.ceil(least_s * US_PER_S / inference_us))
         return max(1, min(wanted, math.floor(case.max_secs * US_PER_S / inference_us)))
 
-    return Counts(runs=within(case.num_runs, case.min_secs), warmups=within(case.warmup_runs, case.warmup_min_secs))
+    return Counts(
+        runs=within(case.num_runs, case.min_secs),
+        warmups=within(case.warmup_runs, case.warmup_min_secs),
+    )
 
 
 def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -> str:
-    """Return the command line, every word quoted; raises UsageError for what this program hasn't got."""
+    """Return the command line, every word quoted.
+
+    Raises UsageError for what this program hasn't got.
+    """
     case = request.case
     if FlagFamily.LITERT_BENCHMARK not in DELEGATES[case.delegate].flags:
         raise UsageError(f"litert-benchmark has no delegate {case.delegate}")
@@ -121,7 +152,9 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
 
 
 def installed_build(named: str = "") -> Build:
-    """Return the litert-benchmark beside this interpreter, known by the hashes of its package's files."""
+    """Return the litert-benchmark beside this interpreter, known by the hashes of its package's
+    files.
+    """
     del named
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version
@@ -136,10 +169,19 @@ def installed_build(named: str = "") -> Build:
 
 
 def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> DelegateEvidence:
-    log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode("utf-8", "replace")
-    made = next((line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), "")
-    is_xnnpack, is_full = case.delegate is DelegateName.XNNPACK, result.get("fully_accelerated") is True
-    lines = ([made] if is_xnnpack and made else []) + [f"fully_accelerated: {result.get('fully_accelerated')}"]
+    log = raw.data("stderr").decode("utf-8", "replace") + raw.data("stdout").decode(
+        "utf-8", "replace"
+    )
+    made = next(
+        (line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), ""
+    )
+    is_xnnpack, is_full = (
+        case.delegate is DelegateName.XNNPACK,
+        result.get("fully_accelerated") is True,
+    )
+    lines = ([made] if is_xnnpack and made else []) + [
+        f"fully_accelerated: {result.get('fully_accelerated')}"
+    ]
     if is_xnnpack and not made:
         truth = DelegateTruth.UNKNOWN
     elif is_full:
@@ -147,7 +189,9 @@ def _delegate(result: Mapping[str, object], raw: RawOutput, case: Case) -> Deleg
     else:
         truth = DelegateTruth.PARTIAL if is_xnnpack else DelegateTruth.UNKNOWN
     actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
-    return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=tuple(lines))
+    return DelegateEvidence(
+        requested=case.delegate.value, actual=actual, truth=truth, lines=tuple(lines)
+    )
 
 
 def _failed(code: str, reason: str, case: Case | None = None) -> ToolReport:
@@ -161,7 +205,9 @@ def _failed(code: str, reason: str, case: Case | None = None) -> ToolReport:
 
 
 def _reason(data: bytes) -> str:
-    """Return what the program says went wrong: its first line that calls itself an error, else its last line."""
+    """Return what the program says went wrong: its first line that calls itself an error, else its
+    last line.
+    """
     lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = (line for line in lines if _ERROR_LINE.match(line))
     return next(errors, lines[-1] if lines else "the program printed nothing")

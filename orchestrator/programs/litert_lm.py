@@ -1,8 +1,10 @@
-"""LiteRT-LM: language models, by ``litert_lm_advanced_main`` on a phone and ``litert-lm benchmark`` on this computer.
+"""LiteRT-LM: language models, by ``litert_lm_advanced_main`` on a phone and ``litert-lm benchmark``
+on this computer.
 
-One process gives two cases their figures, ``figure=prefill`` and ``figure=decode``: the time of a token of the prompt
-and of the answer. The command exits with 0 after most failures, and averages a failed repetition in as a speed of 0: so
-it repeats once a process. The phone's program repeats on one engine, and its first repetition is the warm-up.
+One process gives two cases their figures, ``figure=prefill`` and ``figure=decode``: the time of a
+token of the prompt and of the answer. The command exits with 0 after most failures, and averages a
+failed repetition in as a speed of 0: so it repeats once a process. The phone's program repeats on
+one engine, and its first repetition is the warm-up.
 """
 
 from __future__ import annotations
@@ -37,11 +39,22 @@ from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.tokens import BOOST, BOOSTS, CACHE, CACHES, FIGURE, PHASES, REPETITIONS, TOKENS, flag_faults
+from orchestrator.records.tokens import (
+    BOOST,
+    BOOSTS,
+    CACHE,
+    CACHES,
+    FIGURE,
+    PHASES,
+    REPETITIONS,
+    TOKENS,
+    flag_faults,
+)
 from orchestrator.records.workload import Build, Case, ToolName
 
 _USUAL_REPETITIONS: Final = "5"
-#: What the program writes at its end, by a flag of 2026; and further flags that only newer builds have.
+#: What the program writes at its end, by a flag of 2026; and further flags that only newer builds
+#: have.
 METRICS: Final = "metrics.pb"
 _METRICS_FLAG: Final = "metric_proto_file_path"
 _NEWER_FLAGS: Final = frozenset({_METRICS_FLAG, "boost_performance"})
@@ -49,7 +62,8 @@ _UNKNOWN_FLAG: Final = re.compile(rb"Unknown command line flag '(\w+)'")
 _DECODE: Final = "--benchmark_decode_tokens="
 #: Values of ``cache`` with which a cache is kept on disk.
 _KEPT: Final = frozenset({"cold", "disk"})
-#: Runs a command and prints the peak of its memory as the phone's program does, in units of 2**20 bytes.
+#: Runs a command and prints the peak of its memory as the phone's program does, in units of 2**20
+#: bytes.
 _PEAK_MEMORY: Final = """\
 import resource, subprocess, sys
 code = subprocess.call(sys.argv[1:])
@@ -71,31 +85,59 @@ class LitertLmTool:
     def session(self, case: Case) -> str:
         """See SessionTool.session: prefill and decode are measured by one process."""
         flags = [flag for flag in case.flags if flag[0] != FIGURE]
-        return json.dumps([case.model_sha256, case.build_sha256, case.delegate, case.threads, flags, case.affinity])
+        return json.dumps(
+            [
+                case.model_sha256,
+                case.build_sha256,
+                case.delegate,
+                case.threads,
+                flags,
+                case.affinity,
+            ]
+        )
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases: none beside those that were planned."""
         return ()
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one process; whatever its end, return all that it left behind. Raises DeviceError kinds, UsageError."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one process; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds, UsageError.
+        """
         folder = device.run_folder(request.run_id)
         if device.kind is not DeviceKind.ANDROID:
-            return run_and_collect(device, request, _host_command(request, folder), files=(), cancelled=cancelled)
+            return run_and_collect(
+                device, request, _host_command(request, folder), files=(), cancelled=cancelled
+            )
         build = request.case.build_sha256
         while True:
             left_out = self._unknown.setdefault(build, set())
             command = _phone_command(request, folder, left_out)
             raw = run_and_collect(device, request, command, files=(METRICS,), cancelled=cancelled)
-            # Which flags a program has depends on its year, and one that it hasn't ends it before it does anything.
-            refused = _UNKNOWN_FLAG.search(raw.data("stdout") + raw.data("stderr")) if raw.exit_code == 1 else None
+            # Which flags a program has depends on its year, and one that it hasn't ends it before
+            # it does anything.
+            refused = (
+                _UNKNOWN_FLAG.search(raw.data("stdout") + raw.data("stderr"))
+                if raw.exit_code == 1
+                else None
+            )
             name = refused[1].decode() if refused is not None else ""
             if name not in _NEWER_FLAGS or name in left_out:
                 return raw
             left_out.add(name)
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """See TurnTool.for_energy: a prompt without an answer; an answer always has a prompt before it."""
+        """See TurnTool.for_energy: a prompt without an answer.
+
+        An answer always has a prompt before it.
+        """
         flags = {**dict(case.flags), REPETITIONS: str(repetitions)}
         if flags.get(FIGURE) == PHASES[0]:
             flags["decode_tokens"] = "1"
@@ -112,7 +154,11 @@ class LitertLmTool:
             if before_s is not None and repetition.at_s is not None:
                 # Over midnight too.
                 between_s = (repetition.at_s - before_s) % 86_400 - length_s
-                found += [Turn(seconds=between_s, tokens=0, is_own=False)] if 0 < between_s < length_s else []
+                found += (
+                    [Turn(seconds=between_s, tokens=0, is_own=False)]
+                    if 0 < between_s < length_s
+                    else []
+                )
             before_s = repetition.at_s
             found += [
                 Turn(seconds=turns.time_us / 1e6, tokens=turns.tokens, is_own=name == phase)
@@ -121,20 +167,34 @@ class LitertLmTool:
         return found
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's own figure; the exit code counts only where the output doesn't say more."""
+        """Read the case's own figure.
+
+        The exit code counts only where the output doesn't say more.
+        """
         process = _process(raw)
         flags = dict(case.flags)
         phase = flags.get(FIGURE, "decode")
         process.backend = _backend(case)
-        process.asked = {name.partition("_")[0]: int(flags[name]) for name in TOKENS if flags.get(name, "").isdigit()}
+        process.asked = {
+            name.partition("_")[0]: int(flags[name])
+            for name in TOKENS
+            if flags.get(name, "").isdigit()
+        }
         # A block of energy asks for other numbers than the case.
         process.asked |= {
-            name: int(count) for name, count in re.findall(r"--benchmark_(\w+)_tokens=(\d+)", raw.command)
+            name: int(count)
+            for name, count in re.findall(r"--benchmark_(\w+)_tokens=(\d+)", raw.command)
         }
         process.asked["tokens"] = process.asked.pop("max", 0)
-        report = next(report for report in reports_of(process, requested=case.delegate.value) if report.label == phase)
+        report = next(
+            report
+            for report in reports_of(process, requested=case.delegate.value)
+            if report.label == phase
+        )
         ended = _ended(report, raw)
-        return dataclasses.replace(ended, label=phase, extra={**ended.extra, "engine": _engine(raw)})
+        return dataclasses.replace(
+            ended, label=phase, extra={**ended.extra, "engine": _engine(raw)}
+        )
 
 
 def _process(raw: RawOutput) -> Process:
@@ -149,7 +209,10 @@ def _process(raw: RawOutput) -> Process:
 
 
 def _take_metrics(process: Process, raw: RawOutput) -> None:
-    """Add what the program wrote at its very end; where its text has no results, these are the results."""
+    """Add what the program wrote at its very end.
+
+    Where its text has no results, these are the results.
+    """
     if f"--{_METRICS_FLAG}=" not in raw.command:
         return
     told = len(process.repetitions)
@@ -158,10 +221,14 @@ def _take_metrics(process: Process, raw: RawOutput) -> None:
     except OutputParseError as error:
         # Without results there is nothing to doubt; with them the program's last act is missing.
         if told:
-            process.disagreements = (f"{METRICS}, which the program writes at its end, is missing: {error}",)
+            process.disagreements = (
+                f"{METRICS}, which the program writes at its end, is missing: {error}",
+            )
         return
     if told and told != len(written.repetitions):
-        process.disagreements = (f"{told} repetitions were printed, {METRICS} has {len(written.repetitions)}",)
+        process.disagreements = (
+            f"{told} repetitions were printed, {METRICS} has {len(written.repetitions)}",
+        )
     # The text has nanoseconds, the file whole microseconds.
     process.repetitions = process.repetitions or written.repetitions
     process.peak_mib = process.peak_mib or written.peak_mib
@@ -180,7 +247,10 @@ def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
         return _failed(report, "truncated", "timed-out", reason)
     if report.outcome == "ok" and not raw.exit_code:
         return report
-    if (killed := signal_failure(raw.exit_code)) is not None and report.failure_code in {"", "no-result"}:
+    if (killed := signal_failure(raw.exit_code)) is not None and report.failure_code in {
+        "",
+        "no-result",
+    }:
         return _failed(report, killed.outcome, killed.code, killed.reason)
     if report.outcome == "ok":
         return _failed(report, "failed", "benchmark-failed", f"exit code {raw.exit_code}")
@@ -189,11 +259,19 @@ def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
 
 def _failed(report: ToolReport, outcome: str, code: str, reason: str) -> ToolReport:
     delegate = DelegateEvidence(requested=report.delegate.requested, lines=report.delegate.lines)
-    return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate, extra=report.extra)
+    return ToolReport(
+        outcome=outcome,
+        failure_code=code,
+        failure_reason=reason,
+        delegate=delegate,
+        extra=report.extra,
+    )
 
 
 def _engine(raw: RawOutput) -> str:
-    """Return whether the measured engine had done nothing before: only the phone's program warms it up."""
+    """Return whether the measured engine had done nothing before: only the phone's program warms it
+    up.
+    """
     return "fresh" if "--skip-warmup" in raw.command else "reused"
 
 
@@ -202,22 +280,40 @@ def _backend(case: Case) -> str:
 
 
 def _host_command(request: InvocationRequest, folder: str) -> str:
-    """Return the command line of ``litert-lm benchmark``; what the user's own settings say doesn't count.
+    """Return the command line of ``litert-lm benchmark``.
 
-    Caches are kept beside the model and named after its time: a link in the run's own folder keeps them apart from
-    other runs and from the user's files, so that they are cold. A process before fills them, or is left out. The
-    command's own warm-up isn't used: since 0.19 it leaves its engine to the run, which is another quantity.
+    What the user's own settings say doesn't count.
+
+    Caches are kept beside the model and named after its time: a link in the run's own folder keeps
+    them apart from other runs and from the user's files, so that they are cold. A process before
+    fills them, or is left out. The command's own warm-up isn't used: since 0.19 it leaves its
+    engine to the run, which is another quantity.
     """
     flags, case = dict(request.case.flags), request.case
     backend, cache, model = _backend(case), flags.get(CACHE, "no"), request.model_path
     is_kept = cache in _KEPT
     link = f"{folder}/{model.rpartition('/')[2]}"
     words = [
-        request.program_path, "benchmark", link if is_kept else model, "--config", "/dev/null", "--verbose",
-        "--runs", "1", "--skip-warmup",
-        "--prefill-tokens", flags["prefill_tokens"], "--decode-tokens", flags["decode_tokens"],
-        "--max-num-tokens", flags["max_num_tokens"], "--cache", "disk" if is_kept else cache, "--backend", backend,
-    ]  # fmt: skip
+        request.program_path,
+        "benchmark",
+        link if is_kept else model,
+        "--config",
+        "/dev/null",
+        "--verbose",
+        "--runs",
+        "1",
+        "--skip-warmup",
+        "--prefill-tokens",
+        flags["prefill_tokens"],
+        "--decode-tokens",
+        flags["decode_tokens"],
+        "--max-num-tokens",
+        flags["max_num_tokens"],
+        "--cache",
+        "disk" if is_kept else cache,
+        "--backend",
+        backend,
+    ]
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
     filling = "" if cache == "cold" else f"{shlex.join(words)} > /dev/null 2>&1; "
@@ -229,11 +325,12 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
 
 
 def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) -> str:
-    """Return the command line of ``litert_lm_advanced_main``, one message at a time, its log as full as it goes.
+    """Return the command line of ``litert_lm_advanced_main``, one message at a time, its log as
+    full as it goes.
 
-    Caches are kept in the run's own folder, which is new: beside the model their names hold its time, so that a model
-    that was sent again would be cold and others' caches would stay. A process before fills them, where they are to be
-    warm. ``left_out``: flags that the build hasn't.
+    Caches are kept in the run's own folder, which is new: beside the model their names hold its
+    time, so that a model that was sent again would be cold and others' caches would stay. A process
+    before fills them, where they are to be warm. ``left_out``: flags that the build hasn't.
     """
     flags, case = dict(request.case.flags), request.case
     cache = flags.get(CACHE, "no")
@@ -251,10 +348,19 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     ]
     places = {"no": "--disable_cache=true", "memory": "--cache_dir=:memory"}
     arguments.append(places.get(cache, f"--cache_dir={folder}"))
-    filling = [argument for argument in arguments if not argument.startswith(("--num_iterations=", _DECODE))]
-    newer = {_METRICS_FLAG: f"{folder}/{METRICS}", "boost_performance": flags.get(BOOST, "disabled")}
+    filling = [
+        argument
+        for argument in arguments
+        if not argument.startswith(("--num_iterations=", _DECODE))
+    ]
+    newer = {
+        _METRICS_FLAG: f"{folder}/{METRICS}",
+        "boost_performance": flags.get(BOOST, "disabled"),
+    }
     arguments += [f"--{name}={value}" for name, value in newer.items() if name not in left_out]
-    arguments += format_flags(list(pass_flags(pass_of(request.run_pass), FlagFamily.LITERT_LM, folder).items()))
+    arguments += format_flags(
+        list(pass_flags(pass_of(request.run_pass), FlagFamily.LITERT_LM, folder).items())
+    )
     if folders := library_folders(request):
         arguments.append(f"--litert_dispatch_lib_dir={folders[0]}")
         filling.append(f"--litert_dispatch_lib_dir={folders[0]}")
@@ -265,7 +371,8 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
 
 
 def installed_build(named: str) -> Build:
-    """Return the command litert-lm of this computer, ``named`` or on PATH, known by the hashes of its packages' files.
+    """Return the command litert-lm of this computer, ``named`` or on PATH, known by the hashes of
+    its packages' files.
 
     Raises ArtifactError where there is none, or it isn't installed as a package.
     """
@@ -275,15 +382,23 @@ def installed_build(named: str) -> Build:
             f"the command litert-lm isn't {f'at {named}' if named else 'on PATH'}",
             hint="pip install litert-lm in an environment of its own, then --build litert-lm=ENVIRONMENT/bin/litert-lm",
         )
-    records = sorted(path.parent.parent.glob("lib/python*/site-packages/litert_lm*.dist-info/RECORD"))
+    records = sorted(
+        path.parent.parent.glob("lib/python*/site-packages/litert_lm*.dist-info/RECORD")
+    )
     if not records:
-        raise ArtifactError(f"{path} is no installed litert-lm", hint="name the one in its environment's folder bin")
+        raise ArtifactError(
+            f"{path} is no installed litert-lm", hint="name the one in its environment's folder bin"
+        )
     folders = [record.parent.name.removesuffix(".dist-info") for record in records]
-    version = next((name.partition("-")[2] for name in folders if name.startswith("litert_lm-")), "")
+    version = next(
+        (name.partition("-")[2] for name in folders if name.startswith("litert_lm-")), ""
+    )
     return Build(
         name=f"litert-lm {version}".rstrip(),
         tool=ToolName.LITERT_LM,
-        sha256=BuildSha(hashlib.sha256(b"".join(record.read_bytes() for record in records)).hexdigest()),
+        sha256=BuildSha(
+            hashlib.sha256(b"".join(record.read_bytes() for record in records)).hexdigest()
+        ),
         abi=platform.machine(),
         version=version,
         path=path,
@@ -291,7 +406,9 @@ def installed_build(named: str) -> Build:
 
 
 def _figures(delegate: Delegate, given: Option) -> tuple[Option, ...]:
-    """Return the flags of both figures of a process: how many tokens, where the plan doesn't say, and which figure."""
+    """Return the flags of both figures of a process: how many tokens, where the plan doesn't say,
+    and which figure.
+    """
     del delegate
     usual = tuple((name, value) for name, value in TOKENS.items() if name not in dict(given))
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
@@ -308,9 +425,21 @@ _FLAGS: Final = FlagSchema(
         name: FlagSpec(name=name, kind=kind, default=default, choices=choices, meaning=meaning)
         for name, kind, default, choices, meaning in (
             *((name, "int32", default, (), _MEANINGS[name]) for name, default in TOKENS.items()),
-            (REPETITIONS, "int32", _USUAL_REPETITIONS, (), "repetitions of a phone's process; the first warms up"),
+            (
+                REPETITIONS,
+                "int32",
+                _USUAL_REPETITIONS,
+                (),
+                "repetitions of a phone's process; the first warms up",
+            ),
             (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
-            (BOOST, "string", "disabled", BOOSTS, "whether a phone's program raises its own priority"),
+            (
+                BOOST,
+                "string",
+                "disabled",
+                BOOSTS,
+                "whether a phone's program raises its own priority",
+            ),
         )
     }
 )

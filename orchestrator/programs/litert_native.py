@@ -1,9 +1,11 @@
-"""LiteRT's own ``benchmark_model`` (also called ``benchmark_litert_model``) on a phone: CPU, GPU and NPU.
+"""LiteRT's own ``benchmark_model`` (also called ``benchmark_litert_model``) on a phone: CPU, GPU
+and NPU.
 
-It shares the first half of benchmark_model's flags and the ``count=`` lines; its summary goes to standard error. An
-NPU is driven through a vendor's dispatch library, and compiled for by a vendor's compiler plugin, both in folders that
-flags name. The program takes every flag that begins with a vendor's name out of the command line before it looks, so
-that a misspelt one is never reported: they are checked here against the documented tables.
+It shares the first half of benchmark_model's flags and the ``count=`` lines; its summary goes to
+standard error. An NPU is driven through a vendor's dispatch library, and compiled for by a vendor's
+compiler plugin, both in folders that flags name. The program takes every flag that begins with a
+vendor's name out of the command line before it looks, so that a misspelt one is never reported:
+they are checked here against the documented tables.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.flags.arguments import RESULT_FILE, format_flags, pass_flags, placed_value
+from orchestrator.programs.flags.arguments import (
+    RESULT_FILE,
+    format_flags,
+    pass_flags,
+    placed_value,
+)
 from orchestrator.programs.flags.checking import check_flags, documented_flags
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running.collected import CollectingTool
@@ -26,15 +33,18 @@ from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.workload import Pass, ToolName
 
-#: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless the plan sets
-#: ``require_full_delegation``.
+#: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless
+#: the plan sets ``require_full_delegation``.
 _ACCELERATOR_FLAGS: Final = frozenset({"use_cpu", "use_gpu", "use_npu", "use_profiler"})
 _DISPATCH: Final = "libLiteRtDispatch_"
 _COMPILER: Final = "libLiteRtCompilerPlugin_"
 
 
 class LitertNativeTool(CollectingTool):
-    """Runs the program; where the operators ran is shown by the runtime info first, then by the log."""
+    """Runs the program.
+
+    Where the operators ran is shown by the runtime info first, then by the log.
+    """
 
     name = ToolName.LITERT_NATIVE
 
@@ -51,7 +61,8 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
     """Return the flags of one invocation as (name, value).
 
     Raises:
-        UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has a wrong value.
+        UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has
+            a wrong value.
     """
     case = request.case
     own = DELEGATES[case.delegate].flags.get(FlagFamily.LITERT)
@@ -73,7 +84,9 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
     }
     for name, value in case.flags:
         if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
-            raise UsageError(f"flag {name} follows from the plan's own keys and can't be set beside them")
+            raise UsageError(
+                f"flag {name} follows from the plan's own keys and can't be set beside them"
+            )
         flags[name] = placed_value(value, request)
     faults = check_flags(format_flags(list(flags.items())), documented_flags(FlagFamily.LITERT))
     if faults:
@@ -88,7 +101,9 @@ def _npu_folders(request: InvocationRequest) -> dict[str, str]:
     folders = library_folders(request)
     flags = {"dispatch_library_path": _DISPATCH, "compiler_plugin_library_path": _COMPILER}
     return {
-        flag: folders[0] for flag, start in flags.items() if any(name.startswith(start) for name in request.file_paths)
+        flag: folders[0]
+        for flag, start in flags.items()
+        if any(name.startswith(start) for name in request.file_paths)
     }
 
 

@@ -35,8 +35,9 @@ def command_line(request: InvocationRequest, arguments: list[str]) -> str:
 def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
     """Return the mask for the phone's taskset in hexadecimal, empty for no restriction.
 
-    ``big`` is every core but those of the slowest cluster, as probed; where all cores are equal or their clocks are
-    unknown there is nothing to choose. A computer's scheduler is left alone unless the plan names a mask.
+    ``big`` is every core but those of the slowest cluster, as probed; where all cores are equal or
+    their clocks are unknown there is nothing to choose. A computer's scheduler is left alone unless
+    the plan names a mask.
     """
     if affinity == "all":
         return ""

@@ -1,8 +1,9 @@
 """``benchmark_model_performance_options``: one process that tries several ways to run a model.
 
-Each way (an option) is a case of its own with its own report. The program's summary names what was asked for, not what
-ran, so that each option is judged by the lines of its own run. It stops at the first option that fails, without a
-summary and with exit code 0: the options that it didn't come to are then run one by one, a process for each.
+Each way (an option) is a case of its own with its own report. The program's summary names what was
+asked for, not what ran, so that each option is judged by the lines of its own run. It stops at the
+first option that fails, without a summary and with exit code 0: the options that it didn't come to
+are then run one by one, a process for each.
 """
 
 from __future__ import annotations
@@ -45,46 +46,79 @@ from orchestrator.records.workload import Case, DelegateName, ToolName
 _ALONE: Final = "alone"
 _INDEX: Final = "alone.json"
 _NONE: Final = "--perf_options_list=none"
-#: What the program sets for each option itself, and the files of which each option would overwrite the last one's.
+#: What the program sets for each option itself, and the files of which each option would overwrite
+#: the last one's.
 _NOT_FOR_A_GROUP: Final = OPTION_FLAGS | {
-    "num_threads", "use_xnnpack", "use_gpu", "use_nnapi", "use_hexagon", "result_file_path",
-    "export_model_runtime_info", "model_runtime_info_output_file",
-}  # fmt: skip
+    "num_threads",
+    "use_xnnpack",
+    "use_gpu",
+    "use_nnapi",
+    "use_hexagon",
+    "result_file_path",
+    "export_model_runtime_info",
+    "model_runtime_info_output_file",
+}
 
 
 class PerformanceOptionsTool:
-    """Runs one group of options (CPU, GPU, NNAPI or DSP) in a process and reads each option for itself."""
+    """Runs one group of options (CPU, GPU, NNAPI or DSP) in a process and reads each option for
+    itself.
+    """
 
     name = ToolName.PERF_OPTIONS
 
     def session(self, case: Case) -> str:
         """See SessionTool.session: the options of one group.
 
-        Memory is a high-water mark of the process and a profile goes to one file: those passes run an option alone.
+        Memory is a high-water mark of the process and a profile goes to one file: those passes run
+        an option alone.
         """
         group = OPTION_GROUPS[case.delegate]
         own_flags = [flag for flag in case.flags if flag[0] not in OPTION_FLAGS]
-        settings = (case.num_runs, case.min_secs, case.max_secs, case.warmup_runs, case.warmup_min_secs, case.affinity)
-        return json.dumps([case.model_sha256, case.build_sha256, group, own_flags, settings, case.files])
+        settings = (
+            case.num_runs,
+            case.min_secs,
+            case.max_secs,
+            case.warmup_runs,
+            case.warmup_min_secs,
+            case.affinity,
+        )
+        return json.dumps(
+            [case.model_sha256, case.build_sha256, group, own_flags, settings, case.files]
+        )
 
     def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
         """See SessionTool.found_cases: an option for each NNAPI accelerator that the phone has."""
         blocks = split_options(raw.data("stdout"))
         labels = [*(block.label for block in blocks), *(entry["label"] for entry in _index(raw))]
-        names = [label[len("nnapi(") : -1] for label in labels if label.startswith("nnapi(") and "w/o" not in label]
+        names = [
+            label[len("nnapi(") : -1]
+            for label in labels
+            if label.startswith("nnapi(") and "w/o" not in label
+        ]
         plain = tuple(flag for flag in case.flags if flag[0] != ACCELERATOR_FLAG)
         return [
             dataclasses.replace(case, flags=tuple(sorted((*plain, (ACCELERATOR_FLAG, name)))))
             for name in dict.fromkeys(names)
         ]
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one group, or one option alone; whatever the end, return all that is left. Raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one group, or one option alone; whatever the end, return all that is left.
+
+        Raises DeviceError kinds.
+        """
         if not pass_of(request.run_pass).shares_process:
             return _run_alone(device, request, cancelled)
         started_at = datetime.now(UTC)
         arguments = _group_arguments(request)
-        # One stream, so that what the runtime says on standard error stands in the run that it belongs to.
+        # One stream, so that what the runtime says on standard error stands in the run that it
+        # belongs to.
         command = in_mode(command_line(request, arguments) + " 2>&1", request)
         count = len(options_of(request.case, accelerators=()))
         try:
@@ -108,12 +142,17 @@ class PerformanceOptionsTool:
             exit_code=result.exit_code,
             timed_out=result.timed_out,
             started_at=started_at,
-            duration_s=(datetime.now(UTC) - started_at).total_seconds() if missed else result.duration_s,
+            duration_s=(datetime.now(UTC) - started_at).total_seconds()
+            if missed
+            else result.duration_s,
             attachments=tuple(attachments),
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the run of the case's own option; an option without a run is a report that says so."""
+        """Read the run of the case's own option.
+
+        An option without a run is a report that says so.
+        """
         label = label_of(case)
         if _NONE in raw.command:
             report = read_collected(raw, case)
@@ -138,7 +177,10 @@ def _group_arguments(request: InvocationRequest) -> list[str]:
 
 
 def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: bool) -> ToolReport:
-    """Read one option's run. Only the last can have ended with the process; the others ended well before it."""
+    """Read one option's run. Only the last can have ended with the process.
+
+    The others ended well before it.
+    """
     report = parse_run(
         stdout=block.text,
         stderr=b"",
@@ -156,20 +198,34 @@ def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: boo
 def _without_memory(report: ToolReport) -> ToolReport:
     """Leave out the memory of one of several options.
 
-    It is read from the process's high-water mark, which the options before have raised: what an option shows is what
-    it needed beyond all of them, in a random order. The memory pass runs an option alone.
+    It is read from the process's high-water mark, which the options before have raised: what an
+    option shows is what it needed beyond all of them, in a random order. The memory pass runs an
+    option alone.
     """
-    return dataclasses.replace(report, init_memory_mib=None, overall_memory_mib=None, peak_memory_mib=None)
+    return dataclasses.replace(
+        report, init_memory_mib=None, overall_memory_mib=None, peak_memory_mib=None
+    )
 
 
 def _without_run(raw: RawOutput, case: Case, label: str) -> ToolReport:
-    """Return the report of an option that the program never came to: why the whole program failed, where it did."""
+    """Return the report of an option that the program never came to: why the whole program failed,
+    where it did.
+    """
     whole = parse_run(
-        stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code, timed_out=raw.timed_out
+        stdout=raw.data("stdout"),
+        stderr=raw.data("stderr"),
+        exit_code=raw.exit_code,
+        timed_out=raw.timed_out,
     )
     has_failed = whole.outcome != "ok" and not split_options(raw.data("stdout"))
-    code = whole.failure_code if has_failed and whole.failure_code != "no-result" else "option-not-run"
-    reason = whole.failure_reason if code == whole.failure_code else f"the program printed no run of '{label}'"
+    code = (
+        whole.failure_code if has_failed and whole.failure_code != "no-result" else "option-not-run"
+    )
+    reason = (
+        whole.failure_reason
+        if code == whole.failure_code
+        else f"the program printed no run of '{label}'"
+    )
     return ToolReport(
         outcome="failed",
         failure_code=code,
@@ -186,26 +242,41 @@ def _index(raw: RawOutput) -> list[dict[str, Any]]:
 
 
 def _missed(stdout: bytes, case: Case) -> list[Case]:
-    """Return the options that a program that stopped didn't come to; none when it went through to its summary."""
+    """Return the options that a program that stopped didn't come to.
+
+    None when it went through to its summary.
+    """
     blocks = split_options(stdout)
     if summary_rows_in(stdout) or not blocks:
         return []
     begun = {block.label for block in blocks}
     accelerators = accelerators_in(stdout.decode("utf-8", "replace")) or ()
-    return [option for option in options_of(case, accelerators=accelerators) if label_of(option) not in begun]
+    return [
+        option
+        for option in options_of(case, accelerators=accelerators)
+        if label_of(option) not in begun
+    ]
 
 
 def _run_missed(
-    device: Device, request: InvocationRequest, missed: Sequence[Case], cancelled: threading.Event | None
+    device: Device,
+    request: InvocationRequest,
+    missed: Sequence[Case],
+    cancelled: threading.Event | None,
 ) -> list[Attachment]:
     found: list[Attachment] = []
     index: list[dict[str, object]] = []
     for number, option in enumerate(missed):
         if cancelled is not None and cancelled.is_set():
             break
-        alone = dataclasses.replace(request, case=option, run_id=RunId(f"{request.run_id}-{number}"))
+        alone = dataclasses.replace(
+            request, case=option, run_id=RunId(f"{request.run_id}-{number}")
+        )
         raw = _run_alone(device, alone, cancelled)
-        found += [dataclasses.replace(item, name=f"{_ALONE}-{number}.{item.name}") for item in raw.attachments]
+        found += [
+            dataclasses.replace(item, name=f"{_ALONE}-{number}.{item.name}")
+            for item in raw.attachments
+        ]
         ended = {"command": raw.command, "exit_code": raw.exit_code, "timed_out": raw.timed_out}
         index.append({"label": label_of(option), **ended})
     if index:
@@ -213,8 +284,12 @@ def _run_missed(
     return found
 
 
-def _run_alone(device: Device, request: InvocationRequest, cancelled: threading.Event | None) -> RawOutput:
-    """Run one option in a process of its own: with ``none`` the program takes the flags as they are."""
+def _run_alone(
+    device: Device, request: InvocationRequest, cancelled: threading.Event | None
+) -> RawOutput:
+    """Run one option in a process of its own: with ``none`` the program takes the flags as they
+    are.
+    """
     folder = device.run_folder(request.run_id)
     flags = benchmark_flags(request, folder=folder)
     if request.case.delegate is DelegateName.NNAPI and ACCELERATOR_FLAG not in dict(flags):
@@ -236,12 +311,19 @@ PROGRAM = Program(
     family=FlagFamily.PERFORMANCE_OPTIONS,
     own_flags=frozenset(
         {
-            "use_xnnpack", "xnnpack_force_fp16", "gpu_precision_loss_allowed", "nnapi_accelerator_name",
-            "disable_nnapi_cpu", "nnapi_allow_fp16", "max_delegated_partitions",
+            "use_xnnpack",
+            "xnnpack_force_fp16",
+            "gpu_precision_loss_allowed",
+            "nnapi_accelerator_name",
+            "disable_nnapi_cpu",
+            "nnapi_allow_fp16",
+            "max_delegated_partitions",
         }
     ),
     # On the CPU; every other option has one thread.
     threads=OPTION_THREADS,
-    options=lambda own, _: tuple(((PRECISION_FLAG, value),) for value in ("true", "false")) if own.is_on_gpu else ((),),
+    options=lambda own, _: (
+        tuple(((PRECISION_FLAG, value),) for value in ("true", "false")) if own.is_on_gpu else ((),)
+    ),
     file_name="benchmark_model_performance_options",
-)  # fmt: skip
+)

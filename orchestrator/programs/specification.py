@@ -36,7 +36,8 @@ class Results:
 
     #: Reads a text; empty when it holds none of the app's.
     read: Callable[[str], list[ToolReport]]
-    #: What a report says was passed to the benchmark. Raises OutputParseError for what can't be a result.
+    #: What a report says was passed to the benchmark. Raises OutputParseError for what can't be a
+    #: result.
     scenario: Callable[[ToolReport], Scenario]
     #: What the app runs on.
     kind: DeviceKind
@@ -53,7 +54,8 @@ class Program:
     kinds: frozenset[DeviceKind] = frozenset()
     #: The kind of device that is measured with it where a plan names no program.
     usual_on: DeviceKind | None = None
-    #: The kind of device on which it is tried beside the usual program, for the delegates that that one lacks.
+    #: The kind of device on which it is tried beside the usual program, for the delegates that that
+    #: one lacks.
     beside_on: DeviceKind | None = None
     #: Whose flags it has.
     family: FlagFamily = FlagFamily.BENCHMARK_MODEL
@@ -63,11 +65,13 @@ class Program:
     own_flags: frozenset[str] = frozenset()
     #: The thread counts that it tries by itself, all others are refused; empty: a plan's.
     threads: tuple[int, ...] = ()
-    #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a plan's flags.
+    #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a
+    #: plan's flags.
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)
     #: Its flags, where they are no family's.
     own_schema: FlagSchema | None = None
-    #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are in no table.
+    #: What is wrong with a case's flags (the flag, and a sentence), for a program whose flags are
+    #: in no table.
     flag_faults: Callable[[Mapping[str, str]], list[tuple[str, str]]] | None = None
     #: The delegates that it has; None: those of its family.
     own_delegates: frozenset[DelegateName] | None = None
@@ -77,11 +81,14 @@ class Program:
     is_for_bundles: bool = False
     #: The file's usual name; empty for an app.
     file_name: str = ""
-    #: Whether files of that name are another program's, so that a file name doesn't say which it is.
+    #: Whether files of that name are another program's, so that a file name doesn't say which it
+    #: is.
     shares_file_name: bool = False
-    #: Finds the build where a package of this computer brings the program, or a plan names it; raises ArtifactError.
+    #: Finds the build where a package of this computer brings the program, or a plan names it;
+    #: raises ArtifactError.
     installed: Callable[[str], Build] | None = None
-    #: Finds the app that a device is measured with, on it or as the file that a plan names; raises ArtifactError.
+    #: Finds the app that a device is measured with, on it or as the file that a plan names; raises
+    #: ArtifactError.
     on_device: Callable[[DeviceFacts, str], Build] | None = None
     #: What an app is called where its file isn't known.
     title: str = ""
@@ -98,7 +105,11 @@ class Program:
     def is_benchmark_model(self) -> bool:
         """Whether it is benchmark_model, as an executable or an app.
 
-        It takes every flag of a case, keeps caches where it is told to, reads inputs from files and writes outputs to
-        one, and comes with and without TensorFlow's operators (Flex).
+        It takes every flag of a case, keeps caches where it is told to, reads inputs from files and
+        writes outputs to one, and comes with and without TensorFlow's operators (Flex).
         """
-        return self.family is FlagFamily.BENCHMARK_MODEL and bool(self.kinds) and self.own_delegates is None
+        return (
+            self.family is FlagFamily.BENCHMARK_MODEL
+            and bool(self.kinds)
+            and self.own_delegates is None
+        )

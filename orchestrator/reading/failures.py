@@ -1,4 +1,6 @@
-"""Why a run failed: found from the program's text, its exit code or signal, and the phone's own log together."""
+"""Why a run failed: found from the program's text, its exit code or signal, and the phone's own log
+together.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +12,92 @@ from typing import Final
 from orchestrator.records.failures import Source, texts_of
 
 #: (rank, code, pattern) of what a run prints, in the order in which they are tried.
-RULES: Final = tuple((text.rank, item.code, re.compile(text.pattern)) for text, item in texts_of(Source.PROGRAM))
+RULES: Final = tuple(
+    (text.rank, item.code, re.compile(text.pattern)) for text, item in texts_of(Source.PROGRAM)
+)
 SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
-    1: ("terminated", "SIGHUP"), 2: ("interrupted", "SIGINT"), 3: ("aborted", "SIGQUIT"),
-    4: ("illegal-instruction", "SIGILL"), 5: ("aborted", "SIGTRAP"), 6: ("aborted", "SIGABRT"),
-    7: ("bus-error", "SIGBUS"), 8: ("arithmetic-fault", "SIGFPE"), 9: ("killed", "SIGKILL"),
+    1: ("terminated", "SIGHUP"),
+    2: ("interrupted", "SIGINT"),
+    3: ("aborted", "SIGQUIT"),
+    4: ("illegal-instruction", "SIGILL"),
+    5: ("aborted", "SIGTRAP"),
+    6: ("aborted", "SIGABRT"),
+    7: ("bus-error", "SIGBUS"),
+    8: ("arithmetic-fault", "SIGFPE"),
+    9: ("killed", "SIGKILL"),
     11: ("segfault", "SIGSEGV"),
-    13: ("output-closed", "SIGPIPE"), 15: ("terminated", "SIGTERM"), 25: ("storage-full", "SIGXFSZ"),
+    13: ("output-closed", "SIGPIPE"),
+    15: ("terminated", "SIGTERM"),
+    25: ("storage-full", "SIGXFSZ"),
     31: ("aborted", "SIGSYS"),
-}  # fmt: skip
+}
 #: Signals that a program brings upon itself; the others come from outside.
 _CRASH_SIGNALS: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
 #: Codes of a process that crashed, as the phone's log has them.
-CRASH_CODES: Final = frozenset({"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"})
+CRASH_CODES: Final = frozenset(
+    {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
+)
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
-#: All rules that stand at a line's start at once, without groups, which is tried far faster; and words of which one
-#: is in whatever the others know: most lines are of no rule.
+#: All rules that stand at a line's start at once, without groups, which is tried far faster; and
+#: words of which one is in whatever the others know: most lines are of no rule.
 _AT_START: Final = re.compile(
     "|".join(
-        re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern) for _, _, p in RULES if not p.pattern.startswith((".*?", "(?:"))
+        re.sub(r"(?<!\\)\((?!\?)", "(?:", p.pattern)
+        for _, _, p in RULES
+        if not p.pattern.startswith((".*?", "(?:"))
     )
 )
 _INSIDE: Final = (
-    "not executable", "cannot execute", "Exec format", "-bit instead of", "bad ELF magic", "is for EM_",
-    "loading shared libraries", "Activity class ", "INSTALL_", "Qnn ", "Stub lib id", "context binary", "Neuron SDK",
-    "dispatch runtime version", "DelegateKernelLiteRt", "bad_alloc", "ut of memory", "No space left",
-    "adb: ", "error: ", "program alignment", "TLS segment", "osition-independent", "osition independent",
-    "for the namespace", "taskset: ", "SecurityException", "Permission Denial", "does not exist", "cmd: ",
-    "system running?", "Failure [", "undefined symbol: cl", "cl_khr_", "hexagon_nn_", "load skel", "qnn_open",
-)  # fmt: skip
+    "not executable",
+    "cannot execute",
+    "Exec format",
+    "-bit instead of",
+    "bad ELF magic",
+    "is for EM_",
+    "loading shared libraries",
+    "Activity class ",
+    "INSTALL_",
+    "Qnn ",
+    "Stub lib id",
+    "context binary",
+    "Neuron SDK",
+    "dispatch runtime version",
+    "DelegateKernelLiteRt",
+    "bad_alloc",
+    "ut of memory",
+    "No space left",
+    "adb: ",
+    "error: ",
+    "program alignment",
+    "TLS segment",
+    "osition-independent",
+    "osition independent",
+    "for the namespace",
+    "taskset: ",
+    "SecurityException",
+    "Permission Denial",
+    "does not exist",
+    "cmd: ",
+    "system running?",
+    "Failure [",
+    "undefined symbol: cl",
+    "cl_khr_",
+    "hexagon_nn_",
+    "load skel",
+    "qnn_open",
+)
 #: What a shell says of a child that a signal ended.
 _SHELL_WORDS: Final[Mapping[str, int]] = {
-    "Segmentation fault": 11, "Aborted": 6, "Bus error": 7, "Illegal instruction": 4, "Floating point exception": 8,
-    "Killed": 9, "Terminated": 15, "Trace/breakpoint trap": 5, "Bad system call": 31,
-}  # fmt: skip
+    "Segmentation fault": 11,
+    "Aborted": 6,
+    "Bus error": 7,
+    "Illegal instruction": 4,
+    "Floating point exception": 8,
+    "Killed": 9,
+    "Terminated": 15,
+    "Trace/breakpoint trap": 5,
+    "Bad system call": 31,
+}
 _SHELL_LINE: Final = re.compile(rf"({'|'.join(_SHELL_WORDS)}).{{0,40}}$", re.DOTALL)
 _MOST_KNOWN_LINES: Final = 1000
 #: The kernel cuts the names of native processes after as many letters.
@@ -51,7 +105,9 @@ _NAME_LETTERS: Final = 15
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _APP: Final = "org.tensorflow.lite.benchmark"
 #: Codes that say where a run failed: the first error that no rule knows tells why.
-_WHERE_ONLY: Final = frozenset({"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"})
+_WHERE_ONLY: Final = frozenset(
+    {"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"}
+)
 #: Ends of a process by what each says, the most telling first.
 _ENDS: Final = (
     "low-memory-kill",
@@ -68,11 +124,15 @@ _MOST_CRASHES: Final = 500
 _FATAL_SIGNAL: Final = re.compile(
     r"(Fatal signal (\d{1,2}) \(SIG\w+\), code -?\d+(?: \([^)]*\))?(?:, fault addr \S+)?)", re.ASCII
 )
-_CRASHED_PROCESS: Final = re.compile(r"pid: (\d{1,9}), tid: \d{1,9}, name: .*>>> (\S+) <<<", re.ASCII)
+_CRASHED_PROCESS: Final = re.compile(
+    r"pid: (\d{1,9}), tid: \d{1,9}, name: .*>>> (\S+) <<<", re.ASCII
+)
 _FRAME: Final = re.compile(r"#(\d\d) pc \S+\s+(.*)")
 _DIED: Final = re.compile(r"Process (\S+) \(pid (\d{1,9})\) has died")
 _LMK: Final = re.compile(r"(?:Killing|Kill|killing|Reclaim) '?([\w.:/-]+)'? \((\d{1,9})\)")
-_PHANTOM: Final = re.compile(r"\b(\d{1,9}):(?:\d{1,9}:)?([^/\s:]+)/\S+.*: Trimming phantom processes", re.ASCII)
+_PHANTOM: Final = re.compile(
+    r"\b(\d{1,9}):(?:\d{1,9}:)?([^/\s:]+)/\S+.*: Trimming phantom processes", re.ASCII
+)
 _ABORT: Final = re.compile(r"\s*Abort message: '(.{1,300}?)'?$")
 _ANR: Final = re.compile(r"ANR in (\S+)")
 #: What follows it, each in a line of its own.
@@ -106,12 +166,15 @@ class FailureClues:
     crash_signal: int | None = None
     crash_line: str = ""
     is_fatal: bool = False
-    #: The first error that no rule knows, reported beside a failure that only says where it happened.
+    #: The first error that no rule knows, reported beside a failure that only says where it
+    #: happened.
     unknown_error: str = ""
     _known_lines: set[str] = field(default_factory=set)
 
     def has_seen(self, text: str) -> bool:
-        """Whether the very line was read before: a failing operator repeats its own a hundred thousand times."""
+        """Whether the very line was read before: a failing operator repeats its own a hundred
+        thousand times.
+        """
         return text in self._known_lines
 
     def feed(self, text: str, severity: str = "") -> bool:
@@ -148,7 +211,9 @@ class FailureClues:
 
     @property
     def is_of_a_benchmark(self) -> bool:
-        """Whether a line is a benchmark program's own, not a shell's, a linker's or a package manager's."""
+        """Whether a line is a benchmark program's own, not a shell's, a linker's or a package
+        manager's.
+        """
         return self.best is not None and self.rank > 0
 
     def text_failure(self) -> Failure | None:
@@ -159,7 +224,8 @@ class FailureClues:
         if code == "nnapi-failed" and self.invoke_failure:
             reason = f"{reason} / {self.invoke_failure}"
         if (
-            code in {"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"}
+            code
+            in {"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"}
             and self.unknown_error
         ):
             reason = f"{self.unknown_error} / {reason}"
@@ -191,7 +257,8 @@ class SystemLog:
     crashes: list[Crash] = field(default_factory=list)
     #: What SELinux denied; most denials are harmless, so that one alone ends nothing.
     denials: list[Crash] = field(default_factory=list)
-    #: What the benchmark's own process is called where its number isn't known; empty where that isn't known either.
+    #: What the benchmark's own process is called where its number isn't known; empty where that
+    #: isn't known either.
     program: str = ""
 
     def feed(self, text: str, *, tag: str, pid: int | None, severity: str) -> None:
@@ -231,13 +298,22 @@ class SystemLog:
                 last.reason = f"{last.reason.partition('; Caused by: ')[0]}; {cause[:300]}"
 
     def _read_killing(self, text: str, tag: str) -> None:
-        is_killer, last = tag in {"lowmemorykiller", "lmkd"}, self.crashes[-1] if self.crashes else None
+        is_killer, last = (
+            tag in {"lowmemorykiller", "lmkd"},
+            self.crashes[-1] if self.crashes else None,
+        )
         if match := _PHANTOM.search(text):
             reason = text.strip()[:300]
-            self._add(Crash(code="phantom-process-kill", reason=reason, pid=int(match[1]), process=match[2]))
+            self._add(
+                Crash(
+                    code="phantom-process-kill", reason=reason, pid=int(match[1]), process=match[2]
+                )
+            )
         elif match := (_LMK.search(text) if is_killer else None) or _DIED.search(text):
             code = "low-memory-kill" if match.re is _LMK else "process-died"
-            self._add(Crash(code=code, reason=text.strip()[:300], pid=int(match[2]), process=match[1]))
+            self._add(
+                Crash(code=code, reason=text.strip()[:300], pid=int(match[2]), process=match[1])
+            )
         elif match := _ANR.search(text):
             self._add(Crash(code="app-not-responding", reason=match[0], process=match[1]))
         elif last is not None and last.code == "app-not-responding":
@@ -268,39 +344,56 @@ class SystemLog:
         )
 
     def denial_of(self, pid: int | None, reason: str = "") -> Crash | None:
-        """Return what SELinux denied a process: of what ``reason`` names by its path, or the first where it is empty.
+        """Return what SELinux denied a process: of what ``reason`` names by its path, or the first
+        where it is empty.
 
         A process whose number isn't known is a native benchmark program's.
         """
         for denial in self.denials:
             thing = _DENIED_OBJECT.search(denial.reason)
             name = thing[1].rpartition("/")[2] if thing else ""
-            is_its = denial.pid == pid if pid is not None else denial.process.startswith(self._native)
+            is_its = (
+                denial.pid == pid if pid is not None else denial.process.startswith(self._native)
+            )
             if is_its and (not reason or (name and name in reason)):
                 return denial
         return None
 
     @property
     def _native(self) -> tuple[str, ...]:
-        return (*_NATIVE_PROCESSES, self.program[:_NAME_LETTERS]) if self.program else _NATIVE_PROCESSES
+        return (
+            (*_NATIVE_PROCESSES, self.program[:_NAME_LETTERS])
+            if self.program
+            else _NATIVE_PROCESSES
+        )
 
     def end_of(self, pid: int | None) -> Crash | None:
-        """Return how a process ended, the most telling line first; None when the log doesn't say."""
+        """Return how a process ended, the most telling line first.
+
+        None when the log doesn't say.
+        """
         names = (_APP, *self._native)
         own = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
         # Another process of the same name is another run, unless the line names no process number.
         named = [
             crash
             for crash in self.crashes
-            if (pid is None or crash.pid is None) and crash.process.rpartition("/")[2].startswith(names)
+            if (pid is None or crash.pid is None)
+            and crash.process.rpartition("/")[2].startswith(names)
         ]
-        # The log's first second may be of the run before: the last process of that name is this run's.
+        # The log's first second may be of the run before: the last process of that name is this
+        # run's.
         own += [crash for crash in named if crash.pid is None or crash.pid == named[-1].pid]
-        return min(own, key=lambda c: _ENDS.index(c.code) if c.code in _ENDS else len(_ENDS), default=None)
+        return min(
+            own, key=lambda c: _ENDS.index(c.code) if c.code in _ENDS else len(_ENDS), default=None
+        )
 
 
 def system_failure(text: str) -> Failure | None:
-    """Return how a linker, a shell or the kernel ended a program, by one line; None for a line of the program's own."""
+    """Return how a linker, a shell or the kernel ended a program, by one line.
+
+    None for a line of the program's own.
+    """
     clues = FailureClues()
     if len(text) > _LONGEST_OF_SYSTEM or not clues.feed(text) or clues.is_of_a_benchmark:
         return None
@@ -308,7 +401,9 @@ def system_failure(text: str) -> Failure | None:
 
 
 def signal_failure(exit_code: int | None) -> Failure | None:
-    """Return the failure that an exit code stands for by itself: a signal, or the shell's own codes."""
+    """Return the failure that an exit code stands for by itself: a signal, or the shell's own
+    codes.
+    """
     if exit_code is None:
         return None
     if exit_code in _SHELL_CODES:
@@ -317,5 +412,7 @@ def signal_failure(exit_code: int | None) -> Failure | None:
     if number in SIGNALS:
         code, name = SIGNALS[number]
         outcome = "crashed" if number in _CRASH_SIGNALS else "truncated"
-        return Failure(code=code, reason=f"ended by {name} (exit code {exit_code})", outcome=outcome)
+        return Failure(
+            code=code, reason=f"ended by {name} (exit code {exit_code})", outcome=outcome
+        )
     return None

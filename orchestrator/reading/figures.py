@@ -1,6 +1,7 @@
 """The lines that hold figures: statistics, timings, memory and the LiteRT banner.
 
-Latencies come back in microseconds whatever unit the line uses. A figure that isn't printed is None.
+Latencies come back in microseconds whatever unit the line uses. A figure that isn't printed is
+None.
 """
 
 from __future__ import annotations
@@ -16,20 +17,25 @@ from orchestrator.units import US_PER_MS, US_PER_S
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
 _STATS: Final = re.compile(
-    rf"count=(?P<count>\d{{1,18}})(?![\d.])(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)", re.ASCII
+    rf"count=(?P<count>\d{{1,18}})(?![\d.])(?P<rest>(?:\s+\w{{1,16}}={NUMBER}(?:\(all same\))?)*)",
+    re.ASCII,
 )
 _STAT: Final = re.compile(rf"(\w{{1,16}})=({NUMBER})", re.ASCII)
 _TIMINGS: Final = re.compile(r"(?:Average i|I)nference timings in us: (?P<rest>.*)$", re.DOTALL)
-_TIMING: Final = re.compile(rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.])", re.ASCII)
+_TIMING: Final = re.compile(
+    rf"([A-Z][a-z]*(?: inference)?(?: \(avg\))?|no stats): ({NUMBER})(?![\w.])", re.ASCII
+)
 _MEMORY: Final = re.compile(
-    r"(?:Memory footprint delta from the start of the tool|Peak memory footprint) \(MB\): (?P<rest>.*)$", re.DOTALL
+    r"(?:Memory footprint delta from the start of the tool|Peak memory footprint) \(MB\): (?P<rest>.*)$",
+    re.DOTALL,
 )
 _AMOUNT: Final = re.compile(
     rf"(?P<number>{NUMBER})\s*(?P<unit>us|microseconds|ms|s|MB/s|MB)?(?![\w/.])(?:\s*\((?P<runs>\d{{1,18}}) runs\))?",
     re.ASCII,
 )
 
-#: Lines of the LiteRT banner and of abbreviated pastes, by their label, and the key each is kept under.
+#: Lines of the LiteRT banner and of abbreviated pastes, by their label, and the key each is kept
+#: under.
 BANNER_KEYS: Final[Mapping[str, str]] = {
     "Model initialization": "init",
     "Warmup (first)": "warmup_first",
@@ -46,7 +52,9 @@ BANNER_KEYS: Final[Mapping[str, str]] = {
     "Overall footprint": "overall_footprint_mb",
     "Peak memory": "peak_memory_mb",
 }
-_MEMORY_KEYS: Final = frozenset({"throughput_mb_s", "init_footprint_mb", "overall_footprint_mb", "peak_memory_mb"})
+_MEMORY_KEYS: Final = frozenset(
+    {"throughput_mb_s", "init_footprint_mb", "overall_footprint_mb", "peak_memory_mb"}
+)
 #: Of the smallest pages that phones have; larger ones are multiples of them.
 _PAGES_PER_MIB: Final = 256
 _STAT_FIELDS: Final[Mapping[str, str]] = {
@@ -72,7 +80,8 @@ def parse_number(text: str) -> float | None:
 
 
 def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
-    """Whether a figure can't go on: the programs print at most six significant digits, and from a million up a power.
+    """Whether a figure can't go on: the programs print at most six significant digits, and from a
+    million up a power.
 
     One digit before the point may be the beginning of a power.
     """
@@ -81,17 +90,24 @@ def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
     whole, point, rest = figure.partition(".")
     digits = f"{whole}{rest}".lstrip("0")
     return (
-        len(digits) == 6 and digits.isdigit() and bool(point) and (len(whole) > 1 or whole == "0" or not may_have_power)
+        len(digits) == 6
+        and digits.isdigit()
+        and bool(point)
+        and (len(whole) > 1 or whole == "0" or not may_have_power)
     )
 
 
-def parse_stats(text: str, *, has_percentiles: bool = False, is_cut: bool = False) -> LatencySummary | None:
-    """Read ``count=50 first=.. curr=.. min=.. max=.. avg=.. std=.. [p5=.. median=.. p95=..]`` at the text's start.
+def parse_stats(
+    text: str, *, has_percentiles: bool = False, is_cut: bool = False
+) -> LatencySummary | None:
+    """Read ``count=50 first=.. curr=.. min=.. max=.. avg=.. std=.. [p5=.. median=.. p95=..]`` at
+    the text's start.
 
-    A single sample (``count=1 curr=X``) and equal samples (``count=2 curr=X(all same)``) print nothing but ``curr``:
-    first, min, max and mean are that value then, and the deviation is 0. Of a line that isn't whole the last figure is
-    left out, for it may lack digits. ``has_percentiles`` says that this program's other lines end in percentiles,
-    ``is_cut`` that the text ends after the line.
+    A single sample (``count=1 curr=X``) and equal samples (``count=2 curr=X(all same)``) print
+    nothing but ``curr``: first, min, max and mean are that value then, and the deviation is 0. Of a
+    line that isn't whole the last figure is left out, for it may lack digits. ``has_percentiles``
+    says that this program's other lines end in percentiles, ``is_cut`` that the text ends after the
+    line.
     """
     match = _STATS.match(text)
     if not match:
@@ -126,16 +142,21 @@ def parse_stats(text: str, *, has_percentiles: bool = False, is_cut: bool = Fals
 
 
 def _is_whole(count: int, names: Sequence[str], *, has_percentiles: bool) -> bool:
-    """Whether a statistics line has all that the programs print: spread and mean, or one value, or nothing at all."""
+    """Whether a statistics line has all that the programs print: spread and mean, or one value, or
+    nothing at all.
+    """
     if "p5" in names or has_percentiles:
         return "p95" in names
     return "std" in names or list(names) == ["curr"] or (not names and count == 0)
 
 
 def parse_timings(text: str) -> dict[str, float] | None:
-    """Read ``Inference timings in us: ...`` of any year; keys ``init``, ``first``, ``warmup``, ``inference``.
+    """Read ``Inference timings in us: ...`` of any year.
 
-    The last figure of a line without the inference's is left out: the line was cut, and the figure may lack digits.
+    Keys ``init``, ``first``, ``warmup``, ``inference``.
+
+    The last figure of a line without the inference's is left out: the line was cut, and the figure
+    may lack digits.
     """
     match = _TIMINGS.match(text)
     if not match:
@@ -162,8 +183,8 @@ def parse_timings(text: str) -> dict[str, float] | None:
 def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     """Read the memory line; keys ``init`` and ``overall``, in units of 2**20 bytes.
 
-    Both are high-water marks, so that an overall below what the start needed was cut, as was a start without one.
-    ``is_cut``: the text ends after the line.
+    Both are high-water marks, so that an overall below what the start needed was cut, as was a
+    start without one. ``is_cut``: the text ends after the line.
     """
     match = _MEMORY.match(text)
     if not match:
@@ -173,22 +194,31 @@ def parse_memory(text: str, *, is_cut: bool = False) -> dict[str, float] | None:
     if init is None or "overall" not in found:
         return {}
     is_part = is_cut and not has_all_digits(text.rpartition("=")[2], may_have_power=False)
-    return {"init": init} if overall is None or overall < init or is_part else {"init": init, "overall": overall}
+    return (
+        {"init": init}
+        if overall is None or overall < init or is_part
+        else {"init": init, "overall": overall}
+    )
 
 
 def parse_footprint(figure: str) -> float | None:
     """Return a memory figure in units of 2**20 bytes, None for one that was cut inside.
 
-    The kernel counts in pages and the programs print six digits, so that few figures with less digits are possible.
+    The kernel counts in pages and the programs print six digits, so that few figures with less
+    digits are possible.
     """
     value = parse_number(figure)
     if value is None:
         return None
-    return value if float(f"{round(value * _PAGES_PER_MIB) / _PAGES_PER_MIB:.6g}") == value else None
+    return (
+        value if float(f"{round(value * _PAGES_PER_MIB) / _PAGES_PER_MIB:.6g}") == value else None
+    )
 
 
 def parse_banner(text: str) -> tuple[str, float, int | None] | None:
-    """Read a line of the LiteRT banner: its key, the figure (microseconds or MB) and the number of runs it names."""
+    """Read a line of the LiteRT banner: its key, the figure (microseconds or MB) and the number of
+    runs it names.
+    """
     label, colon, rest = text.partition(":")
     key = BANNER_KEYS.get(label)
     if key is None or not colon:
@@ -213,5 +243,7 @@ def to_us(value: float, unit: str) -> float:
 
 
 def mean_as_printed(summary: LatencySummary) -> str:
-    """Return the mean the way the programs print it: six significant digits, exponent from a million up."""
+    """Return the mean the way the programs print it: six significant digits, exponent from a
+    million up.
+    """
     return "" if summary.mean_us is None else f"{summary.mean_us:.6g}"

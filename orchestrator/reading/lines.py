@@ -1,7 +1,8 @@
 """One line of output, taken apart: what the program said, and what the way it took put in front.
 
-A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm has it written, puts
-``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in ``programs/grammar/headers.py``.
+A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm
+has it written, puts ``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in
+``programs/grammar/headers.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 #: Logcat tags of the benchmark programs and of the runtime below them.
-OUR_TAGS: Final = frozenset({"tflite", "litert", "tflite_BenchmarkModelActivity", "TfLiteBenchmarkLatency"})
+OUR_TAGS: Final = frozenset(
+    {"tflite", "litert", "tflite_BenchmarkModelActivity", "TfLiteBenchmarkLatency"}
+)
 #: A line longer than this is no line of a benchmark program; its rest is dropped.
 LONGEST_LINE_BYTES: Final = 65_536
 
@@ -28,7 +31,9 @@ _THREADTIME: Final = re.compile(
 )
 _DIGITS: Final = frozenset("0123456789")
 _COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
-_SEVERITY: Final = re.compile(r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL)
+_SEVERITY: Final = re.compile(
+    r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL
+)
 _SOURCE_FILE: Final = re.compile(
     r"\[(?:[A-Za-z]:)?(?P<file>[\w./\\ +-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL
 )
@@ -36,8 +41,8 @@ LAST_WORD: Final = re.compile(r"[^\s,]*$")
 #: Ends of a line after which nothing of its last word can be missing.
 _WHOLE_END: Final = re.compile(r"(?:[)\]|=!*]|[A-Za-z]\.|\d ?(?:[mu]s|MB(?:/s)?))$", re.ASCII)
 
-#: A line that another part of the phone logged, in the formats of long logs, under a tag that isn't ours and by which
-#: nothing is said of how a process ended.
+#: A line that another part of the phone logged, in the formats of long logs, under a tag that isn't
+#: ours and by which nothing is said of how a process ended.
 _NOT_OURS: Final = r"(?!tf|TfLite|lit|libc|DEBUG|Android|low|lmkd|Activity|ExecutionPlan)"
 _FOREIGN_LINE: Final = (
     rf"(?:\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}} (?: *\d+ +\d+ [VDIWEFAS] {_NOT_OURS}\w|[VDIWEFAS]/{_NOT_OURS}\w)"
@@ -65,7 +70,8 @@ class Line:
     pid: int | None = None
     #: Source file that a LiteRT line names, for example ``dispatch_delegate.cc``.
     source_file: str = ""
-    #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack digits.
+    #: The last word of a line that was cut off; it isn't part of ``text``: a figure in it may lack
+    #: digits.
     cut_word: str = ""
     #: Whether the text ended here without a line end.
     is_cut: bool = False
@@ -87,7 +93,12 @@ def threadtime_header(whole: str) -> Line | None:
         return None
     text = match["text"] or ""
     return Line(
-        raw=text, text=text, severity=match["severity"], style="logcat", tag=match["tag"].strip(), pid=int(match["pid"])
+        raw=text,
+        text=text,
+        severity=match["severity"],
+        style="logcat",
+        tag=match["tag"].strip(),
+        pid=int(match["pid"]),
     )
 
 
@@ -96,8 +107,12 @@ def parse_line(data: bytes, *, cut: bool = False) -> Line:
     return parse_decoded(data[:LONGEST_LINE_BYTES].decode("utf-8", "replace"), cut=cut)
 
 
-def parse_decoded(whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header) -> Line:
-    """Take one line apart like :func:`parse_line`, of which the bytes are decoded; ``header`` takes a log's off."""
+def parse_decoded(
+    whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header
+) -> Line:
+    """Take one line apart like :func:`parse_line`, of which the bytes are decoded; ``header`` takes
+    a log's off.
+    """
     whole = whole.rstrip("\r\n\0")
     if "\x1b" in whole:
         whole = _COLOUR.sub("", whole)
@@ -126,7 +141,9 @@ def _plain(line: Line) -> str:
 
 
 def iterate_lines(buffer: Buffer) -> Iterator[tuple[bytes, bool]]:
-    """Yield every line with its end removed, and whether it was cut off (the buffer ends without a line end)."""
+    """Yield every line with its end removed, and whether it was cut off (the buffer ends without a
+    line end).
+    """
     start, size = 0, len(buffer)
     while start < size:
         end = buffer.find(b"\n", start)
@@ -156,11 +173,15 @@ def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:
         if end - start <= LONGEST_LINE_BYTES:
             yield buffer[start:end]
         else:
-            yield buffer[start : start + LONGEST_LINE_BYTES] + (b"\n" if buffer[end - 1 : end] == b"\n" else b"")
+            yield buffer[start : start + LONGEST_LINE_BYTES] + (
+                b"\n" if buffer[end - 1 : end] == b"\n" else b""
+            )
         start = end
 
 
 def without_foreign(block: bytes) -> bytes:
-    """Return whole lines without those of a log that tell nothing of a benchmark or of how it ended."""
+    """Return whole lines without those of a log that tell nothing of a benchmark or of how it
+    ended.
+    """
     # What SELinux denies is logged under the tag of whom it denied it to.
     return block if b"denied" in block else _FOREIGN_LINES.sub(b"", b"\n" + block)[1:]

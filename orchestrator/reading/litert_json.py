@@ -19,7 +19,10 @@ def is_result(document: object) -> TypeGuard[dict[str, Any]]:
 
 
 def report_of(result: Mapping[str, Any]) -> ToolReport:
-    """Return what the program's JSON says; raises TypeError or ValueError for what it doesn't write."""
+    """Return what the program's JSON says.
+
+    Raises TypeError or ValueError for what it doesn't write.
+    """
     latency = result["latency"]
 
     def us(name: str) -> float | None:
@@ -27,11 +30,15 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
         return None if value is None else round(float(value) * US_PER_MS, 3)
 
     count = int(latency.get("num_runs", 0))
-    figures = {f"{name}_us": us(f"{name}_ms") for name in ("min", "max", "std", "p5", "median", "p95")}
+    figures = {
+        f"{name}_us": us(f"{name}_ms") for name in ("min", "max", "std", "p5", "median", "p95")
+    }
     inference = LatencySummary(count=count, mean_us=us("avg_ms"), **figures)
     if count == 0:
         return ToolReport(
-            outcome="failed", failure_code="no-inferences", failure_reason="the program measured no inference"
+            outcome="failed",
+            failure_code="no-inferences",
+            failure_reason="the program measured no inference",
         )
     if not inference.mean_us or inference.median_us == 0:
         reason = f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} that it rounds to"
@@ -44,7 +51,9 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
         first_inference_us=us("warmup_first_ms") if warmups else None,
         warmup_mean_us=us("warmup_avg_ms") if warmups else None,
         inference_mean_us=inference.mean_us,
-        warmup=LatencySummary(count=warmups, first_us=us("warmup_first_ms"), mean_us=us("warmup_avg_ms")),
+        warmup=LatencySummary(
+            count=warmups, first_us=us("warmup_first_ms"), mean_us=us("warmup_avg_ms")
+        ),
         inference=inference,
         model_size_mb=None if size_mib is None else float(str(size_mib)) * 1.048576,
         delegate=DelegateEvidence(lines=(f"fully_accelerated: {result.get('fully_accelerated')}",)),

@@ -1,13 +1,15 @@
-"""What LiteRT-LM prints: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command ``litert-lm benchmark``.
+"""What LiteRT-LM prints: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command
+``litert-lm benchmark``.
 
-A process reads a prompt (prefill) and writes an answer (decode), once or several times on one engine. Both have a
-report of their own, named ``prefill`` and ``decode``: their figure is the time of one token, whose mean over the
-repetitions is the harmonic mean of their speeds. Speeds are computed from tokens and durations where both are printed:
-the program rounds them to hundredths.
+A process reads a prompt (prefill) and writes an answer (decode), once or several times on one
+engine. Both have a report of their own, named ``prefill`` and ``decode``: their figure is the time
+of one token, whose mean over the repetitions is the harmonic mean of their speeds. Speeds are
+computed from tokens and durations where both are printed: the program rounds them to hundredths.
 
-The programs exit with 0 after most failures, so that only what they print tells them: a speed of 0.00, no results, or a
-sentence. What is printed as the time to the first token is computed by them (the prompt's time and the mean time of a
-token of the answer), and the command's ``Init time`` is the sum of all phases and of their sum.
+The programs exit with 0 after most failures, so that only what they print tells them: a speed of
+0.00, no results, or a sentence. What is printed as the time to the first token is computed by them
+(the prompt's time and the mean time of a token of the answer), and the command's ``Init time`` is
+the sum of all phases and of their sum.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from typing import Final
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, LatencySummary, ToolReport
+from orchestrator.records.run import (
+    DelegateEvidence,
+    DelegateShare,
+    DelegateTruth,
+    LatencySummary,
+    ToolReport,
+)
 from orchestrator.records.tokens import PHASES
 from orchestrator.units import US_PER_MS, US_PER_S
 
@@ -31,18 +39,26 @@ _BACKENDS: Final[Mapping[str, str]] = {
     for name, own in DELEGATES.items()
     if FlagFamily.LITERT_LM in own.flags
 }
-#: One of these is in any text of which a process is read: a search over the whole text costs next to nothing, reading
-#: each of its lines doesn't.
+#: One of these is in any text of which a process is read: a search over the whole text costs next
+#: to nothing, reading each of its lines doesn't.
 MARKS: Final = (
-    b"BenchmarkInfo:", b"Benchmarking model:", b"Input token ids are too long", b"Failed to create engine",
-    b"No adapters found", b"backend constraint mismatch", b"Benchmark flags: benchmark_", b" Turn 1: Processed ",
-)  # fmt: skip
+    b"BenchmarkInfo:",
+    b"Benchmarking model:",
+    b"Input token ids are too long",
+    b"Failed to create engine",
+    b"No adapters found",
+    b"backend constraint mismatch",
+    b"Benchmark flags: benchmark_",
+    b" Turn 1: Processed ",
+)
 #: Lines of one block of results, at most: turns, phases and marks are few.
 _MOST_LINES: Final = 2000
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
 
-_GLOG: Final = re.compile(r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] ")
+_GLOG: Final = re.compile(
+    r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] "
+)
 #: One of these is in every line that is read.
 _TELLING: Final = re.compile(
     r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
@@ -56,12 +72,15 @@ _ASKED: Final = re.compile(
 _RESULTS: Final = "----- Results -----"
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
-#: The program's second log (--log_sink_file): its head, the speeds of its turns from 0, the medians of all.
+#: The program's second log (--log_sink_file): its head, the speeds of its turns from 0, the medians
+#: of all.
 _SINK: Final = re.compile(
     r"Benchmark flags: benchmark_prefill_tokens=(?P<prefill>\d+), ?benchmark_decode_tokens=(?P<decode>\d+)"
     r"(?:, ?backend=(?P<backend>\w+))?(?:, ?model_name=(?P<model>[^,]+))?"
 )
-_SINK_SPEED: Final = re.compile(r"(?P<phase>Prefill|Decode) speed turn \d+: (?P<speed>\d[\d.]*) tk/s$")
+_SINK_SPEED: Final = re.compile(
+    r"(?P<phase>Prefill|Decode) speed turn \d+: (?P<speed>\d[\d.]*) tk/s$"
+)
 _SINK_INIT: Final = re.compile(r"(?P<name>Init [A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
 _SINK_MEDIANS: Final = re.compile(r"Aggregated metrics \(median of \d+ runs\)")
 _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
@@ -155,7 +174,8 @@ class Process:
     private_mib: float | None = None
     #: Buffers of the GPU or NPU, which are in neither of the others.
     dmabuf_mib: float | None = None
-    #: How many of its first repetitions only warm up; None: the first of several, as the program warms nothing up.
+    #: How many of its first repetitions only warm up; None: the first of several, as the program
+    #: warms nothing up.
     warmups: int | None = None
     #: What its files and its text disagree about.
     disagreements: tuple[str, ...] = ()
@@ -178,7 +198,9 @@ class LitertLmReader:
     """Reads lines and collects what the processes among them printed."""
 
     def __init__(self, *, is_known: bool = False) -> None:
-        """Begin with no process; ``is_known``: whose output it is, so that a failure alone is one of its processes."""
+        """Begin with no process; ``is_known``: whose output it is, so that a failure alone is one
+        of its processes.
+        """
         self._is_known = is_known
         self.processes: list[Process] = []
         self._current = Process()
@@ -193,7 +215,11 @@ class LitertLmReader:
             return
         header = _GLOG.search(text)
         text = _GLOG.sub("", text, count=1).strip()
-        if self._takes_start(text, header) or self._takes_evidence(text) or self._takes_command(text):
+        if (
+            self._takes_start(text, header)
+            or self._takes_evidence(text)
+            or self._takes_command(text)
+        ):
             return
         if self._current.is_sink and self._takes_sink(text):
             return
@@ -211,18 +237,33 @@ class LitertLmReader:
             self._current = Process(is_command=True, model=command["name"])
         elif sink := _SINK.search(text):
             self._close()
-            self._current = Process(is_sink=True, model=sink["model"] or "", backend=(sink["backend"] or "").lower())
+            self._current = Process(
+                is_sink=True, model=sink["model"] or "", backend=(sink["backend"] or "").lower()
+            )
             self._current.asked = {phase: int(sink[phase]) for phase in PHASES if int(sink[phase])}
         elif text == _INFO:
-            at_s = None if header is None else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
-            self._repetition, self._is_aggregated, self._lines_left = Repetition(at_s=at_s), False, _MOST_LINES
+            at_s = (
+                None
+                if header is None
+                else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
+            )
+            self._repetition, self._is_aggregated, self._lines_left = (
+                Repetition(at_s=at_s),
+                False,
+                _MOST_LINES,
+            )
             self._current.repetitions.append(self._repetition)
         elif self._begins_without_heading(text):
-            self._repetition, self._is_aggregated, self._lines_left = Repetition(), False, _MOST_LINES
+            self._repetition, self._is_aggregated, self._lines_left = (
+                Repetition(),
+                False,
+                _MOST_LINES,
+            )
             self._current.repetitions.append(self._repetition)
             return False
         elif _AGGREGATED.match(text):
-            # The same labels as a repetition's, of the median of all of them, the first one included.
+            # The same labels as a repetition's, of the median of all of them, the first one
+            # included.
             self._repetition, self._is_aggregated, self._lines_left = None, True, _MOST_LINES
         else:
             return False
@@ -304,7 +345,10 @@ class LitertLmReader:
         return True
 
     def _takes_sink(self, text: str) -> bool:
-        """Take a line of the second log; a repetition ends with the first line that it has already."""
+        """Take a line of the second log.
+
+        A repetition ends with the first line that it has already.
+        """
         current = self._current
         if _SINK_MEDIANS.search(text):
             self._is_aggregated = True
@@ -367,8 +411,18 @@ def names_gpu(line: str) -> bool:
 
 def duration_us(text: str) -> float:
     """Return what a duration as ``1m2.5s`` or ``92.41ms`` is in microseconds; 0 for ``0``."""
-    units = {"h": 3600 * US_PER_S, "m": 60 * US_PER_S, "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3}
-    return sum(float(value) * units[unit] for value, unit in re.findall(r"(\d[\d.]*)(ms|us|ns|h|m|s)", text))
+    units = {
+        "h": 3600 * US_PER_S,
+        "m": 60 * US_PER_S,
+        "s": US_PER_S,
+        "ms": US_PER_MS,
+        "us": 1.0,
+        "ns": 1e-3,
+    }
+    return sum(
+        float(value) * units[unit]
+        for value, unit in re.findall(r"(\d[\d.]*)(ms|us|ns|h|m|s)", text)
+    )
 
 
 def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySummary:
@@ -415,7 +469,8 @@ def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
     whole = [item.turns[phase] for item in process.repetitions if item.rules]
     warmups = int(len(process.repetitions) > 1) if process.warmups is None else process.warmups
     before, turns = (
-        [item for item in part if item.tokens and item.time_us] for part in (whole[:warmups], whole[warmups:])
+        [item for item in part if item.tokens and item.time_us]
+        for part in (whole[:warmups], whole[warmups:])
     )
     return turns, before[-1].time_us / before[-1].tokens if before else None
 
@@ -431,14 +486,21 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
 
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
     asked, context = process.asked.get(phase), process.asked.get("tokens")
-    first_us = next((item.first_token_us for item in process.repetitions if item.first_token_us), None)
+    first_us = next(
+        (item.first_token_us for item in process.repetitions if item.first_token_us), None
+    )
     derived = _first_token_us(process.repetitions[-1:]) or process.first_token_us or first_us
     extra: dict[str, float | str | None] = {
         "unit": "token",
         "graph": process.model or None,
-        "tokens": float(measured[0].tokens) if measured else None if asked is None else float(asked),
+        "tokens": float(measured[0].tokens)
+        if measured
+        else None
+        if asked is None
+        else float(asked),
         "context_tokens": None if context is None else float(context),
-        "repetitions_us": " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured) or None,
+        "repetitions_us": " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured)
+        or None,
         "derived_first_token_us": derived,
         "printed_init_us": process.command_init_us,
         "private_memory_mib": process.private_mib,
@@ -450,7 +512,9 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
 
 
 def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
-    """Return the prompt's time and the mean time of a token of the answer, as the program computes it."""
+    """Return the prompt's time and the mean time of a token of the answer, as the program computes
+    it.
+    """
     for item in repetitions:
         prefill, decode = item.turns["prefill"], item.turns["decode"]
         if prefill.time_us and decode.tokens:
@@ -458,14 +522,21 @@ def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
     return None
 
 
-def _failure(process: Process, phase: str, inference: LatencySummary | None) -> tuple[str, str] | None:
-    told = next(((code, process.failures[code]) for _, code in _FAILURES if code in process.failures), None)
+def _failure(
+    process: Process, phase: str, inference: LatencySummary | None
+) -> tuple[str, str] | None:
+    told = next(
+        ((code, process.failures[code]) for _, code in _FAILURES if code in process.failures), None
+    )
     if told is not None:
         return told[0] or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed"), told[1]
     if inference is not None:
         return None
     if process.speeds.get(phase) == 0:
-        return "no-inferences", f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} was made"
+        return (
+            "no-inferences",
+            f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} was made",
+        )
     if process.repetitions:
         return "no-inferences", f"no {phase} turn is in the results"
     return "no-result", "no results were printed"
@@ -474,27 +545,53 @@ def _failure(process: Process, phase: str, inference: LatencySummary | None) -> 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
     told = list(process.disagreements)
     asked = process.asked.get(phase)
-    silent = sum(not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions)
+    silent = sum(
+        not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions
+    )
     if silent and measured:
         told.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
     if asked and (short := [item.tokens for item in measured if item.tokens != asked]):
-        told.append(f"{phase} was of {short[0]} tokens, {asked} were asked for: the figure is of another context")
+        told.append(
+            f"{phase} was of {short[0]} tokens, {asked} were asked for: the figure is of another context"
+        )
     if several := [item.count for item in measured if item.count > 1]:
-        told.append(f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn")
+        told.append(
+            f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn"
+        )
     context = process.asked.get("tokens")
     wanted = process.asked.get("prefill", 0) + process.asked.get("decode", 0)
     if phase == "decode" and not measured and context and wanted > context:
-        told.append(f"{wanted} tokens were asked for in a context of {context}: the answer was cut short")
+        told.append(
+            f"{wanted} tokens were asked for in a context of {context}: the answer was cut short"
+        )
     return tuple(told)
 
 
-def _delegate(process: Process, phase: str, requested: str, *, has_result: bool) -> DelegateEvidence:
+def _delegate(
+    process: Process, phase: str, requested: str, *, has_result: bool
+) -> DelegateEvidence:
     wanted = requested or _BACKENDS.get(process.backend, process.backend)
-    own = [share for share, signature in process.shares if signature.startswith(phase) or not signature]
+    own = [
+        share for share, signature in process.shares if signature.startswith(phase) or not signature
+    ]
     share = own[-1] if own else None
-    actual = "gpu" if process.gpu_api else "npu" if process.is_on_npu else "xnnpack" if process.is_on_cpu else ""
-    # A backend that can't be had is an error of this program; without the nodes it isn't known how much it took.
-    truth = extent_of(wanted, actual, share.delegated_nodes if share else None, share.total_nodes if share else None)
+    actual = (
+        "gpu"
+        if process.gpu_api
+        else "npu"
+        if process.is_on_npu
+        else "xnnpack"
+        if process.is_on_cpu
+        else ""
+    )
+    # A backend that can't be had is an error of this program; without the nodes it isn't known how
+    # much it took.
+    truth = extent_of(
+        wanted,
+        actual,
+        share.delegated_nodes if share else None,
+        share.total_nodes if share else None,
+    )
     if not has_result and not actual and wanted in {"gpu", "npu"}:
         truth = DelegateTruth.FAILED
     return DelegateEvidence(

@@ -1,7 +1,8 @@
 """Operator profiles: tables in the log, the same as CSV, and the proto.
 
-Three tables make a block: run order, top ten, summary by node type. Programs of different years disagree on columns
-(``[start]`` until 2021) and on padding, so columns are known by the header row. Times come back in microseconds.
+Three tables make a block: run order, top ten, summary by node type. Programs of different years
+disagree on columns (``[start]`` until 2021) and on padding, so columns are known by the header row.
+Times come back in microseconds.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ INIT_TITLE: Final = "Profiling Info for Benchmark Initialization:"
 RUN_TITLE: Final = "Operator-wise Profiling Info for Regular Benchmark Runs:"
 #: The line above each of the three tables.
 TABLE_TITLE: Final = re.compile(r"=+ (Run Order|Top by Computation Time|Summary by node type) =+")
-_BLOCK: Final = re.compile(r"(?:Primary graph|Subgraph) \((?:index: \d+, )?name: (?P<name>.*)\) profile:$")
-_TIMINGS: Final = re.compile(r"(?:Subgraph \(.*\) |Delegate internal: )?Timings \(microseconds\): (?P<stats>.*)$")
+_BLOCK: Final = re.compile(
+    r"(?:Primary graph|Subgraph) \((?:index: \d+, )?name: (?P<name>.*)\) profile:$"
+)
+_TIMINGS: Final = re.compile(
+    r"(?:Subgraph \(.*\) |Delegate internal: )?Timings \(microseconds\): (?P<stats>.*)$"
+)
 _NODES: Final = re.compile(r"Number of nodes executed: (\d{1,9})$", re.ASCII)
 _COLUMN_NAMES: Final = {"avg_ms": "avg ms"}
 _GAP: Final = re.compile(r"\s{2,}|\t")
@@ -42,7 +47,10 @@ _MOST_ROWS: Final = 100_000
 
 @dataclass(slots=True)
 class TableReader:
-    """Reads line by line; what stands before the first header row, and a row that doesn't fit, is passed over."""
+    """Reads line by line.
+
+    What stands before the first header row, and a row that doesn't fit, is passed over.
+    """
 
     operators: list[OperatorTime] = field(default_factory=list)
     types: list[OperatorTypeTime] = field(default_factory=list)
@@ -61,7 +69,9 @@ class TableReader:
     @property
     def is_empty(self) -> bool:
         """Whether nothing of a profile was read."""
-        return not (self.operators or self.types or self.blocks or self.table or self.nodes_executed)
+        return not (
+            self.operators or self.types or self.blocks or self.table or self.nodes_executed
+        )
 
     def feed(self, raw: str) -> None:
         """Read one line."""
@@ -104,13 +114,20 @@ class TableReader:
                 has_start_column=self.has_start_column,
             )
             self.blocks.append(block)
-            self.table, self.columns, self.nodes_executed, self.has_start_column = "", (), None, False
+            self.table, self.columns, self.nodes_executed, self.has_start_column = (
+                "",
+                (),
+                None,
+                False,
+            )
 
     def finish(self) -> OperatorProfile:
         """Return all that was read; a table that was cut off before its totals keeps its rows."""
         if self.table or self.nodes_executed is not None:
             self.end_block(None)
-        return OperatorProfile(operators=tuple(self.operators), types=tuple(self.types), blocks=tuple(self.blocks))
+        return OperatorProfile(
+            operators=tuple(self.operators), types=tuple(self.types), blocks=tuple(self.blocks)
+        )
 
     def _row(self, raw: str, text: str) -> None:
         if not self.columns:
@@ -129,16 +146,23 @@ class TableReader:
         cells = self._cells(raw, text)
         if cells is None:
             return
-        mean, times_called, memory_kb = map(_figure, map(cells.get, ("avg ms", "times called", "mem kb")))
+        mean, times_called, memory_kb = map(
+            _figure, map(cells.get, ("avg ms", "times called", "mem kb"))
+        )
         if mean is None or times_called is None:
             return
         if self.table == "Run Order" and cells.get("name"):
             self._operator(cells, mean, times_called, memory_kb)
         elif self.table != "Run Order" and (nodes := _figure(cells.get("count"))) is not None:
             row = OperatorTypeTime(
-                node_type=cells["node type"], nodes=round(nodes), mean_us=_us(mean), times_called=times_called,
-                memory_kb=memory_kb, phase=self.phase, block=self.block,
-            )  # fmt: skip
+                node_type=cells["node type"],
+                nodes=round(nodes),
+                mean_us=_us(mean),
+                times_called=times_called,
+                memory_kb=memory_kb,
+                phase=self.phase,
+                block=self.block,
+            )
             self.types.append(row)
 
     def _header(self, raw: str, text: str) -> None:
@@ -165,7 +189,9 @@ class TableReader:
             cells = _GAP.split(text, width - 1)
         return dict(zip(self.columns, cells, strict=True)) if len(cells) == width else None
 
-    def _operator(self, cells: dict[str, str], mean: float, times_called: float, memory_kb: float | None) -> None:
+    def _operator(
+        self, cells: dict[str, str], mean: float, times_called: float, memory_kb: float | None
+    ) -> None:
         run_order = self._run_orders.get((self.phase, self.block), 0)
         self._run_orders[self.phase, self.block] = run_order + 1
         first = _figure(cells.get("first"))
@@ -194,7 +220,9 @@ def _us(milliseconds: float) -> float:
 
 
 def parse_tables(lines: Iterable[str]) -> OperatorProfile:
-    """Read tables as the log or the output file holds them, text or CSV; what doesn't fit is passed over.
+    """Read tables as the log or the output file holds them, text or CSV.
+
+    What doesn't fit is passed over.
 
     A last row without a line end must not be among the lines: its figures may lack digits.
     """

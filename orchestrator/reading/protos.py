@@ -1,7 +1,7 @@
 """The protos that the benchmark programs write: result, where each node ran, and operator profile.
 
-The schemas are built here from the field tables of the three messages, so that no compiler is needed and no
-generated code has to match the installed protobuf. They live in a pool of their own:
+The schemas are built here from the field tables of the three messages, so that no compiler is
+needed and no generated code has to match the installed protobuf. They live in a pool of their own:
 tensorflow registers messages of the same names.
 """
 
@@ -30,7 +30,8 @@ from orchestrator.records.tokens import PHASES
 from orchestrator.records.workload import grouped
 from orchestrator.units import US_PER_MS
 
-#: A message a line: its fields as ``type name``, numbered from 1 on, or from the number in front; ``*`` repeats one.
+#: A message a line: its fields as ``type name``, numbered from 1 on, or from the number in front;
+#: ``*`` repeats one.
 _SCHEMA: Final = """
 BenchmarkResult: string name, LatencyMetrics latency_metrics, MemoryMetrics memory_metrics, MiscMetrics misc_metrics
 LatencyMetrics: float avg_ms, float min_ms, float max_ms, float stddev_ms, float median_ms, float p5_ms, float p95_ms,
@@ -73,9 +74,14 @@ _MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
 #: Fields of a BenchmarkResult's latency_metrics, and those of a summary that they are.
 _OF_SUMMARY: Final = {
-    "avg_ms": "mean_us", "min_ms": "min_us", "max_ms": "max_us", "stddev_ms": "std_us", "median_ms": "median_us",
-    "p5_ms": "p5_us", "p95_ms": "p95_us",
-}  # fmt: skip
+    "avg_ms": "mean_us",
+    "min_ms": "min_us",
+    "max_ms": "max_us",
+    "stddev_ms": "std_us",
+    "median_ms": "median_us",
+    "p5_ms": "p5_us",
+    "p95_ms": "p95_us",
+}
 #: Part and field of a BenchmarkResult, the report's figure that it is, and the factor between them.
 _OF_REPORT: Final = (
     ("latency_metrics", "init_ms", "init_us", US_PER_MS),
@@ -94,21 +100,29 @@ def _messages() -> dict[str, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="benchfarm/wire.proto", package=_PACKAGE, syntax="proto2")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="benchfarm/wire.proto", package=_PACKAGE, syntax="proto2"
+    )
     for name, fields in _MESSAGE.findall(_SCHEMA):
         message, number = file.message_type.add(name=name), 0
         for given, repeated, kind, field in _FIELD.findall(fields):
             number = int(given) if given else number + 1
             label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
             if kind.islower():
-                message.field.add(name=field, number=number, label=label, type=f"TYPE_{kind.upper()}")
+                message.field.add(
+                    name=field, number=number, label=label, type=f"TYPE_{kind.upper()}"
+                )
             else:
                 type_name = f".{_PACKAGE}.{kind}"
-                message.field.add(name=field, number=number, label=label, type="TYPE_MESSAGE", type_name=type_name)
+                message.field.add(
+                    name=field, number=number, label=label, type="TYPE_MESSAGE", type_name=type_name
+                )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
-        message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{message.name}"))
+        message.name: message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{_PACKAGE}.{message.name}")
+        )
         for message in file.message_type
     }
 
@@ -145,7 +159,8 @@ def _optional(message: Any, name: str, factor: float = 1.0) -> float | None:  # 
 
 
 def decode_result(data: bytes) -> ToolReport:
-    """Decode ``tflite.tools.benchmark.BenchmarkResult``: a report of its figures, which have 7 digits.
+    """Decode ``tflite.tools.benchmark.BenchmarkResult``: a report of its figures, which have 7
+    digits.
 
     Raises:
         OutputParseError: the bytes are no such message.
@@ -153,20 +168,27 @@ def decode_result(data: bytes) -> ToolReport:
     result = decode_message("BenchmarkResult", data)
     report = ToolReport(
         outcome="ok",
-        **{name: _optional(getattr(result, part), field, factor) for part, field, name, factor in _OF_REPORT},  # type: ignore[arg-type]
+        **{
+            name: _optional(getattr(result, part), field, factor)
+            for part, field, name, factor in _OF_REPORT
+        },  # type: ignore[arg-type]
     )
     runs = result.misc_metrics.num_runs if result.misc_metrics.HasField("num_runs") else -1
     if runs < 0:
         return report
-    figures = {name: _optional(result.latency_metrics, field, US_PER_MS) for field, name in _OF_SUMMARY.items()}
+    figures = {
+        name: _optional(result.latency_metrics, field, US_PER_MS)
+        for field, name in _OF_SUMMARY.items()
+    }
     return replace(report, inference=LatencySummary(count=runs, **figures))
 
 
 def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
     """Return a run's figures as ``tflite.tools.benchmark.BenchmarkResult`` under a name.
 
-    ``own`` is the message that the program wrote, if it did; its figures stay as they are. Otherwise what was read
-    from the log is encoded, and what isn't known is left unset. Raises OutputParseError for another ``own``.
+    ``own`` is the message that the program wrote, if it did; its figures stay as they are.
+    Otherwise what was read from the log is encoded, and what isn't known is left unset. Raises
+    OutputParseError for another ``own``.
     """
     if own:
         result = decode_message("BenchmarkResult", own)
@@ -176,8 +198,13 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
     summary = report.inference or LatencySummary(count=0)
     if summary.mean_us is None:
         summary = replace(summary, mean_us=report.inference_mean_us)
-    figures = [("latency_metrics", field, getattr(summary, name), US_PER_MS) for field, name in _OF_SUMMARY.items()]
-    figures += [(part, field, getattr(report, name), factor) for part, field, name, factor in _OF_REPORT]
+    figures = [
+        ("latency_metrics", field, getattr(summary, name), US_PER_MS)
+        for field, name in _OF_SUMMARY.items()
+    ]
+    figures += [
+        (part, field, getattr(report, name), factor) for part, field, name, factor in _OF_REPORT
+    ]
     for part, field, value, factor in figures:
         if value is not None:
             printed = round(value / factor) if field.endswith("_kb") else value / factor
@@ -190,7 +217,8 @@ def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
 
 
 def decode_language_model(data: bytes) -> Process:
-    """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was asked of it.
+    """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was
+    asked of it.
 
     Zero is absent; durations are whole microseconds.
 
@@ -203,9 +231,15 @@ def decode_language_model(data: bytes) -> Process:
         for phase in PHASES:
             for turn in getattr(metrics, f"{phase}_turns"):
                 if turn.duration_us < 0 or turn.num_tokens < 0:
-                    raise OutputParseError(f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero")
+                    raise OutputParseError(
+                        f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero"
+                    )
                 repetition.add(phase, turn.num_tokens, float(turn.duration_us))
-        repetition.init_us = {item.key: float(item.value) for item in metrics.init_phase_durations_us if item.value > 0}
+        repetition.init_us = {
+            item.key: float(item.value)
+            for item in metrics.init_phase_durations_us
+            if item.value > 0
+        }
         for phase in PHASES:
             if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
                 process.asked[phase] = asked
@@ -220,7 +254,8 @@ def decode_language_model(data: bytes) -> Process:
 
 
 def decode_runtime_info(data: bytes) -> RuntimeNodes:
-    """Decode ``tflite.profiling.ModelRuntimeDetails``: which nodes each delegate took, over all subgraphs.
+    """Decode ``tflite.profiling.ModelRuntimeDetails``: which nodes each delegate took, over all
+    subgraphs.
 
     Raises:
         OutputParseError: the bytes are no such message, or it names no node.
@@ -239,7 +274,11 @@ def decode_runtime_info(data: bytes) -> RuntimeNodes:
         total += len(own)
         taken: dict[str, int] = {}
         for node in own:
-            name = delegates.get(node.delegated_to_node_id) if node.HasField("delegated_to_node_id") else None
+            name = (
+                delegates.get(node.delegated_to_node_id)
+                if node.HasField("delegated_to_node_id")
+                else None
+            )
             if name is None:
                 cpu_operators.append(node.name or node.type)
             else:
@@ -267,12 +306,16 @@ def _profile(message: Any) -> OperatorProfile:  # noqa: ANN401
         named = [(f"{item.subgraph_name}", item) for item in model.subgraph_profiles]
         if len(named) == 1:
             named = [("", named[0][1])]
-        named += [(f"delegate {item.delegate_name}".rstrip(), item) for item in model.delegate_profiles]
+        named += [
+            (f"delegate {item.delegate_name}".rstrip(), item) for item in model.delegate_profiles
+        ]
         for block, item in named:
             rows = [_operator(row, phase=phase, block=block) for row in item.per_op_profiles]
             operators += rows
             blocks.append(ProfileBlock(phase=phase, block=block, nodes_executed=len(rows)))
-    return OperatorProfile(operators=tuple(operators), types=_types(operators), blocks=tuple(blocks))
+    return OperatorProfile(
+        operators=tuple(operators), types=_types(operators), blocks=tuple(blocks)
+    )
 
 
 def _operator(row: Any, *, phase: str, block: str) -> OperatorTime:  # noqa: ANN401
@@ -304,7 +347,9 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
             nodes=len(rows),
             mean_us=sum(row.mean_us for row in rows),
             times_called=sum(row.times_called for row in rows),
-            memory_kb=sum(row.memory_kb or 0.0 for row in rows) if any(r.memory_kb is not None for r in rows) else None,
+            memory_kb=sum(row.memory_kb or 0.0 for row in rows)
+            if any(r.memory_kb is not None for r in rows)
+            else None,
             phase=phase,
             block=block,
         )
@@ -313,7 +358,8 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
 
 
 def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:
-    """Read an operator profile file; ``kind`` is "proto", "text" (the proto's text form), "csv" or "stdout".
+    """Read an operator profile file; ``kind`` is "proto", "text" (the proto's text form), "csv" or
+    "stdout".
 
     Raises:
         OutputParseError: the proto can't be decoded.

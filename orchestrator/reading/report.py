@@ -1,4 +1,6 @@
-"""From what one run printed and wrote to its report: which figures count, how it ended, where the operators ran."""
+"""From what one run printed and wrote to its report: which figures count, how it ended, where the
+operators ran.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,10 @@ def build_report(
         result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
         runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
         written = _decoded(
-            lambda data: parse_op_profile(data, profile_format), files.op_profile, "operator profile", doubts
+            lambda data: parse_op_profile(data, profile_format),
+            files.op_profile,
+            "operator profile",
+            doubts,
         )
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
     run.warmup, run.inference = warmup_and_inference(log)
@@ -134,16 +139,23 @@ def build_report(
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        # The session's line has six digits: from a second up it isn't what the result line would have said.
+        # The session's line has six digits: from a second up it isn't what the result line would
+        # have said.
         init_us=_first(log.timings.get("init"), session, log.banner.get("init"), result.init_us),
-        first_inference_us=_first(_first_us(run), log.banner.get("warmup_first"), result.first_inference_us),
+        first_inference_us=_first(
+            _first_us(run), log.banner.get("warmup_first"), result.first_inference_us
+        ),
         warmup_mean_us=_warmup_mean_us(run),
         inference_mean_us=run.mean,
         warmup=run.warmup,
         inference=run.inference,
-        init_memory_mib=_first(log.memory.get("init"), log.banner.get("init_footprint_mb"), result.init_memory_mib),
+        init_memory_mib=_first(
+            log.memory.get("init"), log.banner.get("init_footprint_mb"), result.init_memory_mib
+        ),
         overall_memory_mib=_first(
-            log.memory.get("overall"), log.banner.get("overall_footprint_mb"), result.overall_memory_mib
+            log.memory.get("overall"),
+            log.banner.get("overall_footprint_mb"),
+            result.overall_memory_mib,
         ),
         peak_memory_mib=_first(peak, log.banner.get("peak_memory_mb"), result.peak_memory_mib),
         model_size_mb=_first(log.model_size_mb, result.model_size_mb),
@@ -158,7 +170,9 @@ def build_report(
     )
 
 
-def _decoded(read: Callable[[bytes], _Decoded], data: bytes, what: str, doubts: list[str]) -> _Decoded | None:
+def _decoded(
+    read: Callable[[bytes], _Decoded], data: bytes, what: str, doubts: list[str]
+) -> _Decoded | None:
     try:
         return read(data) if data else None
     except OutputParseError as error:
@@ -203,23 +217,29 @@ def _has_result_line(log: Transcript) -> bool:
 
 
 def warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
-    """Tell warm-up from measurement: by the result line where there is one, else by the lines before each.
+    """Tell warm-up from measurement: by the result line where there is one, else by the lines
+    before each.
 
-    The two statistics lines look the same. A run that was killed has only the first, and a paste may hold only the
-    second, so a single one is taken for nothing unless something says what it is.
+    The two statistics lines look the same. A run that was killed has only the first, and a paste
+    may hold only the second, so a single one is taken for nothing unless something says what it is.
     """
     if not log.stats:
         return None, _banner_summary(log)
     if not _has_result_line(log):
         if not (log.is_loaded or log.has_start or log.session_us is not None):
             return None, None
-        warmup, inference = (next((each for each, at in log.stats if at == phase), None) for phase in (1, 2))
+        warmup, inference = (
+            next((each for each, at in log.stats if at == phase), None) for phase in (1, 2)
+        )
         return warmup, inference
     last = log.stats[-1][0]
     if len(log.stats) > 1 or not log.timings:
         return log.stats[-2][0] if len(log.stats) > 1 else None, last
     mean = mean_as_printed(last)
-    measured, warm = (f"{log.timings[name]:.6g}" if name in log.timings else "" for name in ("inference", "warmup"))
+    measured, warm = (
+        f"{log.timings[name]:.6g}" if name in log.timings else ""
+        for name in ("inference", "warmup")
+    )
     if mean and mean != measured and mean == warm:
         return last, None
     if last.count and mean and measured and mean != measured:
@@ -228,13 +248,24 @@ def warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, Latenc
 
 
 def _banner_summary(log: Transcript) -> LatencySummary | None:
-    """Return the figures of LiteRT's banner, which are rounded to 10 us, where no statistics line was printed."""
+    """Return the figures of LiteRT's banner, which are rounded to 10 us, where no statistics line
+    was printed.
+    """
     count = log.banner_runs.get("inference_avg")
     if count is None or "inference_avg" not in log.banner:
         return None
-    names = {"avg": "mean", "min": "min", "max": "max", "std": "std", "median": "median", "p5": "p5", "p95": "p95"}
+    names = {
+        "avg": "mean",
+        "min": "min",
+        "max": "max",
+        "std": "std",
+        "median": "median",
+        "p5": "p5",
+        "p95": "p95",
+    }
     return LatencySummary(
-        count=count, **{f"{name}_us": log.banner.get(f"inference_{told}") for told, name in names.items()}
+        count=count,
+        **{f"{name}_us": log.banner.get(f"inference_{told}") for told, name in names.items()},
     )
 
 
@@ -248,7 +279,9 @@ def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float 
     return log.banner.get("inference_avg") if not log.stats else None
 
 
-def contradictions(log: Transcript, warmup: LatencySummary | None, inference: LatencySummary | None) -> list[str]:
+def contradictions(
+    log: Transcript, warmup: LatencySummary | None, inference: LatencySummary | None
+) -> list[str]:
     """Return what the result line says differently from the statistics line of the same inferences."""
     mean, stats = log.timings.get("inference"), inference
     if stats is None and warmup is None and log.stats:
@@ -257,7 +290,9 @@ def contradictions(log: Transcript, warmup: LatencySummary | None, inference: La
         return []
     found = []
     if mean is not None and stats.mean_us is not None and not _is_same_mean(mean, stats.mean_us):
-        found.append(f"mean inference (us): the result line says {mean:.12g}, the statistics {stats.mean_us:.12g}")
+        found.append(
+            f"mean inference (us): the result line says {mean:.12g}, the statistics {stats.mean_us:.12g}"
+        )
     mean = stats.mean_us if mean is None else mean
     low, high = stats.min_us, stats.max_us
     if mean is not None and low is not None and high is not None:
@@ -292,14 +327,23 @@ def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) ->
     return [
         f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
         for name, log, other, tolerance in pairs
-        if log is not None and other is not None and not math.isclose(log, other, rel_tol=tolerance, abs_tol=rounded_us)
+        if log is not None
+        and other is not None
+        and not math.isclose(log, other, rel_tol=tolerance, abs_tol=rounded_us)
     ]
 
 
 def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None:
-    """Return why a delegate wasn't made, where a line names it; the run itself went well, on the CPU."""
+    """Return why a delegate wasn't made, where a line names it.
+
+    The run itself went well, on the CPU.
+    """
     best = log.failures.best
-    if delegate.truth is not DelegateTruth.FELL_BACK or best is None or not best.code.startswith(SETUP_CODES):
+    if (
+        delegate.truth is not DelegateTruth.FELL_BACK
+        or best is None
+        or not best.code.startswith(SETUP_CODES)
+    ):
         return None
     return Failure(code=best.code, reason=best.reason, outcome="ok")
 
@@ -309,13 +353,21 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
     log, exit_code = run.log, run.exit_code
     said, by_code = log.failures.text_failure(), signal_failure(exit_code)
     # A result line counts unless something says that the run failed although it is there.
-    is_unharmed = not (exit_code is not None and 0 < exit_code < 124) and not (log.failures.best and log.is_ended)
+    is_unharmed = not (exit_code is not None and 0 < exit_code < 124) and not (
+        log.failures.best and log.is_ended
+    )
     if run.is_complete and not log.failures.invoke_failure and is_unharmed:
         return _after_result(run, by_code)
     logged = _crash_in_system_log(log, system)
     if run.timed_out:
-        hung = f"; {logged.reason}" if logged is not None and logged.code == "app-not-responding" else ""
-        return Failure(code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated")
+        hung = (
+            f"; {logged.reason}"
+            if logged is not None and logged.code == "app-not-responding"
+            else ""
+        )
+        return Failure(
+            code="timed-out", reason=f"stopped at its time limit{hung}", outcome="truncated"
+        )
     # A file that can't be mapped is named by a number: any denial of the process explains it.
     named = said.reason if said is not None and said.code != "model-unreadable" else ""
     denial = system.denial_of(log.pid, named) if system is not None else None
@@ -327,7 +379,9 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
             # The shell said one word ("Killed"); the phone's log says who did it, or where.
             return logged
         if by_code is not None and by_code.outcome == "crashed" and not log.failures.is_fatal:
-            return Failure(code=said.code, reason=f"{said.reason} then {by_code.reason}", outcome="crashed")
+            return Failure(
+                code=said.code, reason=f"{said.reason} then {by_code.reason}", outcome="crashed"
+            )
         return said
     if logged is not None and (by_code is None or by_code.code != "program-not-found"):
         return logged
@@ -344,10 +398,20 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
 
 
 def _with_last_words(failure: Failure, log: Transcript, system: SystemLog | None) -> Failure:
-    """Return a failure with the abort message of its tombstone and the last line that the program printed."""
+    """Return a failure with the abort message of its tombstone and the last line that the program
+    printed.
+    """
     crash = system.end_of(log.pid) if system is not None else None
-    words = [f"abort message: {crash.abort_message}"] if crash is not None and crash.abort_message else []
-    told = (line for line in log.last_lines if line and line not in failure.reason and failure.reason not in line)
+    words = (
+        [f"abort message: {crash.abort_message}"]
+        if crash is not None and crash.abort_message
+        else []
+    )
+    told = (
+        line
+        for line in log.last_lines
+        if line and line not in failure.reason and failure.reason not in line
+    )
     words += [f"last line: {line[:300]}" for line in islice(told, 1)]
     return dataclasses.replace(failure, reason="; ".join([failure.reason, *words]))
 
@@ -361,7 +425,9 @@ def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
     if mean == 0 and (inference is None or not inference.max_us):
         return Failure(code="all-zero", reason="every inference took 0 us")
     if run.timed_out or run.exit_code == 124:
-        return Failure(code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok")
+        return Failure(
+            code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok"
+        )
     if by_code is not None:
         code = "crashed-after-result" if by_code.outcome == "crashed" else "hung-at-exit"
         return Failure(code=code, reason=by_code.reason, outcome="ok")
@@ -373,11 +439,18 @@ def _crash_in_system_log(log: Transcript, system: SystemLog | None) -> Failure |
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
-    return Failure(code=crash.code, reason=reason, outcome="crashed" if crash.code in CRASH_CODES else "failed")
+    return Failure(
+        code=crash.code, reason=reason, outcome="crashed" if crash.code in CRASH_CODES else "failed"
+    )
 
 
 def _judge(
-    log: Transcript, runtime: RuntimeNodes | None, *, has_result: bool, ended_badly: bool, requested: str
+    log: Transcript,
+    runtime: RuntimeNodes | None,
+    *,
+    has_result: bool,
+    ended_badly: bool,
+    requested: str,
 ) -> DelegateEvidence:
     request = read_request(
         flags=log.flags,
@@ -404,20 +477,34 @@ def _judge(
 
 def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
     text = "\n".join(log.profile_proto).encode()
-    profile = _decoded(lambda data: parse_op_profile(data, "text"), text, "operator profile in the log", doubts)
+    profile = _decoded(
+        lambda data: parse_op_profile(data, "text"), text, "operator profile in the log", doubts
+    )
     return profile or log.profile.finish()
 
 
 def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
-    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and why, where not.
+    """Return a log's operator tables where their sum can be of the run's inferences.
 
-    What the operators take is a part of each inference: more can't be, and much less only where little is measured.
-    A run's tables are of as many inferences as its statistics; LiteRT's count the warm-up too.
+    Nothing, and why, where not.
+
+    What the operators take is a part of each inference: more can't be, and much less only where
+    little is measured. A run's tables are of as many inferences as its statistics; LiteRT's count
+    the warm-up too.
     """
     log, mean = run.log, run.mean
     if log.profile.left_out:
-        doubts.append(f"the operator tables have {log.profile.left_out} more rows, which aren't kept")
-    total = next((b.timings for b in profile.blocks if b.phase == "run" and b.block != "delegate" and b.timings), None)
+        doubts.append(
+            f"the operator tables have {log.profile.left_out} more rows, which aren't kept"
+        )
+    total = next(
+        (
+            b.timings
+            for b in profile.blocks
+            if b.phase == "run" and b.block != "delegate" and b.timings
+        ),
+        None,
+    )
     if mean is None or total is None or total.mean_us is None:
         return profile
     operators = total.mean_us
@@ -433,17 +520,28 @@ def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> Oper
 
 
 def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
-    """Mark what the DSP counted: with Hexagon profiling on, the delegate's own rows hold cycles, not microseconds."""
-    if not any(name.lower() == "hexagon profiling" and value == "1" for name, value in log.echoed.items()):
+    """Mark what the DSP counted: with Hexagon profiling on, the delegate's own rows hold cycles,
+    not microseconds.
+    """
+    if not any(
+        name.lower() == "hexagon profiling" and value == "1" for name, value in log.echoed.items()
+    ):
         return profile
-    return OperatorProfile(operators=_counted(profile.operators), types=_counted(profile.types), blocks=profile.blocks)
+    return OperatorProfile(
+        operators=_counted(profile.operators), types=_counted(profile.types), blocks=profile.blocks
+    )
 
 
 def _counted(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
-    return tuple(dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row for row in rows)
+    return tuple(
+        dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
+        for row in rows
+    )
 
 
-def _delegate_in_profile(evidence: DelegateEvidence, profile: OperatorProfile, log: Transcript) -> DelegateEvidence:
+def _delegate_in_profile(
+    evidence: DelegateEvidence, profile: OperatorProfile, log: Transcript
+) -> DelegateEvidence:
     """Take delegates from the rows of a profile where the log says nothing of them."""
     if evidence.lines or log.echoed:
         return evidence
@@ -469,8 +567,13 @@ def _extra(log: Transcript) -> dict[str, float | str]:
     extra: dict[str, float | str | None] = {
         "pid": None if log.pid is None else float(log.pid),
         "title": log.title or None,
-        "graph": log.echoed.get("Graph") or log.flags.get("graph") or log.flags.get("model") or None,
-        "num_threads": float(threads) if _is_count(threads.lstrip("-")) and len(threads) < 10 else None,
+        "graph": log.echoed.get("Graph")
+        or log.flags.get("graph")
+        or log.flags.get("model")
+        or None,
+        "num_threads": float(threads)
+        if _is_count(threads.lstrip("-")) and len(threads) < 10
+        else None,
         "max_delegated_partitions": float(partitions) if _is_count(partitions) else None,
     }
     for key, value in log.banner.items():

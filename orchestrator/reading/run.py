@@ -1,6 +1,8 @@
-"""One run of ours: what its process printed, what the phone logged meanwhile, and the files that it wrote.
+"""One run of ours: what its process printed, what the phone logged meanwhile, and the files that it
+wrote.
 
-It is known that this is one process of one program, so that nothing is searched for and nothing is split.
+It is known that this is one process of one program, so that nothing is searched for and nothing is
+split.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def parse_run(
         exit_code: None when there is none (an app) or it isn't known.
         timed_out: whether benchfarm ended the run at its deadline.
         files: what it wrote beside its output.
-        requested: the delegate that was asked for; the flags in the output are used when it is empty.
+        requested: the delegate that was asked for; the flags in the output are used when it is
+            empty.
         started: how it was started, where that is known.
     """
     started = started or Started()
@@ -69,7 +72,10 @@ def parse_run(
 
 
 def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
-    """Return what each process of ours logged, in the order in which they begin; all else is the system's."""
+    """Return what each process of ours logged, in the order in which they begin.
+
+    All else is the system's.
+    """
     found: list[Transcript] = []
     by_pid: dict[int | None, Transcript] = {}
     for line in lines:
@@ -78,7 +84,9 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
             if line.tag != "ExecutionPlan":
                 continue
         own = by_pid.get(line.pid)
-        if own is None or (line.text.startswith("STARTING!") and not own.is_empty and not own.has_only_start):
+        if own is None or (
+            line.text.startswith("STARTING!") and not own.is_empty and not own.has_only_start
+        ):
             # A process of an app may run the benchmark again.
             own = by_pid[line.pid] = Transcript(pid=line.pid)
             found.append(own)
@@ -90,12 +98,18 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
 
 
 def _of_the_benchmark(console: Transcript, logged: list[Transcript]) -> Transcript:
-    """Return the transcript of the benchmark: the console's, or for an app its process's among those that log.
+    """Return the transcript of the benchmark: the console's, or for an app its process's among
+    those that log.
 
-    What the console holds of an app is the activity manager's answer, which counts when it is a refusal.
+    What the console holds of an app is the activity manager's answer, which counts when it is a
+    refusal.
     """
     if not console.is_empty or console.failures.ended_badly:
         return console
-    found = [log for log in logged if log.has_start] or [log for log in logged if not log.is_empty] or [console]
+    found = (
+        [log for log in logged if log.has_start]
+        or [log for log in logged if not log.is_empty]
+        or [console]
+    )
     # A process that only fills caches makes no inference.
     return max(found, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))

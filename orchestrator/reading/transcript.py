@@ -27,7 +27,9 @@ from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, Tab
 from orchestrator.records.run import LatencySummary
 
 #: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
-STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = range(7)
+STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = (
+    range(7)
+)
 
 #: The first parameter that is echoed.
 FIRST_ECHO: Final = "Log parameter values verbosely"
@@ -39,11 +41,15 @@ UNCONSUMED: Final = "Unconsumed cmdline flags:"
 ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
 _MODEL_SIZE: Final = re.compile(rf"The input model file size \(MB\): ({NUMBER})$", re.ASCII)
-_PEAK: Final = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII)
+_PEAK: Final = re.compile(
+    rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({NUMBER})$", re.ASCII
+)
 _SHORT_RESULT: Final = re.compile(rf"Inference \(avg\): ({NUMBER}) (us|microseconds|ms)$", re.ASCII)
 _FULLY: Final = re.compile(r"Fully accelerated: +(True|False)$")
 _RPC: Final = re.compile(r"RPC \(execute\) time: (\d{1,18}) us", re.ASCII)
-_OPERATOR_REFUSED: Final = re.compile(r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)")
+_OPERATOR_REFUSED: Final = re.compile(
+    r"((?:CUSTOM |DELEGATE )?[A-Z][A-Z0-9_]*[A-Z0-9](?: [\w.:-]+)?): (.+)"
+)
 _FLAG: Final = re.compile(r"--([\w-]+)=(\"[^\"]*\"|'[^']*'|\S*)")
 _MOST_NAMES: Final = 2000
 _MOST_KEPT_OF_NO_USE: Final = 64
@@ -62,13 +68,23 @@ _PROFILE_ENDS: Final = (
     "Running benchmark for",
     "count=",
 )
-#: What the lines of figures, and those of setting up, begin with; most other lines are told from them by it.
+#: What the lines of figures, and those of setting up, begin with; most other lines are told from
+#: them by it.
 _FIGURE_STARTS: Final = (
-    "count=", "Average inference", "Inference", "Running benchmark", "Memory footprint", "Peak memory", "Overall",
-    "No inference runs", "Fully accelerated", *BANNER_KEYS,
-)  # fmt: skip
+    "count=",
+    "Average inference",
+    "Inference",
+    "Running benchmark",
+    "Memory footprint",
+    "Peak memory",
+    "Overall",
+    "No inference runs",
+    "Fully accelerated",
+    *BANNER_KEYS,
+)
 _SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
-#: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our programs.
+#: What LiteRT-LM prints, which generates text; of its runtime it has lines in common with our
+#: programs.
 _OF_LITERT_LM: Final = re.compile(
     r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
     r"|Number of tokens in (?:prefill|decode) *:|Benchmarking model: .*\.litertlm\b"
@@ -119,7 +135,8 @@ class Transcript:
     is_ended: bool = False
     #: Whether the tables of an operator profile are being read.
     in_profile: bool = False
-    #: The last two lines that were read, the latest first: the very last may be a shell's word on a signal.
+    #: The last two lines that were read, the latest first: the very last may be a shell's word on a
+    #: signal.
     last_lines: tuple[str, str] = ("", "")
     _in_proto: bool = False
     _in_refused: bool = False
@@ -142,17 +159,25 @@ class Transcript:
 
     @property
     def is_of_litert_lm(self) -> bool:
-        """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that is."""
-        return self.has_litert_lm_lines and not (self.has_start or self.echoed or self.stage >= STAGE_RUNNING)
+        """Whether the lines are of LiteRT-LM, a program that isn't read, and none is of one that
+        is.
+        """
+        return self.has_litert_lm_lines and not (
+            self.has_start or self.echoed or self.stage >= STAGE_RUNNING
+        )
 
     @property
     def has_inferences(self) -> bool:
         """Whether it shows that inferences were made."""
-        return bool(self.banner_runs.get("inference_avg")) or any(stats.count for stats, _ in self.stats)
+        return bool(self.banner_runs.get("inference_avg")) or any(
+            stats.count for stats, _ in self.stats
+        )
 
     @property
     def is_over(self) -> bool:
-        """Whether the run's result, its failure or its operator profile was read: what follows may be another's."""
+        """Whether the run's result, its failure or its operator profile was read: what follows may
+        be another's.
+        """
         return self.stage >= STAGE_DONE or self.is_ended or not self.profile.is_empty
 
     @property
@@ -163,7 +188,9 @@ class Transcript:
     @property
     def has_only_start(self) -> bool:
         """Whether the program said that it starts, and nothing else."""
-        return self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed
+        return (
+            self.has_start and self.stage <= STAGE_ECHO and not self.echoed and not self.unconsumed
+        )
 
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
@@ -181,7 +208,10 @@ class Transcript:
         above.title, above.flags, above.has_command = "", {}, False
 
     def read_unconsumed(self, text: str) -> None:
-        """Take the flags that the program says it doesn't know; of delegates' flags its line is evidence."""
+        """Take the flags that the program says it doesn't know.
+
+        Of delegates' flags its line is evidence.
+        """
         words = text.partition(":")[2].split()[:_MOST_NAMES]
         self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]
         if any(word.lstrip("-").partition("=")[0] in ENABLING_FLAGS for word in words):
@@ -202,18 +232,26 @@ class Transcript:
                     self.delegates.add_cpu_operator(match[1], match[2])
                 return
             self._in_refused = False
-        if self.failures.has_seen(text) or (text in self._of_no_use and not line.severity and not line.source_file):
+        if self.failures.has_seen(text) or (
+            text in self._of_no_use and not line.severity and not line.source_file
+        ):
             return
         if text:
-            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(line, text):
+            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(
+                line, text
+            ):
                 return
             if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
                 return
             self._read_rest(line, text)
 
     def _continues_block(self, line: Line) -> bool:
-        is_new_message = line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
-        if line.text.startswith(_PROFILE_ENDS) or (is_new_message and not self._starts_block(line.text)):
+        is_new_message = (
+            line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
+        )
+        if line.text.startswith(_PROFILE_ENDS) or (
+            is_new_message and not self._starts_block(line.text)
+        ):
             self.in_profile = self._in_proto = False
             return False
         # A name or figure at the end of what was cut off may lack its rest.
@@ -233,7 +271,9 @@ class Transcript:
 
     def _read_figures(self, line: Line, text: str) -> bool:
         if text.startswith("count="):
-            stats = parse_stats(line.whole, has_percentiles=self.has_percentiles, is_cut=bool(line.cut_word))
+            stats = parse_stats(
+                line.whole, has_percentiles=self.has_percentiles, is_cut=bool(line.cut_word)
+            )
             if stats is not None:
                 self.stats.append((stats, self.phases))
                 self.has_percentiles = self.has_percentiles or stats.p95_us is not None
@@ -278,18 +318,25 @@ class Transcript:
         return True
 
     def _whole_result(self, line: Line, text: str) -> str:
-        # Without a line end the last figure may lack digits; it is whole if the statistics line before says the same.
+        # Without a line end the last figure may lack digits; it is whole if the statistics line
+        # before says the same.
         is_told = any(mean_as_printed(stats) == line.cut_word for stats, _ in self.stats[-1:])
         return line.whole if is_told or has_all_digits(line.cut_word) else text
 
     def _without_cut_mean(self, timings: dict[str, float]) -> dict[str, float]:
-        """Leave out a mean that is the beginning of the statistics line's: the result line was cut inside it."""
+        """Leave out a mean that is the beginning of the statistics line's: the result line was cut
+        inside it.
+        """
         if not self.stats or "inference" not in timings:
             return timings
         whole = mean_as_printed(self.stats[-1][0])
         printed = {name: f"{value:.6g}" for name, value in timings.items()}
         is_of_warmup = len(self.stats) == 1 and printed.get("warmup") == whole
-        if is_of_warmup or whole == printed["inference"] or not whole.startswith(printed["inference"]):
+        if (
+            is_of_warmup
+            or whole == printed["inference"]
+            or not whole.startswith(printed["inference"])
+        ):
             return timings
         self.is_result_cut = True
         return {name: value for name, value in timings.items() if name != "inference"}
@@ -334,17 +381,24 @@ class Transcript:
                 self.failures.feed(text, line.severity)
             return
         if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
-            # Many programs print "name: [value]"; one that begins with a name we don't know isn't ours.
+            # Many programs print "name: [value]"; one that begins with a name we don't know isn't
+            # ours.
             if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
                 if len(self.echoed) < _MOST_NAMES:
                     self.echoed.setdefault(match[1], match[2])
                 self._reach(STAGE_ECHO)
             return
         if self.failures.feed(text, line.severity):
-            self.is_ended = self.is_ended or text.startswith(("Benchmarking failed", "Error while running"))
+            self.is_ended = self.is_ended or text.startswith(
+                ("Benchmarking failed", "Error while running")
+            )
         elif _OF_LITERT_LM.match(text):
             self.has_litert_lm_lines = True
-        elif not line.severity and not line.source_file and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE:
+        elif (
+            not line.severity
+            and not line.source_file
+            and len(self._of_no_use) < _MOST_KEPT_OF_NO_USE
+        ):
             self._of_no_use.add(text)
 
     def _reach(self, stage: int) -> None:

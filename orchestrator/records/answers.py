@@ -15,7 +15,8 @@ class DeviceAnswer:
     """A phone of the farm as it is now."""
 
     serial: str
-    #: clash, measuring, free, idle, waiting, held, silent, quarantined, unusable, away or abandoned.
+    #: clash, measuring, free, idle, waiting, held, silent, quarantined, unusable, away or
+    #: abandoned.
     state: str
     #: Why it isn't measuring; empty where nothing is wrong.
     reason: str
@@ -151,13 +152,15 @@ class ChangeAnswer:
     high: float
     before_us: float
     after_us: float
-    #: not confirmed yet, confirmed, refuted, can't be confirmed, explained by an update, or expected.
+    #: not confirmed yet, confirmed, refuted, can't be confirmed, explained by an update, or
+    #: expected.
     state: str
     #: Names the series for people.
     label: str
     #: Path of the series' page on this server.
     page: str
-    #: Whether the new level began within the last 14 nights: what 'benchfarm history changes' reports.
+    #: Whether the new level began within the last 14 nights: what 'benchfarm history changes'
+    #: reports.
     is_recent: bool
     is_virtual: bool
 
@@ -233,7 +236,9 @@ class ErrorAnswer:
 
 
 def answer_of(kind: type[_Answer], source: object, **more: object) -> _Answer:
-    """Return an answer whose fields are a row's or a record's of the same names; ``more`` are the others."""
+    """Return an answer whose fields are a row's or a record's of the same names; ``more`` are the
+    others.
+    """
     names = [item.name for item in fields(kind) if item.name not in more]  # type: ignore[arg-type]
     if isinstance(source, Mapping):
         return kind(**{name: source[name] for name in names}, **more)

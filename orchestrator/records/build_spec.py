@@ -29,8 +29,8 @@ class LibrarySpec:
 class BuildSpec:
     """One declared program for one ABI.
 
-    An ABI is Android's own name (``arm64-v8a``), or ``linux-`` and the machine's name for this computer
-    (``linux-x86_64``).
+    An ABI is Android's own name (``arm64-v8a``), or ``linux-`` and the machine's name for this
+    computer (``linux-x86_64``).
     """
 
     name: str
@@ -43,7 +43,8 @@ class BuildSpec:
     variant: str = "plain"
     #: Whether it is taken for its tool when no build is named.
     is_default: bool = False
-    #: Where a person gets it: an address, a file, or the commands that build it; the others are empty.
+    #: Where a person gets it: an address, a file, or the commands that build it; the others are
+    #: empty.
     url: str = ""
     file: str = ""
     recipe: tuple[str, ...] = ()
@@ -62,7 +63,9 @@ class BuildSpec:
         """What to do to have it, in one line."""
         if self.recipe:
             return f"build it ({'; '.join(self.recipe)}), then: benchfarm build add FILE --name {self.name}"
-        return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"
+        return (
+            f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,8 @@ class FlagSchema:
     """The flags of one program, or of one binary of it."""
 
     flags: Mapping[str, FlagSpec]
-    #: Whether it was learned from the binary itself, so that a flag that isn't here would be ignored by it.
+    #: Whether it was learned from the binary itself, so that a flag that isn't here would be
+    #: ignored by it.
     is_learned: bool = False
 
     def nearest(self, name: str) -> str:
@@ -97,14 +101,23 @@ class FlagSchema:
         return next(iter(difflib.get_close_matches(name, self.flags, n=1, cutoff=0.6)), "")
 
     def merged_with(self, documented: FlagSchema) -> FlagSchema:
-        """Return this schema with what the tables know more of its flags; names, types and defaults stay."""
+        """Return this schema with what the tables know more of its flags.
+
+        Names, types and defaults stay.
+        """
         merged = {}
         for name, spec in self.flags.items():
             other = documented.flags.get(name)
             merged[name] = (
                 spec
                 if other is None
-                else replace(spec, meaning=other.meaning, build=other.build, choices=other.choices, needs=other.needs)
+                else replace(
+                    spec,
+                    meaning=other.meaning,
+                    build=other.build,
+                    choices=other.choices,
+                    needs=other.needs,
+                )
             )
         return replace(self, flags=merged)
 
@@ -113,8 +126,9 @@ class FlagSchema:
 class FlagFault:
     """One thing that is wrong with the flags of a run."""
 
-    #: "bad-form", "unknown-flag", "duplicate-flag", "wrong-type", "wrong-value", "ineffective-flag", "needed-flag"
-    #: (benchfarm needs one that the binary doesn't have) or "delegate-flag" (the binary doesn't have the delegate's).
+    #: "bad-form", "unknown-flag", "duplicate-flag", "wrong-type", "wrong-value",
+    #: "ineffective-flag", "needed-flag" (benchfarm needs one that the binary doesn't have) or
+    #: "delegate-flag" (the binary doesn't have the delegate's).
     code: str
     flag: str
     message: str
@@ -127,16 +141,30 @@ _OWNERS: Final[Mapping[str, tuple[str, ...]]] = {
     "naming the model sets it": ("graph",),
     "matrix.threads or --threads sets it": ("num_threads",),
     "matrix.delegates or --delegate sets it": ("use_gpu", "use_nnapi", "use_hexagon", "use_coreml"),
-    "a plan's settings set it": ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs"),
+    "a plan's settings set it": (
+        "num_runs",
+        "min_secs",
+        "max_secs",
+        "warmup_runs",
+        "warmup_min_secs",
+    ),
     "passes or --pass says what each invocation is for": (
-        "enable_op_profiling", "op_profiling_output_mode", "op_profiling_output_file", "profiling_output_csv_file",
+        "enable_op_profiling",
+        "op_profiling_output_mode",
+        "op_profiling_output_file",
+        "profiling_output_csv_file",
         "report_peak_memory_footprint",
     ),
     "benchfarm sets it for each run": (
-        "result_file_path", "export_model_runtime_info", "model_runtime_info_output_file",
+        "result_file_path",
+        "export_model_runtime_info",
+        "model_runtime_info_output_file",
     ),
     "with it nothing is measured": ("help", "dry_run", "list_signatures"),
-}  # fmt: skip
+}
 
-#: Flag -> who sets it. The programs take the first of two equal flags and hardly mention the second.
-OWNED_FLAGS: Final[Mapping[str, str]] = {name: owner for owner, names in _OWNERS.items() for name in names}
+#: Flag -> who sets it. The programs take the first of two equal flags and hardly mention the
+#: second.
+OWNED_FLAGS: Final[Mapping[str, str]] = {
+    name: owner for owner, names in _OWNERS.items() for name in names
+}

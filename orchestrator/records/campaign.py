@@ -14,7 +14,10 @@ from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey, Skipp
 
 
 class CampaignStatus(enum.StrEnum):
-    """How far a campaign is. A campaign whose process was killed stays RUNNING until it is resumed."""
+    """How far a campaign is.
+
+    A campaign whose process was killed stays RUNNING until it is resumed.
+    """
 
     RUNNING = "running"
     FINISHED = "finished"
@@ -23,7 +26,10 @@ class CampaignStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One process to be started on a device; unique in a campaign by (case_key, run_pass, number)."""
+    """One process to be started on a device.
+
+    Unique in a campaign by (case_key, run_pass, number).
+    """
 
     case: Case
     run_pass: Pass
@@ -38,7 +44,10 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file that a campaign was imported from; its figures were read again from the raw output that it holds."""
+    """The file that a campaign was imported from.
+
+    Its figures were read again from the raw output that it holds.
+    """
 
     #: Its bare name.
     file: str
@@ -53,7 +62,9 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms(PlanTerms):
-    """What running a campaign needs beside its cases: what its plan says, and what was so when it began."""
+    """What running a campaign needs beside its cases: what its plan says, and what was so when it
+    began.
+    """
 
     #: None: the planned invocations, no more and no less.
     stopping: StoppingRule | None = None
@@ -65,7 +76,8 @@ class Terms(PlanTerms):
     parity_inputs: str = ""
     #: Whether also a delegate that takes all operators is measured with each number of threads.
     every_thread_count: bool = False
-    #: Where relative paths of the plan start, on the computer that began the campaign; empty when that isn't known.
+    #: Where relative paths of the plan start, on the computer that began the campaign; empty when
+    #: that isn't known.
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +106,8 @@ class Campaign:
     finished_at: datetime | None = None
 
     def is_warm_up(self, run_pass: Pass, number: int) -> bool:
-        """Whether an invocation only warms the device for pairs that follow, and its figure is never counted."""
+        """Whether an invocation only warms the device for pairs that follow, and its figure is
+        never counted.
+        """
         pairing = self.terms.pairing
         return pairing is not None and run_pass is FIGURE_PASS and number < pairing.warmup

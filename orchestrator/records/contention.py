@@ -26,14 +26,19 @@ class Load:
 
 
 def load_of(text: str) -> Load:
-    """Return the load that a text such as ``cpu=4`` or ``cpu=2+memory=1`` means; raises ValueError."""
+    """Return the load that a text such as ``cpu=4`` or ``cpu=2+memory=1`` means.
+
+    Raises ValueError.
+    """
     if text == NO_LOAD:
         return Load()
     counts: dict[str, int] = {}
     for part in text.split("+"):
         match = _PART.fullmatch(part.strip())
         if match is None or match["kind"] in counts:
-            raise ValueError(f"{text!r} is no load; write cpu=4, memory=2, gpu=1, or several joined by +")
+            raise ValueError(
+                f"{text!r} is no load; write cpu=4, memory=2, gpu=1, or several joined by +"
+            )
         counts[match["kind"]] = int(match["count"])
     if counts.get("gpu", 0) > 1:
         raise ValueError(f"{text!r}: there is one GPU loop at most")

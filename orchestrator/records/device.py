@@ -1,4 +1,6 @@
-"""Devices: declared (DeviceProfile), observed and fixed (DeviceFacts), observed and changing (DeviceState)."""
+"""Devices: declared (DeviceProfile), observed and fixed (DeviceFacts), observed and changing
+(DeviceState).
+"""
 
 from __future__ import annotations
 
@@ -119,18 +121,28 @@ class DeviceFacts:
 
     @property
     def big_cores(self) -> tuple[int, ...]:
-        """The cores of all clusters but the slowest; every core when there is one cluster or clocks are unknown."""
+        """The cores of all clusters but the slowest.
+
+        Every core when there is one cluster or clocks are unknown.
+        """
         known = [cluster for cluster in self.clusters if cluster.max_khz is not None]
         if len(known) < 2 or len(known) != len(self.clusters):
             return tuple(sorted(cpu for cluster in self.clusters for cpu in cluster.cpus))
         slowest = min(cluster.max_khz or 0 for cluster in known)
-        return tuple(sorted(cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus))
+        return tuple(
+            sorted(
+                cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus
+            )
+        )
 
 
 def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
-    """Return by what two phones of one serial number differ, in words; empty when they may be the same one.
+    """Return by what two phones of one serial number differ, in words.
 
-    ``at_once``: both were seen at the same time, so that neither was updated or restarted in between.
+    Empty when they may be the same one.
+
+    ``at_once``: both were seen at the same time, so that neither was updated or restarted in
+    between.
     """
     names = ["manufacturer", "model", "codename", *(["fingerprint"] if at_once else [])]
     pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
@@ -149,15 +161,18 @@ class DeviceState:
     boot_id: str = ""
     #: Thermal zone name -> degrees Celsius.
     heat_c: Mapping[str, float] = field(default_factory=dict)
-    #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5 emergency, 6 shutdown.
+    #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5
+    #: emergency, 6 shutdown.
     thermal_status: int | None = None
-    #: What holds clocks of CPU, GPU or NPU down because of heat -> by how many steps, as the thermal HAL tells it.
+    #: What holds clocks of CPU, GPU or NPU down because of heat -> by how many steps, as the
+    #: thermal HAL tells it.
     cooling: Mapping[str, int] = field(default_factory=dict)
     battery_percent: int | None = None
     battery_heat_c: float | None = None
     #: What is in the battery, in microampere hours, where the phone counts it.
     battery_charge_uah: int | None = None
-    #: "good", "overheated", "dead", "over voltage", "failing", "cold", as its charger says; empty when unknown.
+    #: "good", "overheated", "dead", "over voltage", "failing", "cold", as its charger says; empty
+    #: when unknown.
     battery_health: str = ""
     #: "none", "ac", "usb", "wireless".
     plugged: str = ""
@@ -169,7 +184,8 @@ class DeviceState:
     governors: Mapping[int, str] = field(default_factory=dict)
     #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
     time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    #: The GPU's clock now, the highest that it may have now, and how busy it was over its driver's last moment.
+    #: The GPU's clock now, the highest that it may have now, and how busy it was over its driver's
+    #: last moment.
     gpu_khz: int | None = None
     gpu_limit_khz: int | None = None
     gpu_busy_percent: float | None = None
@@ -179,12 +195,14 @@ class DeviceState:
     cpu_busy_s: float | None = None
     cpu_total_s: float | None = None
     context_switches: int | None = None
-    #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that clock is set.
+    #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that
+    #: clock is set.
     boot_at_s: int | None = None
     #: The app that has the screen, as far as that is known cheaply.
     foreground: str = ""
     load_1min: float | None = None
-    #: Cores that all processes together kept busy over the last moment, read where that costs nothing.
+    #: Cores that all processes together kept busy over the last moment, read where that costs
+    #: nothing.
     busy_cores: float | None = None
     memory_available_bytes: int | None = None
     screen_on: bool | None = None

@@ -1,7 +1,9 @@
-"""Every code of a failure: what it means, what to do next, and the texts that show it. One record a code.
+"""Every code of a failure: what it means, what to do next, and the texts that show it.
 
-docs/reference/failures.md, ``benchfarm explain``, next steps in reports and the readers of programs' and phones' texts
-are made from these records. A code never changes its meaning.
+One record a code.
+
+docs/reference/failures.md, ``benchfarm explain``, next steps in reports and the readers of
+programs' and phones' texts are made from these records. A code never changes its meaning.
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from typing import Final
 class Source(StrEnum):
     """Whose words a text is, which says how it is looked for."""
 
-    #: A program, linker, shell or package manager, in what a run printed: a pattern of a line from its start.
+    #: A program, linker, shell or package manager, in what a run printed: a pattern of a line from
+    #: its start.
     PROGRAM = "program"
     #: The adb server, adbd or the adb client: a pattern of any part of a message, in any case.
     ADB = "adb"
     #: The phone's file service or a shell command that writes: likewise.
     WRITING = "writing"
-    #: A tool that asks a service of Android's (``cmd``, ``am``, ``pm``, ``settings``, ``run-as``): likewise.
+    #: A tool that asks a service of Android's (``cmd``, ``am``, ``pm``, ``settings``, ``run-as``):
+    #: likewise.
     SERVICE = "service"
 
 
@@ -34,7 +38,8 @@ class FailureText:
     pattern: str
     #: A text as it is printed; a test runs each through the reader.
     example: str
-    #: Of several texts in one run that of the lowest rank explains it, and among equals the first one.
+    #: Of several texts in one run that of the lowest rank explains it, and among equals the first
+    #: one.
     rank: int = 0
     source: Source = Source.PROGRAM
     #: What the text means and what to do, where that is more than the code says.
@@ -86,8 +91,12 @@ RUN_FAILURES: Final = (
     ),
     FailureCode(
         "page-size",
-        ("The phone's memory pages have 16 KiB; the program or a library of it is linked for 4 KiB."),
-        ("Take a build linked with -Wl,-z,max-page-size=16384 (NDK r28 does so by itself); it runs on all phones."),
+        (
+            "The phone's memory pages have 16 KiB; the program or a library of it is linked for 4 KiB."
+        ),
+        (
+            "Take a build linked with -Wl,-z,max-page-size=16384 (NDK r28 does so by itself); it runs on all phones."
+        ),
         (
             FailureText(
                 pattern=(
@@ -105,7 +114,9 @@ RUN_FAILURES: Final = (
     FailureCode(
         "linker-refused",
         "Android's linker refuses how the program was linked.",
-        ("Take a release build, or build it again with a current NDK for this Android's API level."),
+        (
+            "Take a release build, or build it again with a current NDK for this Android's API level."
+        ),
         (
             FailureText(
                 pattern='.*?((?:\\"[^\\"]*\\": )?executable\'s TLS segment is underaligned.*)',
@@ -119,13 +130,17 @@ RUN_FAILURES: Final = (
                     r".*?((?:Android \S+ and later )?only (?:support )?position[- ]independent "
                     "executables.*)"
                 ),
-                example=("error: Android 5.0 and later only support position-independent executables (-fPIE)."),
+                example=(
+                    "error: Android 5.0 and later only support position-independent executables (-fPIE)."
+                ),
             ),
         ),
     ),
     FailureCode(
         "library-not-accessible",
-        ("A library of the phone's maker isn't open to the program: the linker's namespace leaves it out."),
+        (
+            "A library of the phone's maker isn't open to the program: the linker's namespace leaves it out."
+        ),
         (
             "Take a build that opens the library by dlopen at run time instead of "
             "being linked with it; an app names it in its manifest "
@@ -195,14 +210,18 @@ RUN_FAILURES: Final = (
                     "(?:.*?: )?((?:adb|error): .*(?:couldn't read from device|protocol "
                     "fault|device unresponsive|unknown host service|transport is closing).*)"
                 ),
-                example=("adb: error: failed to copy 'a' to '/data/local/tmp/a': couldn't read from device"),
+                example=(
+                    "adb: error: failed to copy 'a' to '/data/local/tmp/a': couldn't read from device"
+                ),
             ),
         ),
     ),
     FailureCode(
         "affinity-refused",
         "The phone refused the cores that the plan asks for.",
-        ("Use affinity: all, or a mask of cores that are online now (cat /sys/devices/system/cpu/online)."),
+        (
+            "Use affinity: all, or a mask of cores that are online now (cat /sys/devices/system/cpu/online)."
+        ),
         (
             FailureText(
                 pattern=".*?(taskset: .*affinity.*)",
@@ -553,7 +572,9 @@ RUN_FAILURES: Final = (
                 rank=5,
             ),
             FailureText(
-                pattern=r".*?(hexagon_nn_\w+ failed\..*)", example="hexagon_nn_config failed. Error: -1", rank=5
+                pattern=r".*?(hexagon_nn_\w+ failed\..*)",
+                example="hexagon_nn_config failed. Error: -1",
+                rank=5,
             ),
         ),
     ),
@@ -616,7 +637,9 @@ RUN_FAILURES: Final = (
         (
             FailureText(
                 pattern=r".*?(Qnn (?:\w+ )?library version \S+ is (?:mismatched|not supported)\..*)",
-                example=("Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0."),
+                example=(
+                    "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0."
+                ),
                 rank=4,
             ),
             FailureText(
@@ -631,7 +654,9 @@ RUN_FAILURES: Final = (
             ),
             FailureText(
                 pattern=".*?(Incompatible Neuron SDK major version: .*)",
-                example=("Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0"),
+                example=(
+                    "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0"
+                ),
                 rank=4,
             ),
             FailureText(
@@ -730,7 +755,9 @@ RUN_FAILURES: Final = (
     ),
     FailureCode(
         "phantom-process-kill",
-        ("Android killed the program because too many processes run beside apps (phantom processes)."),
+        (
+            "Android killed the program because too many processes run beside apps (phantom processes)."
+        ),
         (
             "Lift the limit: adb shell device_config put activity_manager "
             "max_phantom_processes 2147483647; from Android 12L also: settings put "
@@ -819,18 +846,23 @@ RUN_FAILURES: Final = (
                 ),
             ),
             FailureText(
-                pattern="(Error: Activity class does not exist.*)", example="Error: Activity class does not exist."
+                pattern="(Error: Activity class does not exist.*)",
+                example="Error: Activity class does not exist.",
             ),
         ),
     ),
     FailureCode(
         "activity-refused",
         "The phone refused to start the app's activity.",
-        ("The reason says why: switch to the phone's main user and unlock it, or allow the app's start."),
+        (
+            "The reason says why: switch to the phone's main user and unlock it, or allow the app's start."
+        ),
         (
             FailureText(
                 pattern=r".*?((?:java\.lang\.)?SecurityException: .*)",
-                example=("java.lang.SecurityException: Shell does not have permission to access user 10"),
+                example=(
+                    "java.lang.SecurityException: Shell does not have permission to access user 10"
+                ),
             ),
             FailureText(
                 pattern="(Error: .*(?:Permission Denial|permission).*)",
@@ -981,7 +1013,9 @@ ERROR_FAILURES: Final = (
                 pattern="device unauthorized|failed to authenticate",
                 example="device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
                 source=Source.ADB,
-                next_step=("accept the key of this computer on the phone's screen (USB debugging), then try again"),
+                next_step=(
+                    "accept the key of this computer on the phone's screen (USB debugging), then try again"
+                ),
             ),
             FailureText(
                 pattern="device still authorizing",
@@ -998,15 +1032,21 @@ ERROR_FAILURES: Final = (
         (
             FailureText(
                 pattern="insufficient permissions|no permissions",
-                example=("insufficient permissions for device: user in plugdev group; are your udev rules wrong?"),
+                example=(
+                    "insufficient permissions for device: user in plugdev group; are your udev rules wrong?"
+                ),
                 source=Source.ADB,
-                next_step=("this user may not open the USB device: install udev rules and join the group plugdev"),
+                next_step=(
+                    "this user may not open the USB device: install udev rules and join the group plugdev"
+                ),
             ),
             FailureText(
                 pattern="more than one device with serial",
                 example="more than one device with serial X",
                 source=Source.ADB,
-                next_step=("two phones have the same serial number: attach one of them only, or reach it over TCP"),
+                next_step=(
+                    "two phones have the same serial number: attach one of them only, or reach it over TCP"
+                ),
             ),
             FailureText(
                 pattern="read-only file system",
@@ -1037,7 +1077,9 @@ ERROR_FAILURES: Final = (
                 next_step="check the cable or the network; 'benchfarm devices' shows how the phone is",
             ),
             FailureText(
-                pattern=("not found|no device with transport|device offline|still connecting|closed|no transport"),
+                pattern=(
+                    "not found|no device with transport|device offline|still connecting|closed|no transport"
+                ),
                 example="device 'X' not found",
                 rank=9,
                 source=Source.ADB,
@@ -1072,7 +1114,13 @@ ERROR_FAILURES: Final = (
         "log-overrun",
         ("The phone's log was overwritten faster than it could be read."),
         "Give the log more room: adb logcat -G 16M; end the app that floods it.",
-        (FailureText(pattern="read: unexpected EOF", example="read: unexpected EOF!", source=Source.SERVICE),),
+        (
+            FailureText(
+                pattern="read: unexpected EOF",
+                example="read: unexpected EOF!",
+                source=Source.SERVICE,
+            ),
+        ),
     ),
     FailureCode(
         "device-timeout",
@@ -1097,7 +1145,9 @@ ERROR_FAILURES: Final = (
     FailureCode(
         "folder-refused",
         ("The phone's shell user may not write in our folder, or not in /data/local/tmp itself."),
-        ("Look at both folders' owner and mode: adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm."),
+        (
+            "Look at both folders' owner and mode: adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm."
+        ),
         (
             FailureText(
                 pattern="permission denied|operation not permitted",
@@ -1115,7 +1165,9 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "shell-restricted",
-        ("The phone's maker doesn't let the shell user do this (MIUI, HyperOS, ColorOS and others)."),
+        (
+            "The phone's maker doesn't let the shell user do this (MIUI, HyperOS, ColorOS and others)."
+        ),
         (
             "Turn on 'USB debugging (Security settings)' in the developer options "
             "(some phones: 'Disable permission monitoring'), then reconnect the phone."
@@ -1133,7 +1185,9 @@ ERROR_FAILURES: Final = (
             ),
             FailureText(
                 pattern=r"requires:?\s*android\.permission\.WRITE_SECURE_SETTINGS",
-                example=("Permission denial: writing to settings requires:android.permission.WRITE_SECURE_SETTINGS"),
+                example=(
+                    "Permission denial: writing to settings requires:android.permission.WRITE_SECURE_SETTINGS"
+                ),
                 source=Source.SERVICE,
             ),
         ),
@@ -1144,7 +1198,9 @@ ERROR_FAILURES: Final = (
         "See the reason; figures in the log are read all the same.",
         (
             FailureText(
-                pattern=("run-as: (?:could ?n[o']t|couldn't) set capabilities|Could not set capabilities"),
+                pattern=(
+                    "run-as: (?:could ?n[o']t|couldn't) set capabilities|Could not set capabilities"
+                ),
                 example="run-as: Could not set capabilities: Operation not permitted",
                 source=Source.SERVICE,
                 next_step=(
@@ -1162,7 +1218,9 @@ ERROR_FAILURES: Final = (
                 ),
             ),
             FailureText(
-                pattern=("run-as: unknown package|run-as: package not found|run-as: Package '[^']*' is unknown"),
+                pattern=(
+                    "run-as: unknown package|run-as: package not found|run-as: Package '[^']*' is unknown"
+                ),
                 example="run-as: unknown package: org.tensorflow.lite.benchmark",
                 source=Source.SERVICE,
                 next_step=(
@@ -1178,7 +1236,9 @@ ERROR_FAILURES: Final = (
             ),
             FailureText(
                 pattern="run-as: ",
-                example=("run-as: couldn't stat /data/user/0/org.tensorflow.lite.benchmark: Permission denied"),
+                example=(
+                    "run-as: couldn't stat /data/user/0/org.tensorflow.lite.benchmark: Permission denied"
+                ),
                 rank=9,
                 source=Source.SERVICE,
                 next_step="is the app a debuggable build?",
@@ -1261,7 +1321,9 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "threads-unused",
-        ("The program uses fewer threads than were asked for, so that another case has this figure."),
+        (
+            "The program uses fewer threads than were asked for, so that another case has this figure."
+        ),
         "Read the figure of the other number of threads; 'matrix.every_thread_count' measures each.",
     ),
     FailureCode(
@@ -1327,26 +1389,46 @@ INSTALL_STEPS: Final[Mapping[str, str]] = {
     ),
 }
 #: Code -> its record.
-FAILURES: Final[Mapping[str, FailureCode]] = {item.code: item for item in (*ERROR_FAILURES, *RUN_FAILURES)}
+FAILURES: Final[Mapping[str, FailureCode]] = {
+    item.code: item for item in (*ERROR_FAILURES, *RUN_FAILURES)
+}
 
 
 def next_step_of(code: str, reason: str = "") -> str:
-    """Return what to do about a failure, empty for a code that isn't known; its reason may say more than the code."""
+    """Return what to do about a failure, empty for a code that isn't known.
+
+    Its reason may say more than the code.
+    """
     failure = FAILURES.get(code)
     if failure is None:
         return ""
-    if (word := re.search(r"\bINSTALL_[A-Z_]+|(?<=Failure \[)-\d+", reason)) and word[0] in INSTALL_STEPS:
+    if (word := re.search(r"\bINSTALL_[A-Z_]+|(?<=Failure \[)-\d+", reason)) and word[
+        0
+    ] in INSTALL_STEPS:
         return INSTALL_STEPS[word[0]]
-    of_text = (text.next_step for text in failure.texts if text.next_step and re.search(text.pattern, reason, re.I))
+    of_text = (
+        text.next_step
+        for text in failure.texts
+        if text.next_step and re.search(text.pattern, reason, re.I)
+    )
     return next(of_text, failure.next_step)
 
 
 def service_failure(said: str) -> str:
     """Return the code of what a phone's service printed, empty when none is known for it."""
-    return next((item.code for text, item in texts_of(Source.SERVICE) if re.search(text.pattern, said, re.I)), "")
+    return next(
+        (
+            item.code
+            for text, item in texts_of(Source.SERVICE)
+            if re.search(text.pattern, said, re.I)
+        ),
+        "",
+    )
 
 
 def texts_of(source: Source) -> tuple[tuple[FailureText, FailureCode], ...]:
     """Return the texts of a source with their codes, in the order in which they are tried."""
-    found = [(text, item) for item in FAILURES.values() for text in item.texts if text.source is source]
+    found = [
+        (text, item) for item in FAILURES.values() for text in item.texts if text.source is source
+    ]
     return tuple(sorted(found, key=lambda pair: pair[0].rank))

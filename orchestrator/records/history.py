@@ -1,4 +1,6 @@
-"""A store's runs as history: points of series, annotations, confirmations, recent activity, what is pruned."""
+"""A store's runs as history: points of series, annotations, confirmations, recent activity, what is
+pruned.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ class CampaignSketch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """The figures of timing invocations as columns of equal length; rejected and missing figures are left out."""
+    """The figures of timing invocations as columns of equal length.
+
+    Rejected and missing figures are left out.
+    """
 
     series: tuple[SeriesSketch, ...]
     #: In the order in which they were first stored.
@@ -64,7 +69,9 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMark:
-    """A run that is no figure of its series and that the history tells: one that failed, or that compared outputs."""
+    """A run that is no figure of its series and that the history tells: one that failed, or that
+    compared outputs.
+    """
 
     series_key: SeriesKey
     campaign_id: CampaignId
@@ -84,7 +91,8 @@ class Annotation:
     """A change that somebody expects: in the series that fit, from that night on."""
 
     annotation_id: str
-    #: A series key or its beginning, or words of which each must fit: ``delegate=gpu``, ``model=mobilenet``.
+    #: A series key or its beginning, or words of which each must fit: ``delegate=gpu``,
+    #: ``model=mobilenet``.
     selection: str
     #: The first night of the new level.
     night: date
@@ -103,7 +111,8 @@ class ConfirmationStatus(enum.StrEnum):
     REFUTED = "refuted"
     #: It can't be run again; the detail says why.
     CANNOT = "cannot"
-    #: It came with an update of the phone, and most series with that update moved alike; never stored.
+    #: It came with an update of the phone, and most series with that update moved alike; never
+    #: stored.
     EXPLAINED = "explained"
 
 
@@ -126,7 +135,8 @@ class DeviceSighting:
     """What changes on a device between two nights; from then on, until the next sighting."""
 
     at: datetime
-    #: Name -> value, of those that are known: ``fingerprint``, ``GPU driver``, ``security patch`` ...
+    #: Name -> value, of those that are known: ``fingerprint``, ``GPU driver``, ``security patch``
+    #: ...
     facts: Mapping[str, str]
 
 
@@ -143,7 +153,9 @@ class RunCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Yield:
-    """How many runs of a campaign were made, and how many of them gave no result or one that can't be trusted."""
+    """How many runs of a campaign were made, and how many of them gave no result or one that can't
+    be trusted.
+    """
 
     made: int
     without_result: int
@@ -156,7 +168,9 @@ class Yield:
     @property
     def text(self) -> str:
         """What there is to be said, for people; empty when every run gave its result."""
-        return f"{self.without_result} of {self.made} without a result" if self.without_result else ""
+        return (
+            f"{self.without_result} of {self.made} without a result" if self.without_result else ""
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

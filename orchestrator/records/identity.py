@@ -1,4 +1,7 @@
-"""Identities. Each is a type of its own, so that a serial number can't be passed where a case key is meant."""
+"""Identities.
+
+Each is a type of its own, so that a serial number can't be passed where a case key is meant.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,12 @@ CampaignId = NewType("CampaignId", str)
 
 
 def content_key(value: object) -> str:
-    """Return the sha256 of a value's canonical JSON: equal values, equal keys, on every host and version."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """Return the sha256 of a value's canonical JSON: equal values, equal keys, on every host and
+    version.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

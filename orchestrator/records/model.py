@@ -15,9 +15,11 @@ class TensorFacts:
     #: The schema's name in lower case: ``float32``, ``int8`` ...
     dtype: str
     shape: tuple[int, ...]
-    #: ``shape`` with -1 where the size is known only at run time; equal to ``shape`` when all of it is fixed.
+    #: ``shape`` with -1 where the size is known only at run time; equal to ``shape`` when all of it
+    #: is fixed.
     shape_signature: tuple[int, ...]
-    #: Of a tensor quantised as a whole: real value = scale * (stored - zero_point). None when it isn't.
+    #: Of a tensor quantised as a whole: real value = scale * (stored - zero_point). None when it
+    #: isn't.
     scale: float | None = None
     zero_point: int | None = None
 
@@ -39,7 +41,8 @@ class ModelFacts:
     schema_version: int
     #: What its maker wrote into it, often the converter's name.
     description: str
-    #: The oldest runtime that has all its builtin operators: by its metadata or else by a table; empty when unknown.
+    #: The oldest runtime that has all its builtin operators: by its metadata or else by a table;
+    #: empty when unknown.
     min_runtime_version: str
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
@@ -61,18 +64,21 @@ class ModelFacts:
     tensors_quantised: int = 0
     tensors_quantised_by_channel: int = 0
     tensors_quantised_by_block: int = 0
-    #: Weights: elements of constants that are real numbers or stand for some; each buffer counted once.
+    #: Weights: elements of constants that are real numbers or stand for some; each buffer counted
+    #: once.
     parameters: int = 0
-    #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The arena has at least
-    #: this; kernels' scratch memory comes on top, and a delegate keeps its own. None when a shape isn't fixed.
+    #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The
+    #: arena has at least this; kernels' scratch memory comes on top, and a delegate keeps its own.
+    #: None when a shape isn't fixed.
     arena_bytes: int | None = None
-    #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes that the file
-    #: tells; None when a shape that is needed is missing.
+    #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes
+    #: that the file tells; None when a shape that is needed is missing.
     multiply_adds: int | None = None
     #: Constant data, each buffer counted once.
     weights_bytes: int = 0
-    #: ``float32``, ``float16`` (weights stored as such), ``dynamic-range`` (int8 weights, float computation),
-    #: ``int8``, ``uint8``, ``int16`` (activations), or ``mixed``; ``none`` for a model without weights.
+    #: ``float32``, ``float16`` (weights stored as such), ``dynamic-range`` (int8 weights, float
+    #: computation), ``int8``, ``uint8``, ``int16`` (activations), or ``mixed``; ``none`` for a
+    #: model without weights.
     precision: str = "none"
 
     @property

@@ -1,4 +1,6 @@
-"""Whether a model's outputs on a device are those of the reference: what is compared, and what came of it."""
+"""Whether a model's outputs on a device are those of the reference: what is compared, and what came
+of it.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ from orchestrator.records.run import Attachment
 
 #: What a program writes its outputs to, and the attachment's name.
 OUTPUTS_FILE: Final = "outputs.bin"
-#: Attachments that stand beside a run's outputs: outputs for other inputs, and which tensors and references there are.
+#: Attachments that stand beside a run's outputs: outputs for other inputs, and which tensors and
+#: references there are.
 CONTRAST_FILE: Final = "parity-contrast.bin"
 BASIS_FILE: Final = "parity.json"
 
 
 class Kernels(enum.StrEnum):
-    """Implementations of the operators that the runtime of this computer has; each gives a reference."""
+    """Implementations of the operators that the runtime of this computer has.
+
+    Each gives a reference.
+    """
 
     #: The builtin kernels as they are optimised for this computer, without a delegate.
     BUILTIN = "builtin"
@@ -92,7 +98,8 @@ class ParityBasis:
     """What the outputs of one model for one set of inputs are compared with."""
 
     inputs: tuple[ParityInput, ...]
-    #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with each run.
+    #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with
+    #: each run.
     attachments: tuple[Attachment, ...]
 
 
@@ -105,8 +112,8 @@ class TensorParity:
     #: Largest and mean absolute difference, in the tensor's own values (steps for integers).
     max_error: float
     mean_error: float
-    #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised integers in steps,
-    #: of other integers and truth values the share of places that differ.
+    #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised
+    #: integers in steps, of other integers and truth values the share of places that differ.
     error: float
     #: Up to which error the outputs are the same.
     threshold: float
@@ -116,7 +123,8 @@ class TensorParity:
     relative_l2: float
     #: None where one side is all zero.
     cosine: float | None
-    #: Share of the rows' largest values that are at the same place; None for an output with one value in a row.
+    #: Share of the rows' largest values that are at the same place; None for an output with one
+    #: value in a row.
     top1: float | None
     #: How many of the five largest are the same, as a share; None with fewer than ten in a row.
     top5: float | None
@@ -139,7 +147,8 @@ class Parity:
     inputs: str = ""
 
 
-#: What a comparison's finding says of the outputs; a comparison without any of them and the next two agreed.
+#: What a comparison's finding says of the outputs; a comparison without any of them and the next
+#: two agreed.
 OUTPUT_FINDINGS: Final[Mapping[str, ParityVerdict]] = {
     "wrong-outputs": ParityVerdict.WRONG,
     "outputs-drift": ParityVerdict.DRIFT,

@@ -1,8 +1,9 @@
 """A plan: each key once, with its type and bounds, its default, its help and its option.
 
-These records are what a plan file is checked against, what a command's options and a Python call's keywords are made
-from, what the JSON schema and the table of keys are written from, and what a campaign keeps. What a key needs to know
-beyond its own text (files, programs, facts of phones) is a rule that the reader of the file gives (``config.plan``).
+These records are what a plan file is checked against, what a command's options and a Python call's
+keywords are made from, what the JSON schema and the table of keys are written from, and what a
+campaign keeps. What a key needs to know beyond its own text (files, programs, facts of phones) is a
+rule that the reader of the file gives (``config.plan``).
 """
 
 from __future__ import annotations
@@ -43,9 +44,17 @@ from orchestrator.fields import (
 )
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.contention import USUAL_LOADS, load_of
-from orchestrator.records.workload import FIGURE_PASS, USUAL_DELEGATE, DelegateName, Pass, ProcessMode, ToolName
+from orchestrator.records.workload import (
+    FIGURE_PASS,
+    USUAL_DELEGATE,
+    DelegateName,
+    Pass,
+    ProcessMode,
+    ToolName,
+)
 
-#: What a plan is made of without a file: values by the names of its keys. A list may also be one text with commas.
+#: What a plan is made of without a file: values by the names of its keys. A list may also be one
+#: text with commas.
 PlanOptions: TypeAlias = dict[str, Any]
 DEVICES: Final = "Devices"
 MEASURING: Final = "Measuring"
@@ -71,7 +80,9 @@ class Key:
     #: Whether one text may hold several values, joined by commas.
     commas: bool = False
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         return {**handler(schema), "description": self.about}
 
 
@@ -117,11 +128,15 @@ def _parts(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - any type expression
 
 
 def keys_of(model: type, at: tuple[str, ...] = ()) -> Iterator[PlanKey]:
-    """Yield the keys of a plan's record, those of its sections among them, its own before those that it inherits."""
+    """Yield the keys of a plan's record, those of its sections among them, its own before those
+    that it inherits.
+    """
     hints = get_type_hints(model, include_extras=True)
     for item in sorted(fields(model), key=lambda item: item.name not in model.__annotations__):
         hint = hints[item.name]
-        key = next((part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Key)), None)
+        key = next(
+            (part for part in getattr(hint, "__metadata__", ()) if isinstance(part, Key)), None
+        )
         if key is not None:
             default = item.default_factory() if callable(item.default_factory) else item.default
             yield PlanKey((*at, item.name), hint, key, default)
@@ -143,7 +158,8 @@ def _by(rule: str) -> BeforeValidator:
 class Order(enum.StrEnum):
     """In which order a device gets its invocations."""
 
-    #: Round by round: each case once, shuffled by the seed, then each case again. Drift hits all cases alike.
+    #: Round by round: each case once, shuffled by the seed, then each case again. Drift hits all
+    #: cases alike.
     INTERLEAVED = "interleaved"
     #: All invocations of a case, then the next case.
     SEQUENTIAL = "sequential"
@@ -152,7 +168,8 @@ class Order(enum.StrEnum):
 class DelegateChoice(enum.StrEnum):
     """Words that stand in place of delegates' names."""
 
-    #: What a device and its program usually have: the CPU with and without XNNPACK, the GPU, an NPU with its libraries.
+    #: What a device and its program usually have: the CPU with and without XNNPACK, the GPU, an NPU
+    #: with its libraries.
     AUTO = "auto"
     #: All that the program has.
     ALL = "all"
@@ -165,20 +182,31 @@ class Screen(enum.StrEnum):
     OFF = "off"
 
 
-def _delegates(words: tuple[DelegateName | DelegateChoice, ...]) -> tuple[DelegateName | DelegateChoice, ...]:
+def _delegates(
+    words: tuple[DelegateName | DelegateChoice, ...],
+) -> tuple[DelegateName | DelegateChoice, ...]:
     choice = next((word for word in words if isinstance(word, DelegateChoice)), None)
     if choice is not None and len(words) > 1:
-        raise ValueError(f"{choice.value!r} stands for several delegates; leave out the other names")
+        raise ValueError(
+            f"{choice.value!r} stands for several delegates; leave out the other names"
+        )
     return unique(words)
 
 
-_TEXTS_SCHEMA: Final = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
+_TEXTS_SCHEMA: Final = {
+    "type": "object",
+    "additionalProperties": {"type": ["string", "number", "boolean"]},
+}
 _FLAG_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _FLAG_TEXTS: Final = TypeAdapter(dict[str, Annotated[AnyText, _by("flag")]])
 
 
 def _flags(value: object, info: ValidationInfo) -> object:
-    return list(_FLAG_TEXTS.validate_python(value, context=info.context).items()) if is_written(info) else value
+    return (
+        list(_FLAG_TEXTS.validate_python(value, context=info.context).items())
+        if is_written(info)
+        else value
+    )
 
 
 def _flag_set(flags: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -212,7 +240,9 @@ def _affinity(text: str) -> str:
         return text
     mask = text.lower().removeprefix("0x")
     if not re.fullmatch(r"[0-9a-f]{1,32}", mask) or int(mask, 16) == 0:
-        raise ValueError(f"{text!r} isn't big, all or a mask of cores in hexadecimal digits such as f0")
+        raise ValueError(
+            f"{text!r} isn't big, all or a mask of cores in hexadecimal digits such as f0"
+        )
     return f"{int(mask, 16):x}"
 
 
@@ -243,57 +273,86 @@ class PlanModel:
 
     #: In a file empty: the file's name.
     name: Annotated[Text, Field(description="Its name in reports (default: the file's name)")] = ""
-    path: Annotated[Path, _by("model"), Field(description="A .tflite file, or a pattern of several")]
+    path: Annotated[
+        Path, _by("model"), Field(description="A .tflite file, or a pattern of several")
+    ]
     #: The content that the plan's author meant; None when any content will do.
     sha256: Annotated[Sha256 | None, Field(description="Refuse any other content")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSelection:
-    """Which devices; a device must fit every rule that is given. An empty selection takes every usable phone."""
+    """Which devices; a device must fit every rule that is given.
+
+    An empty selection takes every usable phone.
+    """
 
     serials: Annotated[
         _Words,
         Key(
-            "Serial number, or host. Repeat for several.", "--device -s", DEVICES, "devices",
-            "serial numbers, the adb server's names, or `host` for this computer", "all usable phones",
+            "Serial number, or host. Repeat for several.",
+            "--device -s",
+            DEVICES,
+            "devices",
+            "serial numbers, the adb server's names, or `host` for this computer",
+            "all usable phones",
         ),
-    ] = ()  # fmt: skip
+    ] = ()
     profiles: Annotated[
         _Words,
         Key(
-            "Device profile, for example pixel-4.", "--profile", DEVICES, "",
-            "names of [device profiles](profiles.md); of phones and [iPhones](../guides/iphone.md)", "any",
+            "Device profile, for example pixel-4.",
+            "--profile",
+            DEVICES,
+            "",
+            "names of [device profiles](profiles.md); of phones and [iPhones](../guides/iphone.md)",
+            "any",
         ),
-    ] = ()  # fmt: skip
-    pools: Annotated[_Words, Key("Pools of phones.", means="names given to phones, any of them", default="any")] = ()
-    tags: Annotated[_Words, Key("Tags of phones.", means="names given to phones, all of them", default="any")] = ()
-    #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual = false``.
+    ] = ()
+    pools: Annotated[
+        _Words, Key("Pools of phones.", means="names given to phones, any of them", default="any")
+    ] = ()
+    tags: Annotated[
+        _Words, Key("Tags of phones.", means="names given to phones, all of them", default="any")
+    ] = ()
+    #: Predicates on facts, all of which must hold: ``android >= 13``, ``soc = "sm8*"``, ``virtual =
+    #: false``.
     where: Annotated[
         OneOrMany[tuple[Annotated[Text, _by("predicate")], ...]],
         Key(
-            "Rule on device facts, for example 'android >= 13'.", "--where", DEVICES, "",
-            "[claims about a device](#claims-about-a-device); all must hold", "none",
+            "Rule on device facts, for example 'android >= 13'.",
+            "--where",
+            DEVICES,
+            "",
+            "[claims about a device](#claims-about-a-device); all must hold",
+            "none",
         ),
-    ] = ()  # fmt: skip
+    ] = ()
     host: Annotated[bool, Key("Include this computer.", "--host", DEVICES)] = False
     one_of_each: Annotated[
         Text,
         _by("fact"),
         Key(
-            "One matching phone for each value of a fact: profile, soc ...", "--one-of-each", DEVICES, "",
+            "One matching phone for each value of a fact: profile, soc ...",
+            "--one-of-each",
+            DEVICES,
+            "",
             "a fact (`profile`, `model`, `soc`, any of those [below](#claims-about-a-device)): of the phones that fit, "
             "one for each of its values",
             "all that fit",
         ),
-    ] = ""  # fmt: skip
+    ] = ""
     any: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
         Key(
-            "Use at most N matching phones (default: all).", "--any", DEVICES, "at_most",
-            "at most so many of the phones that fit", "all that fit",
+            "Use at most N matching phones (default: all).",
+            "--any",
+            DEVICES,
+            "at_most",
+            "at most so many of the phones that fit",
+            "all that fit",
         ),
-    ] = None  # fmt: skip
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,46 +374,63 @@ class Matrix:
         Field(min_length=1),
         AfterValidator(_delegates),
         Key(
-            "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).", "--delegate -d", "",
+            "cpu, xnnpack, gpu, nnapi, hexagon ... (a,b,c), or all (default: try what is there).",
+            "--delegate -d",
+            "",
             "",
             "`cpu` (builtin kernels), `xnnpack`, `gpu`, `nnapi`, `hexagon`, `npu`, `coreml`, `external`, in any case; "
             "or `auto`: what a device and its program usually have, on the CPU with 1 thread and with 4; or `all` of "
             "the program",
             commas=True,
         ),
-    ] = (USUAL_DELEGATE,)  # fmt: skip
+    ] = (USUAL_DELEGATE,)
     #: Empty: 4, or as many as a device with fewer cores has; with ``auto`` also 1.
     threads: Annotated[
         OneOrMany[tuple[Annotated[int, Field(ge=1, le=128)], ...]],
         SOME,
         AfterValidator(unique),
         Key(
-            "Thread counts (1,4).", "--threads -t", "", "", "numbers from 1 to 128",
-            "4, or as many as a device with fewer cores has", commas=True,
+            "Thread counts (1,4).",
+            "--threads -t",
+            "",
+            "",
+            "numbers from 1 to 128",
+            "4, or as many as a device with fewer cores has",
+            commas=True,
         ),
-    ] = ()  # fmt: skip
-    #: Whether also a delegate that takes all operators, and so uses no threads, is measured with each number of them.
+    ] = ()
+    #: Whether also a delegate that takes all operators, and so uses no threads, is measured with
+    #: each number of them.
     every_thread_count: Annotated[
         bool,
         Key(
-            "Use each thread count also where the delegate takes all operators.", "--every-thread-count", "", "",
+            "Use each thread count also where the delegate takes all operators.",
+            "--every-thread-count",
+            "",
+            "",
             "whether a delegate that takes all operators (`gpu`, `nnapi`, `hexagon`, `npu`) is measured with each "
             "number of threads; else only the first number is, and the others are stored as skipped "
             "(`threads-unused`) once it is known that the delegate takes all",
         ),
-    ] = False  # fmt: skip
+    ] = False
     #: Empty: each device's usual program, ``native`` on phones and ``litert`` on this computer.
     tools: Annotated[
-        OneOrMany[tuple[Annotated[ToolName, _by("program"), WithJsonSchema({"type": "string"})], ...]],
+        OneOrMany[
+            tuple[Annotated[ToolName, _by("program"), WithJsonSchema({"type": "string"})], ...]
+        ],
         SOME,
         AfterValidator(unique),
         Key(
-            "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).", "--tool", ADVANCED, "",
+            "native, apk, litert, perf-options, litert-native, litert-lm, litert-ios (a,b).",
+            "--tool",
+            ADVANCED,
+            "",
             "`native`, `apk`, `litert`, `perf-options`, `litert-native`, `litert-lm`, `litert-ios` "
             "(see [below](#programs))",
-            "each device's usual one", commas=True,
+            "each device's usual one",
+            commas=True,
         ),
-    ] = ()  # fmt: skip
+    ] = ()
     #: Sets of further flags; each set is a configuration of its own.
     flags: Annotated[
         OneOrMany[
@@ -371,22 +447,30 @@ class Matrix:
         SOME,
         AfterValidator(lambda sets: tuple(dict.fromkeys(sets))),
         Key(
-            "Flag of the program, name=value. Repeat for several.", "--flag", ADVANCED, "",
-            "one set of flags or a list of sets; each set is a configuration of its own", "one empty set",
+            "Flag of the program, name=value. Repeat for several.",
+            "--flag",
+            ADVANCED,
+            "",
+            "one set of flags or a list of sets; each set is a configuration of its own",
+            "one empty set",
         ),
-    ] = ((),)  # fmt: skip
+    ] = ((),)
     #: As what the program runs. Empty: as each program usually does.
     modes: Annotated[
         OneOrMany[tuple[ProcessMode, ...]],
         SOME,
         AfterValidator(unique),
         Key(
-            "Run as foreground (apk), shell, top-app (native) (a,b).", "--mode", ADVANCED, "",
+            "Run as foreground (apk), shell, top-app (native) (a,b).",
+            "--mode",
+            ADVANCED,
+            "",
             "as what the program runs: `foreground` (an app on the screen), `shell` (a child of adb's shell), "
             "`top-app` (the same with the task profiles of the app on the screen)",
-            "`foreground` for `apk`, `shell` for the others", commas=True,
+            "`foreground` for `apk`, `shell` for the others",
+            commas=True,
         ),
-    ] = ()  # fmt: skip
+    ] = ()
 
     @property
     def choice(self) -> DelegateChoice | None:
@@ -411,17 +495,25 @@ class RunSettings:
     min_secs: Annotated[
         Seconds,
         Field(ge=0, le=86_400),
-        Key("Seconds per process, at least (default: 1).", "--min-secs", MEASURING, default="`1 s`"),
+        Key(
+            "Seconds per process, at least (default: 1).", "--min-secs", MEASURING, default="`1 s`"
+        ),
     ] = 1.0
     max_secs: Annotated[
         Seconds,
         Field(gt=0, le=86_400),
         Key(
-            "Seconds per process, at most (default: 150).", "--max-secs", MEASURING, "",
-            "time of the warm-up, and of the measurement, at most", "`150 s`",
+            "Seconds per process, at most (default: 150).",
+            "--max-secs",
+            MEASURING,
+            "",
+            "time of the warm-up, and of the measurement, at most",
+            "`150 s`",
         ),
-    ] = 150.0  # fmt: skip
-    warmup_runs: Annotated[int, Field(ge=0, le=1_000_000), Key("Inferences of warm-up, at least.")] = 1
+    ] = 150.0
+    warmup_runs: Annotated[
+        int, Field(ge=0, le=1_000_000), Key("Inferences of warm-up, at least.")
+    ] = 1
     warmup_min_secs: Annotated[
         Seconds,
         Field(ge=0, le=86_400),
@@ -431,15 +523,20 @@ class RunSettings:
         Text,
         AfterValidator(_affinity),
         Key(
-            "Cores to use: big (the default), all, or a hexadecimal mask.", "--affinity", ADVANCED, "",
+            "Cores to use: big (the default), all, or a hexadecimal mask.",
+            "--affinity",
+            ADVANCED,
+            "",
             "`big` (all clusters but the slowest), `all`, or a mask of cores in hexadecimal digits",
         ),
-    ] = "big"  # fmt: skip
+    ] = "big"
 
     def __post_init__(self) -> None:
         for name in ("min_secs", "warmup_min_secs"):
             if getattr(self, name) > self.max_secs:
-                raise ValueError(f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)")
+                raise ValueError(
+                    f"{name} ({getattr(self, name):g} s) is more than max_secs ({self.max_secs:g} s)"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,7 +589,9 @@ class StoppingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocations:
-    """How many processes each case gets in the timing pass: as many as its noise needs, within these bounds."""
+    """How many processes each case gets in the timing pass: as many as its noise needs, within
+    these bounds.
+    """
 
     first: Annotated[int, Field(ge=1, le=10_000)] = StoppingRule().first
     most: Annotated[int, Field(ge=1, le=10_000)] = StoppingRule().most
@@ -538,47 +637,65 @@ def _bounds(given: object) -> object:
 class Quiet:
     """How a phone is brought to rest; None leaves a setting as it is."""
 
-    screen: Annotated[Screen, BeforeValidator(_screen), Key("`on` or `off` while measuring.")] = Screen.ON
+    screen: Annotated[Screen, BeforeValidator(_screen), Key("`on` or `off` while measuring.")] = (
+        Screen.ON
+    )
     airplane: Annotated[bool | None, Key("Airplane mode.", default="as it is")] = None
     no_doze: Annotated[bool | None, Key("Keep Doze off.", default="as it is")] = None
     animations_off: Annotated[bool | None, Key("Switch animations off.", default="as it is")] = None
     sync_off: Annotated[bool | None, Key("Switch synchronisation off.", default="as it is")] = None
     #: ``cmd power set-fixed-performance-mode-enabled``.
-    fixed_performance: Annotated[bool | None, Key("Android's fixed performance mode.", default="as it is")] = None
+    fixed_performance: Annotated[
+        bool | None, Key("Android's fixed performance mode.", default="as it is")
+    ] = None
     pin_clocks: Annotated[
         bool | None, Key("With root: hold the CPU's clocks at their maximum.", default="as it is")
     ] = None
-    pin_gpu: Annotated[bool | None, Key("With root: hold the GPU's clock at its maximum.", default="as it is")] = None
+    pin_gpu: Annotated[
+        bool | None, Key("With root: hold the GPU's clock at its maximum.", default="as it is")
+    ] = None
     thermal_control_off: Annotated[
         bool | None,
-        Key("With root: stop the vendor's thermal services; the phone may get too hot.", default="as it is"),
+        Key(
+            "With root: stop the vendor's thermal services; the phone may get too hot.",
+            default="as it is",
+        ),
     ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTerms:
-    """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's identity."""
+    """What a plan says of the work beside its cases.
+
+    A campaign keeps it, and it changes no case's identity.
+    """
 
     limits: FitLimits = field(default_factory=FitLimits)
     #: The time of the whole campaign on each device, in seconds; None is no limit.
     budget: Annotated[
         Annotated[Seconds, Field(gt=0, le=604_800)] | None,
         Key(
-            "Time of the whole campaign on each device (2h). Cases that don't fit are left out.", "--budget", MEASURING,
+            "Time of the whole campaign on each device (2h). Cases that don't fit are left out.",
+            "--budget",
+            MEASURING,
             "",
             "the most time that the whole campaign may take on each device (see [below](#when-the-time-is-short))",
             "no limit",
         ),
-    ] = None  # fmt: skip
+    ] = None
     #: Seconds of the pass ``sustained``.
     sustained: Annotated[
         Seconds,
         Field(ge=10, le=86_400),
         Key(
-            "Run processes without a pause for this time (30m).", "--sustained", MEASURING, "",
-            "how long the pass [`sustained`](../guides/sustained.md) goes on for each case", "`30 min`",
+            "Run processes without a pause for this time (30m).",
+            "--sustained",
+            MEASURING,
+            "",
+            "how long the pass [`sustained`](../guides/sustained.md) goes on for each case",
+            "`30 min`",
         ),
-    ] = 1800.0  # fmt: skip
+    ] = 1800.0
     #: The loads of the pass ``contention`` (records/contention.py).
     contention: Annotated[
         OneOrMany[tuple[Annotated[Text, AfterValidator(_load)], ...]],
@@ -591,17 +708,23 @@ class PlanTerms:
         ),
     ] = USUAL_LOADS
     #: Whether a phone whose reference workload moved may be rebooted.
-    reboot: Annotated[bool, Key("Reboot a phone whose reference check moved.", "--reboot", ADVANCED)] = False
+    reboot: Annotated[
+        bool, Key("Reboot a phone whose reference check moved.", "--reboot", ADVANCED)
+    ] = False
     quiet: Quiet = field(default_factory=Quiet)
     #: Seconds for one invocation, beyond what max_secs allows for warm-up and measurement.
     timeout: Annotated[
         Seconds,
         Field(gt=0, le=86_400),
         Key(
-            "Seconds per process beyond --max-secs (default: 120).", "--timeout", ADVANCED, "",
-            "of one invocation, beyond its own `max_secs`", "`120 s`",
+            "Seconds per process beyond --max-secs (default: 120).",
+            "--timeout",
+            ADVANCED,
+            "",
+            "of one invocation, beyond its own `max_secs`",
+            "`120 s`",
         ),
-    ] = 120.0  # fmt: skip
+    ] = 120.0
     #: Nothing begins that would end later.
     until: Annotated[datetime | None, NO_KEY] = None
 
@@ -614,10 +737,14 @@ class Plan(PlanTerms):
         Text,
         AfterValidator(_campaign_name),
         Key(
-            "Name of the campaign (default: the models' names).", "--name", "Output", "", "what the campaign is called",
+            "Name of the campaign (default: the models' names).",
+            "--name",
+            "Output",
+            "",
+            "what the campaign is called",
             "the file's name",
         ),
-    ] = ""  # fmt: skip
+    ] = ""
     models: Annotated[
         OneOrMany[
             tuple[
@@ -633,10 +760,14 @@ class Plan(PlanTerms):
         ],
         Field(min_length=1),
         Key(
-            "Model files (.tflite).", "--model -m", "", "", "paths, patterns, or `path` with `name` and `sha256`",
+            "Model files (.tflite).",
+            "--model -m",
+            "",
+            "",
+            "paths, patterns, or `path` with `name` and `sha256`",
             "needed",
         ),
-    ]  # fmt: skip
+    ]
     matrix: Matrix = field(default_factory=Matrix)
     devices: DeviceSelection = field(default_factory=DeviceSelection)
     settings: RunSettings = field(default_factory=RunSettings)
@@ -646,7 +777,7 @@ class Plan(PlanTerms):
                 Annotated[
                     Pass,
                     _by("pass"),
- WithJsonSchema({"type": "string"}),
+                    WithJsonSchema({"type": "string"}),
                 ],
                 ...,
             ]
@@ -655,50 +786,67 @@ class Plan(PlanTerms):
         AfterValidator(unique),
         Key(
             "Passes (a,b).",
-            "--pass", "", "",
-"names of [passes](#passes); a latency comes from `timing` only",
+            "--pass",
+            "",
+            "",
+            "names of [passes](#passes); a latency comes from `timing` only",
             commas=True,
         ),
-    ] = (FIGURE_PASS,)  # fmt: skip
+    ] = (FIGURE_PASS,)
     #: Of each case in the timing pass; the other passes have one.
     invocations: Annotated[
         Invocations,
         Short(_bounds, lambda _: {"type": ["integer", "string"]}),
         Key(
-            "Processes per case: N, or FIRST-MOST (default: 8-40).", "--invocations -n", MEASURING, "",
+            "Processes per case: N, or FIRST-MOST (default: 8-40).",
+            "--invocations -n",
+            MEASURING,
+            "",
             "a number: so many processes for every case in the timing pass. With `invocations.first` and "
             "`invocations.most`, or `8-40`, a case gets as many as its figure needs "
             "(see [below](#how-many-invocations))",
             "`first: 8`, `most: 40`",
         ),
-    ] = Invocations()  # fmt: skip
+    ] = Invocations()
     #: Percent of the estimate.
     precision: Annotated[
         Percent,
         Field(ge=0.1, lt=100),
         Key(
-            "Stop a case at this half width of its 95 % interval (2%).", "--precision", MEASURING, "",
-            "a case has enough when half its 95 % interval is under this share of the figure", "`2 %`",
+            "Stop a case at this half width of its 95 % interval (2%).",
+            "--precision",
+            MEASURING,
+            "",
+            "a case has enough when half its 95 % interval is under this share of the figure",
+            "`2 %`",
         ),
-    ] = 100 * StoppingRule().half_width  # fmt: skip
-    #: Whether the reference workload is run before, after and between on each device; None: when it costs little.
+    ] = 100 * StoppingRule().half_width
+    #: Whether the reference workload is run before, after and between on each device; None: when it
+    #: costs little.
     reference_check: Annotated[
         bool | None,
         Key(
-            "Measure a reference workload before and after: ~30 s per phone.", "--reference-check", ADVANCED, "",
+            "Measure a reference workload before and after: ~30 s per phone.",
+            "--reference-check",
+            ADVANCED,
+            "",
             "whether a reference workload is run before, between and after (see [below](#the-reference-workload))",
             "on when a device has 10 minutes of work",
         ),
-    ] = None  # fmt: skip
-    #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a seed.
+    ] = None
+    #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a
+    #: seed.
     parity_inputs: Annotated[
         Annotated[Path, _by("folder")] | None,
         Key(
-            "Folder with inputs for parity: MODEL.0.bin ...", "--parity-inputs", ADVANCED, "",
+            "Folder with inputs for parity: MODEL.0.bin ...",
+            "--parity-inputs",
+            ADVANCED,
+            "",
             "a folder with inputs for the pass [`parity`](../guides/parity.md), `<model>.<number>.bin` each, raw",
             "made from a seed",
         ),
-    ] = None  # fmt: skip
+    ] = None
     order: Annotated[
         Order,
         Key(
@@ -717,11 +865,13 @@ class Plan(PlanTerms):
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
         Key(
             "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
-            "--build", ADVANCED, "",
+            "--build",
+            ADVANCED,
+            "",
             "tool: name, sha256 or path of a [build](../guides/builds.md); what has a slash is a path",
             "the default build",
         ),
-    ] = field(default_factory=dict)  # fmt: skip
+    ] = field(default_factory=dict)
     #: The text that it was read from, byte for byte.
     text: Annotated[str, NO_KEY] = ""
     #: Where relative paths in it start; not part of what it means.

@@ -17,7 +17,8 @@ from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey
 
 #: What an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
-#: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended early.
+#: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended
+#: early.
 CRASHES_FILE: Final = "crashes"
 #: What a traced run left, by the recorder: perfetto, or atrace.
 PERFETTO_FILE: Final = "trace.pftrace"
@@ -27,7 +28,8 @@ ATRACE_FILE: Final = "trace.txt"
 OUT_OF_TIME: Final = "out-of-time"
 #: The code of what wasn't measured because somebody gave up what was left of its campaign.
 ABANDONED: Final = "abandoned"
-#: The code of what wasn't measured because its delegate uses no threads: another number of them shows its figure.
+#: The code of what wasn't measured because its delegate uses no threads: another number of them
+#: shows its figure.
 THREADS_UNUSED: Final = "threads-unused"
 #: Nothing was begun, and nothing will be: that says nothing of the case.
 NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
@@ -51,7 +53,8 @@ class DelegateTruth(enum.StrEnum):
     PARTIAL = "partial"
     #: The delegate was applied and took no node: the numbers are the CPU's.
     NONE = "none"
-    #: The delegate could not be made or loaded and the program went on without it: the numbers are the CPU's.
+    #: The delegate could not be made or loaded and the program went on without it: the numbers are
+    #: the CPU's.
     FELL_BACK = "fell-back"
     WRONG_BACKEND = "wrong-backend"
     FLAG_IGNORED = "flag-ignored"
@@ -59,12 +62,16 @@ class DelegateTruth(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-#: Beginnings of the codes that say why a delegate's libraries couldn't be used; the run went on without them.
+#: Beginnings of the codes that say why a delegate's libraries couldn't be used; the run went on
+#: without them.
 SETUP_CODES: Final = ("hexagon-", "npu-")
 
 
 class FigureKind(enum.StrEnum):
-    """What of an invocation's inferences its latency is. The two differ by as much as the inferences are skewed."""
+    """What of an invocation's inferences its latency is.
+
+    The two differ by as much as the inferences are skewed.
+    """
 
     MEDIAN = "median"
     #: Of a program that prints no medians.
@@ -119,11 +126,13 @@ class DelegateEvidence:
     accelerator: str = ""
     #: The lines that say so, as printed.
     lines: tuple[str, ...] = ()
-    #: Operators left to the CPU, with the program's reason: ("TOPK_V2", "Operation is not supported.").
+    #: Operators left to the CPU, with the program's reason: ("TOPK_V2", "Operation is not
+    #: supported.").
     cpu_operators: tuple[tuple[str, str], ...] = ()
     #: Delegate kernels that were made ("w/ 14 delegate kernels").
     kernels: int | None = None
-    #: Every share that was printed, also of delegates beside the one asked for (XNNPACK taking what the GPU left).
+    #: Every share that was printed, also of delegates beside the one asked for (XNNPACK taking what
+    #: the GPU left).
     shares: tuple[DelegateShare, ...] = ()
     #: Where several delegates were asked for: what became of each.
     each: Mapping[str, DelegateTruth] = field(default_factory=dict)
@@ -143,7 +152,8 @@ class OperatorTime:
     phase: str = "run"
     block: str = ""
     run_order: int | None = None
-    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles and no times.
+    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles
+    #: and no times.
     unit: str = "us"
 
 
@@ -158,13 +168,16 @@ class OperatorTypeTime:
     memory_kb: float | None = None
     phase: str = "run"
     block: str = ""
-    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles and no times.
+    #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles
+    #: and no times.
     unit: str = "us"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileBlock:
-    """The totals of one block of an operator profile: a subgraph or a delegate, while initialising or running."""
+    """The totals of one block of an operator profile: a subgraph or a delegate, while initialising
+    or running.
+    """
 
     phase: str = "run"
     block: str = ""
@@ -207,11 +220,16 @@ class ToolReport:
     extra: Mapping[str, float | str] = field(default_factory=dict)
 
     def latency_us(self, kind: FigureKind | None = None) -> float | None:
-        """Return the latency of this kind, else the median or, without one, the mean; always positive and finite.
+        """Return the latency of this kind, else the median or, without one, the mean.
 
-        A median that can't be a latency isn't made up for by a mean: nobody knows what the program printed there.
+        Always positive and finite.
+
+        A median that can't be a latency isn't made up for by a mean: nobody knows what the program
+        printed there.
         """
-        printed = self.inference if self.inference is not None and self.inference.count != 0 else None
+        printed = (
+            self.inference if self.inference is not None and self.inference.count != 0 else None
+        )
         if kind is not FigureKind.MEAN and printed is not None and printed.median_us is not None:
             return printed.median_us if _is_latency(printed.median_us) else None
         if kind is FigureKind.MEDIAN:
@@ -228,7 +246,9 @@ def _is_latency(value_us: float | None) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """Something a run printed or wrote, byte for byte: ``stdout``, ``stderr``, ``logcat``, ``result.pb`` ..."""
+    """Something a run printed or wrote, byte for byte: ``stdout``, ``stderr``, ``logcat``,
+    ``result.pb`` ...
+    """
 
     name: str
     data: bytes
@@ -267,7 +287,8 @@ class RunRecord:
     #: Counts from 0 within (case, pass).
     invocation: int
     outcome: Outcome
-    #: Documented code for an outcome other than COMPLETED, for example ``link-lost``; empty otherwise.
+    #: Documented code for an outcome other than COMPLETED, for example ``link-lost``; empty
+    #: otherwise.
     reason_code: str
     reason: str
     is_virtual: bool
@@ -295,8 +316,15 @@ class RunRecord:
 
     @property
     def latency_us(self) -> float | None:
-        """The invocation's own estimate: its median, else its mean; None when nothing was measured."""
-        if self.outcome is not Outcome.COMPLETED or self.report is None or self.run_pass is not FIGURE_PASS:
+        """The invocation's own estimate: its median, else its mean.
+
+        None when nothing was measured.
+        """
+        if (
+            self.outcome is not Outcome.COMPLETED
+            or self.report is None
+            or self.run_pass is not FIGURE_PASS
+        ):
             return None
         return self.report.latency_us()
 

@@ -1,4 +1,6 @@
-"""What a device was seen to be like while a run measured: a time series, and what is derived from it."""
+"""What a device was seen to be like while a run measured: a time series, and what is derived from
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSamples:
-    """The looks of one run in their order: the first right before the program, the last right after it."""
+    """The looks of one run in their order: the first right before the program, the last right after
+    it.
+    """
 
     samples: tuple[Sample, ...] = ()
     #: Processor time of the program and its children; None when it didn't come to its end.
@@ -57,8 +61,9 @@ class ClusterConditions:
     share: float | None = None
     #: The highest limit that was seen, as a share of the highest clock.
     limit_high: float | None = None
-    #: Over the busiest stretches between looks: the highest mean clock's share of the highest clock, and the largest
-    #: fall from one stretch to a later one (0.9: to 90 %); only with looks enough.
+    #: Over the busiest stretches between looks: the highest mean clock's share of the highest
+    #: clock, and the largest fall from one stretch to a later one (0.9: to 90 %); only with looks
+    #: enough.
     busiest_share: float | None = None
     fall: float | None = None
 
@@ -67,11 +72,12 @@ class ClusterConditions:
 class RunConditions:
     """Everything here is derived: nothing of it is stored. None is unknown."""
 
-    #: Whether looks during the run are behind it; else it spans from the state before to the state after, which is
-    #: longer than the run, so that clocks and loads come out lower.
+    #: Whether looks during the run are behind it; else it spans from the state before to the state
+    #: after, which is longer than the run, so that clocks and loads come out lower.
     is_sampled: bool = False
     clusters: tuple[ClusterConditions, ...] = ()
-    #: Cores that the program itself kept busy on average, and those that everything else did at least.
+    #: Cores that the program itself kept busy on average, and those that everything else did at
+    #: least.
     own_cores: float | None = None
     foreign_cores: float | None = None
     gpu_mhz: float | None = None

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Final
 
 #: What is measured where a plan names nothing else, as the published leaderboard is.
-TOKENS: Final[Mapping[str, str]] = {"decode_tokens": "256", "max_num_tokens": "1280", "prefill_tokens": "1024"}
+TOKENS: Final[Mapping[str, str]] = {
+    "decode_tokens": "256",
+    "max_num_tokens": "1280",
+    "prefill_tokens": "1024",
+}
 #: The flag by which the two cases of a process differ, and its values.
 FIGURE: Final = "figure"
 PHASES: Final = ("prefill", "decode")
 #: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
 REPETITIONS: Final = "num_iterations"
 CACHE: Final = "cache"
-#: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has filled it.
+#: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has
+#: filled it.
 CACHES: Final = ("cold", "disk", "memory", "no")
 #: Whether a phone's program may raise its own priority and choose its cores, which no app gets.
 BOOST: Final = "boost"
@@ -31,7 +36,8 @@ def is_language_model(path: Path | None) -> bool:
     return path is not None and path.suffix in _BUNDLES
 
 
-#: How the files of other runtimes' models end, which only declared programs run; their files may name more.
+#: How the files of other runtimes' models end, which only declared programs run; their files may
+#: name more.
 FOREIGN: Final = {".gguf", ".pte", ".param", ".mnn", ".onnx", ".ort"}
 
 
@@ -41,14 +47,23 @@ def is_foreign(path: Path | None) -> bool:
 
 
 def model_ending(path: Path | None) -> str:
-    """Return how a model's file is to end wherever it lies, by which its program is chosen; one of the known kinds."""
-    return path.suffix if path is not None and (is_language_model(path) or is_foreign(path)) else ".tflite"
+    """Return how a model's file is to end wherever it lies, by which its program is chosen.
+
+    One of the known kinds.
+    """
+    return (
+        path.suffix
+        if path is not None and (is_language_model(path) or is_foreign(path))
+        else ".tflite"
+    )
 
 
 def worded(flags: Mapping[str, str]) -> str:
     """Return a case's flags as people say them: ``decode 256 after 1024, context 1280, per token``."""
     prompt, answer = flags.get("prefill_tokens", "?"), flags.get("decode_tokens", "?")
-    what = f"prefill {prompt}" if flags.get(FIGURE) == PHASES[0] else f"decode {answer} after {prompt}"
+    what = (
+        f"prefill {prompt}" if flags.get(FIGURE) == PHASES[0] else f"decode {answer} after {prompt}"
+    )
     known = {FIGURE, *TOKENS}
     further = "".join(f", {name}={value}" for name, value in flags.items() if name not in known)
     return f"{what}, context {flags.get('max_num_tokens', '?')}{further}, per token"
@@ -59,8 +74,12 @@ def flag_faults(flags: Mapping[str, str]) -> list[tuple[str, str]]:
     known = sorted({*_COUNTS, CACHE, BOOST})
     faults = []
     for name, value in flags.items():
-        if name in _COUNTS and not (value.isascii() and value.isdigit() and 0 < int(value) <= _MOST):
-            faults.append((name, f"--{name} must be a whole number from 1 to {_MOST}, not {value!r}"))
+        if name in _COUNTS and not (
+            value.isascii() and value.isdigit() and 0 < int(value) <= _MOST
+        ):
+            faults.append(
+                (name, f"--{name} must be a whole number from 1 to {_MOST}, not {value!r}")
+            )
         elif value not in (words := _WORDS.get(name, (value,))):
             faults.append((name, f"--{name} must be one of {', '.join(words)}, not {value!r}"))
         elif name not in (*known, FIGURE):

@@ -23,7 +23,10 @@ class Quality(enum.StrEnum):
 
     @property
     def word(self) -> str:
-        """The quality for people: a run with nothing wrong is clean; how closely its figure is known is apart."""
+        """The quality for people: a run with nothing wrong is clean.
+
+        How closely its figure is known is apart.
+        """
         return "clean" if self is Quality.TRUSTED else self.value
 
 
@@ -59,7 +62,8 @@ class QualityVerdict:
 
     quality: Quality
     findings: tuple[Finding, ...] = ()
-    #: None for a run that didn't come to an end of its own, and for those stored before grades were given.
+    #: None for a run that didn't come to an end of its own, and for those stored before grades were
+    #: given.
     grade: Grade | None = None
 
     def has(self, code: str) -> bool:
@@ -82,20 +86,26 @@ class ComparisonOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonVerdict:
-    """A candidate against its baseline. Ratios are candidate time / baseline time: 1.03 takes 3 % longer."""
+    """A candidate against its baseline.
+
+    Ratios are candidate time / baseline time: 1.03 takes 3 % longer.
+    """
 
     outcome: ComparisonOutcome
     #: None when one side has no figure, or only one is a real phone's.
     ratio: float | None = None
-    #: Ends of the confidence interval of ``ratio``; None where there are too few invocations for one.
+    #: Ends of the confidence interval of ``ratio``; None where there are too few invocations for
+    #: one.
     low: float | None = None
     high: float | None = None
     level: float = 0.95
     #: The relative difference below which two figures are called the same.
     threshold: float = 0.02
-    #: The smallest relative difference that this many invocations of this noise would have shown (power 0.8).
+    #: The smallest relative difference that this many invocations of this noise would have shown
+    #: (power 0.8).
     detectable: float | None = None
-    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``, ``state-by-state``.
+    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``,
+    #: ``state-by-state``.
     method: str = ""
     #: Invocations used of the baseline and of the candidate.
     counts: tuple[int, int] = (0, 0)

@@ -12,7 +12,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial, SeriesKey, content_key
+from orchestrator.records.identity import (
+    BuildSha,
+    CaseKey,
+    ModelSha,
+    Serial,
+    SeriesKey,
+    content_key,
+)
 from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
 from orchestrator.units import counted
 
@@ -20,8 +27,8 @@ Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
 
-#: What a plugin's delegate or program is called: a prefix, a dot and a name (``acme.sleep``), so that it is never
-#: one of benchfarm's own, now or later.
+#: What a plugin's delegate or program is called: a prefix, a dot and a name (``acme.sleep``), so
+#: that it is never one of benchfarm's own, now or later.
 _OF_PLUGIN: Final = re.compile(r"[a-z][a-z0-9-]{0,19}\.[a-z0-9][a-z0-9_-]{0,19}")
 
 
@@ -65,22 +72,27 @@ class DelegateName(_OpenName):
         return self in (DelegateName.CPU, DelegateName.XNNPACK)
 
 
-#: What stands before a declared program's name in the store, so that it is no name of benchfarm's own, now or later.
+#: What stands before a declared program's name in the store, so that it is no name of benchfarm's
+#: own, now or later.
 DECLARED: Final = "declared:"
 _DECLARED_NAME: Final = re.compile(DECLARED + r"[a-z][a-z0-9_.-]{0,39}")
 
 
 class ToolName(_OpenName):
-    """The program that measures: one of these, a plugin's, or one that a file declares (``declared:`` and its name)."""
+    """The program that measures: one of these, a plugin's, or one that a file declares
+    (``declared:`` and its name).
+    """
 
     NATIVE = "native"
     APK = "apk"
     LITERT = "litert"
-    #: ``benchmark_model_performance_options``: one process, a measurement for each option that it tries.
+    #: ``benchmark_model_performance_options``: one process, a measurement for each option that it
+    #: tries.
     PERF_OPTIONS = "perf-options"
     #: LiteRT's own ``benchmark_model`` (``benchmark_litert_model``) on a phone.
     LITERT_NATIVE = "litert-native"
-    #: LiteRT-LM's ``litert_lm_advanced_main`` on a phone, its command ``litert-lm benchmark`` on this computer.
+    #: LiteRT-LM's ``litert_lm_advanced_main`` on a phone, its command ``litert-lm benchmark`` on
+    #: this computer.
     LITERT_LM = "litert-lm"
     #: LiteRT's benchmark app on an iPhone, started over the cable.
     LITERT_IOS = "litert-ios"
@@ -162,7 +174,9 @@ FIGURE_PASS: Final = Pass.TIMING
 
 
 class ProcessMode(enum.StrEnum):
-    """As what the program runs: Android's scheduler treats the three differently, so their figures aren't alike."""
+    """As what the program runs: Android's scheduler treats the three differently, so their figures
+    aren't alike.
+    """
 
     #: An app with its activity on the screen.
     FOREGROUND = "foreground"
@@ -179,9 +193,11 @@ class Model:
     name: str
     sha256: ModelSha
     size_bytes: int
-    #: Where the file is on this host; not part of its identity, None for a model known only from the store.
+    #: Where the file is on this host; not part of its identity, None for a model known only from
+    #: the store.
     path: Path | None = None
-    #: Whether it has operators of TensorFlow's own (Flex), which the plain programs lack; no part of its identity.
+    #: Whether it has operators of TensorFlow's own (Flex), which the plain programs lack; no part
+    #: of its identity.
     needs_flex: bool = field(default=False, compare=False)
 
     @property
@@ -215,14 +231,16 @@ class Build:
     #: True for fake binaries that only a virtual phone can run.
     is_virtual: bool = False
     path: Path | None = None
-    #: Libraries that belong beside it; which of them a case needs depends on its delegate and phone.
+    #: Libraries that belong beside it; which of them a case needs depends on its delegate and
+    #: phone.
     companions: tuple[Companion, ...] = ()
 
 
 #: What an invocation, or its run, is known by in a campaign: case, pass, number.
 RunKey: TypeAlias = tuple[CaseKey, Pass, int]
 
-#: Fields that a case's row has only where they say something: else a case has the key that it had before them.
+#: Fields that a case's row has only where they say something: else a case has the key that it had
+#: before them.
 _LATER: Final = frozenset({"files", "mode"})
 
 
@@ -245,9 +263,11 @@ class Case:
     max_secs: float = 150.0
     warmup_runs: int = 1
     warmup_min_secs: float = 0.5
-    #: CPU mask as hexadecimal digits, ``big`` (the fastest cluster and those beside it, as probed) or ``all``.
+    #: CPU mask as hexadecimal digits, ``big`` (the fastest cluster and those beside it, as probed)
+    #: or ``all``.
     affinity: str = "big"
-    #: Files placed beside the program, (name, sha256), sorted: libraries, and what flags name as ``@name``.
+    #: Files placed beside the program, (name, sha256), sorted: libraries, and what flags name as
+    #: ``@name``.
     files: tuple[tuple[str, str], ...] = ()
     #: None: as the program usually runs, see ``process_mode``.
     mode: ProcessMode | None = None
@@ -260,7 +280,8 @@ class Case:
 
     @cached_property
     def series_key(self) -> SeriesKey:
-        """What stays the same over the nights: the case without the contents of model, program and libraries.
+        """What stays the same over the nights: the case without the contents of model, program and
+        libraries.
 
         Two campaigns' cases with one series key differ at most in what a night is meant to test.
         """
@@ -294,14 +315,18 @@ class Case:
 
     @cached_property
     def subject(self) -> str:
-        """What is measured of which model: figures of two subjects are never set against each other."""
+        """What is measured of which model: figures of two subjects are never set against each
+        other.
+        """
         has_figures = self.tool in PER_TOKEN_TOOLS or self.tool.is_declared
         figure = dict(self.flags).get(FIGURE, "") if has_figures else ""
         return f"{self.model_sha256} {figure}".rstrip()
 
     @cached_property
     def is_per_token(self) -> bool:
-        """Whether its figure is the time of one token of a language model, shown as tokens per second."""
+        """Whether its figure is the time of one token of a language model, shown as tokens per
+        second.
+        """
         if not self.flags:
             return False
         if self.tool.is_declared:
@@ -325,7 +350,9 @@ class Case:
 
 
 def all_but(*aspects: str) -> Callable[[Case], tuple[object, ...]]:
-    """Return what reads all of a case but these aspects: cases of which it reads the same differ in nothing else."""
+    """Return what reads all of a case but these aspects: cases of which it reads the same differ in
+    nothing else.
+    """
     return attrgetter(*(field.name for field in fields(Case) if field.name not in aspects))
 
 
@@ -361,5 +388,7 @@ class SkippedCase:
     @classmethod
     def of(cls, case: Case, reason_code: str, reason: str) -> SkippedCase:
         """Return that a case isn't run."""
-        own = {item.name: getattr(case, item.name) for item in fields(cls) if hasattr(case, item.name)}
+        own = {
+            item.name: getattr(case, item.name) for item in fields(cls) if hasattr(case, item.name)
+        }
         return cls(**own, reason_code=reason_code, reason=reason)

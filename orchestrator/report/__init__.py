@@ -1,1 +1,3 @@
-"""Reports: from stored records to derived figures, and from those to HTML, text, CSV, JSON and Markdown."""
+"""Reports: from stored records to derived figures, and from those to HTML, text, CSV, JSON and
+Markdown.
+"""

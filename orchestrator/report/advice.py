@@ -1,7 +1,9 @@
-"""What a campaign's clean figures advise: six rules, each with a condition and a sentence that names its figure.
+"""What a campaign's clean figures advise: six rules, each with a condition and a sentence that
+names its figure.
 
-They follow the runtime's own list of best practices (https://ai.google.dev/edge/litert/performance/best_practices).
-Only cases with a clean figure count (``CaseResult.is_judged``). The winner is the report's, not a rule's.
+They follow the runtime's own list of best practices
+(https://ai.google.dev/edge/litert/performance/best_practices). Only cases with a clean figure count
+(``CaseResult.is_judged``). The winner is the report's, not a rule's.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
 
-#: Two figures of which one is a single run's differ beyond this factor: far more than what two processes of one
-#: configuration differ by (docs/evidence.md).
+#: Two figures of which one is a single run's differ beyond this factor: far more than what two
+#: processes of one configuration differ by (docs/evidence.md).
 _UNTESTED_FACTOR: Final = 1.25
 #: An operator type with this share of an inference is where work on a model pays.
 _DOMINATING: Final = 0.5
-#: Copies and conversions with this share together are a reason to check the model's types and layouts.
+#: Copies and conversions with this share together are a reason to check the model's types and
+#: layouts.
 _MOVED_MOST: Final = 0.1
 #: Operators and kernels that compute nothing: they copy, reorder or convert.
 _MOVING: Final = re.compile(
@@ -34,10 +37,15 @@ _MOVING: Final = re.compile(
     r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
     re.IGNORECASE,
 )
-#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of any.
-_QUANTISED_WORDS: Final = r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
+#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of
+#: any.
+_QUANTISED_WORDS: Final = (
+    r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
+)
 _QUANTISED: Final = re.compile(rf"[-_.](?:{_QUANTISED_WORDS})(?=$|[-_.])")
-_TYPE_WORDS: Final = re.compile(rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|int16|{_QUANTISED_WORDS})(?=$|[-_.])")
+_TYPE_WORDS: Final = re.compile(
+    rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|int16|{_QUANTISED_WORDS})(?=$|[-_.])"
+)
 
 
 class Sentence(NamedTuple):
@@ -120,7 +128,10 @@ def _fastest(rows: Iterable[ResultRow]) -> ResultRow:
 
 
 def _differs(ratio: Ratio) -> bool:
-    """Whether a difference is more than noise explains; without an interval, more than a wide margin."""
+    """Whether a difference is more than noise explains.
+
+    Without an interval, more than a wide margin.
+    """
     if ratio.interval is None:
         return abs(math.log(ratio.value)) > math.log(_UNTESTED_FACTOR)
     return ratio.differs
@@ -145,15 +156,23 @@ def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
-            told = ", ".join(f"{row.case.threads} take {_times_as_long(row, enough)} as long" for row in more)
+            told = ", ".join(
+                f"{row.case.threads} take {_times_as_long(row, enough)} as long" for row in more
+            )
             text = f"{enough.configuration}: no number of threads above it is faster: {told}"
             yield Sentence(text, [enough, *more])
 
 
 def _energy_uj(row: ResultRow) -> float | None:
     energy = row.energy
-    is_clean = energy is not None and energy.quality is Quality.TRUSTED and energy.net_uj is not None
-    return energy.net_uj.value if is_clean and energy is not None and energy.net_uj is not None else None
+    is_clean = (
+        energy is not None and energy.quality is Quality.TRUSTED and energy.net_uj is not None
+    )
+    return (
+        energy.net_uj.value
+        if is_clean and energy is not None and energy.net_uj is not None
+        else None
+    )
 
 
 def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
@@ -162,10 +181,18 @@ def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         assert fastest.energy is not None, "it has a figure of energy"
         assert frugal.energy is not None, "it has a figure of energy"
         ratio = fastest.energy.against(frugal.energy)
-        if fastest is frugal or ratio is None or ratio.half_width is None or ratio.value <= 1 + ratio.half_width:
+        if (
+            fastest is frugal
+            or ratio is None
+            or ratio.half_width is None
+            or ratio.value <= 1 + ratio.half_width
+        ):
             continue
         many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
-        low, high = ratio.value / (1 + ratio.half_width) - 1, ratio.value * (1 + ratio.half_width) - 1
+        low, high = (
+            ratio.value / (1 + ratio.half_width) - 1,
+            ratio.value * (1 + ratio.half_width) - 1,
+        )
         unit = "a token" if fastest.case.is_per_token else "an inference"
         text = (
             f"{fastest.configuration}: {fewer} would take {_times_as_long(frugal, fastest)} as long; {many} cost "
@@ -177,7 +204,9 @@ def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
 def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for of_model in _by_model(rows):
         on_cpu = [row for row in of_model if row.case.delegate.is_cpu]
-        others = grouped((row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate)
+        others = grouped(
+            (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
+        )
         for group in others.values() if on_cpu else ():
             best, cpu = _fastest(group), _fastest(on_cpu)
             ratio = speed_up(figure_of(cpu), figure_of(best))
@@ -188,10 +217,15 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
 
 
 def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[str, float]]]]:
-    """Yield each model's fastest profiled case with the share of the time of each type of operator, largest first."""
+    """Yield each model's fastest profiled case with the share of the time of each type of operator,
+    largest first.
+    """
     for of_model in _by_model(row for row in rows if row.profiles):
         row = _fastest(of_model)
-        types = grouped((item for item in row.profiles[-1].rows if not item.is_partition), lambda item: item.node_type)
+        types = grouped(
+            (item for item in row.profiles[-1].rows if not item.is_partition),
+            lambda item: item.node_type,
+        )
         shares = [(name, sum(item.share for item in items)) for name, items in types.items()]
         yield row, sorted(shares, key=lambda pair: -pair[1])
 
@@ -214,14 +248,26 @@ def _moves_data(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
 
 
 def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    """Compare models whose names differ by their numbers' type only, each by its fastest configuration."""
-    for group in grouped(rows, lambda row: _TYPE_WORDS.sub("", row.case.model_name.lower())).values():
+    """Compare models whose names differ by their numbers' type only, each by its fastest
+    configuration.
+    """
+    for group in grouped(
+        rows, lambda row: _TYPE_WORDS.sub("", row.case.model_name.lower())
+    ).values():
         figures = alike({row.key: row.result for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
         best = [_fastest(of_model) for of_model in _by_model(same_kind)]
-        small, large = ([row for row in best if bool(_QUANTISED.search(row.case.model_name.lower())) is is_small]
-                        for is_small in (True, False))  # fmt: skip
-        for one, other in ((one, other) for one in small for other in large if _is_slower(other, one)):
+        small, large = (
+            [
+                row
+                for row in best
+                if bool(_QUANTISED.search(row.case.model_name.lower())) is is_small
+            ]
+            for is_small in (True, False)
+        )
+        for one, other in (
+            (one, other) for one in small for other in large if _is_slower(other, one)
+        ):
             text = f"{other.case.model_name} takes {_times_as_long(other, one)} as long, each at its best"
             yield Sentence(f"{one.configuration}: its twin {text}", [one, other])
 
@@ -239,9 +285,14 @@ RULES: Final = (
 def format_text(advice: AdviceReport) -> str:
     """Return advice for a terminal: model and device, then a line for each rule that speaks."""
     lines: list[str] = []
-    for (model, device), items in grouped(advice.lines, lambda item: (item.model, item.device)).items():
+    for (model, device), items in grouped(
+        advice.lines, lambda item: (item.model, item.device)
+    ).items():
         lines += [f"{visible(model)} on {visible(device)}"]
-        lines += [f"  {item.rule}: {visible(item.text)} ({counted(len(item.runs), 'run')})" for item in items]
+        lines += [
+            f"  {item.rule}: {visible(item.text)} ({counted(len(item.runs), 'run')})"
+            for item in items
+        ]
     text = f"From {advice.judged} of {advice.cases} cases, those with a clean figure."
     if not advice.lines:
         text = f"No rule applies to the {advice.judged} of {advice.cases} cases that have a clean figure."

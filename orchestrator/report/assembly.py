@@ -21,7 +21,12 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
 from orchestrator.report.winners import contests_of, with_comparisons
 from orchestrator.tables.escapes import without_folders
-from orchestrator.tables.labels import MODEL_HASH, configuration_labels, configuration_order, unique_labels
+from orchestrator.tables.labels import (
+    MODEL_HASH,
+    configuration_labels,
+    configuration_order,
+    unique_labels,
+)
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.operators import diff_pairs
 from orchestrator.tables.page_policy import without_collector
@@ -61,13 +66,16 @@ def build_report_data(
     """Derive the figures of a report over some campaigns.
 
     Args:
-        campaigns: those reported on; with their invocations and skips, cases that weren't run are shown too.
+        campaigns: those reported on; with their invocations and skips, cases that weren't run are
+            shown too.
         runs: their runs in the order in which they were stored, read once; without attachments.
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
-        accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody measured it.
-        outputs: what the runs left behind, asked for those runs whose logs are shown; none are without it.
+        accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody
+            measured it.
+        outputs: what the runs left behind, asked for those runs whose logs are shown; none are
+            without it.
     """
     gathered = _gather(campaigns, runs)
     cases = gathered.cases
@@ -101,7 +109,9 @@ def build_report_data(
         skipped=tuple(SkipRow(device=device_rows[skip.serial], skipped=skip) for skip in skipped),
         headline=headline_of(campaigns, shown_devices, results, contests),
         contests=contests,
-        diffs=diff_pairs(results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}),
+        diffs=diff_pairs(
+            results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}
+        ),
     )
 
 
@@ -164,7 +174,8 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
 
 def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     key, campaigns, device = case.case_key, gathered.campaigns, gathered.devices[case.serial]
-    # Runs of many cases take more room than the rows that are made of them: they are let go one by one.
+    # Runs of many cases take more room than the rows that are made of them: they are let go one by
+    # one.
     runs = gathered.runs.pop(key, [])
     result = judge_case(runs, others=gathered.others.get(key, ()))
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
@@ -177,7 +188,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     peaks = (run for own in passes() if own.measures_memory for run in of_pass[own.name])
     memory = usable_reports(peaks) or timed
     shown = [own.shows(of_pass[own.name], campaigns) for own in passes()]
-    origins = {run.campaign_id: origin_of(campaigns[run.campaign_id]) for run in runs if run.campaign_id in campaigns}
+    origins = {
+        run.campaign_id: origin_of(campaigns[run.campaign_id])
+        for run in runs
+        if run.campaign_id in campaigns
+    }
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
     return ResultRow(
         case=case,
@@ -197,7 +212,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         delegate=_evidence(result, runs),
         invocations=tuple(
             _invocation_row(
-                run, result, origins.get(run.campaign_id, ""), gathered.logs.get(run.run_id), is_host=is_host
+                run,
+                result,
+                origins.get(run.campaign_id, ""),
+                gathered.logs.get(run.run_id),
+                is_host=is_host,
             )
             for run in runs
         ),
@@ -227,7 +246,9 @@ def _evidence(result: CaseResult, runs: Sequence[RunRecord]) -> DelegateEvidence
     timed = [run for run in runs if run.report is not None and run.run_pass is FIGURE_PASS]
     counted = [run for run in timed if run.run_id in result.used] or timed
     found = [run.report.delegate for run in counted if run.report is not None]
-    return next((each for each in found if each.truth is result.truth), None) or (found[-1] if found else None)
+    return next((each for each in found if each.truth is result.truth), None) or (
+        found[-1] if found else None
+    )
 
 
 def _invocation_row(
@@ -244,8 +265,16 @@ def _invocation_row(
     kind = result.figure if is_used else of_one_kind([run])[0]
     truth, latency_us = truth_of(run), figure_us(run, kind)
     # The profiles hold the operators already.
-    report = replace(run.report, operators=()) if run.report is not None and run.report.operators else run.report
-    run = replace(run, attachments=(), report=report) if run.attachments or report is not run.report else run
+    report = (
+        replace(run.report, operators=())
+        if run.report is not None and run.report.operators
+        else run.report
+    )
+    run = (
+        replace(run, attachments=(), report=report)
+        if run.attachments or report is not run.report
+        else run
+    )
     if is_host:
         # Texts of this computer name folders of its user, which a report doesn't.
         run = replace(run, reason=without_folders(run.reason), command=without_folders(run.command))
@@ -263,20 +292,30 @@ def _invocation_row(
 
 
 def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow, ...]:
-    """Return each finding once, worst first, with the number of invocations that it was made in; 0 for the case's."""
+    """Return each finding once, worst first, with the number of invocations that it was made in.
+
+    0 for the case's.
+    """
     seen: dict[tuple[str, Severity], FindingRow] = {}
     used = frozenset(result.used)
     for run in runs:
         is_of_figure = run.run_id in used
         # Of one invocation each kind counts once.
-        for key, finding in {(item.code, item.severity): item for item in reversed(run.verdict.findings)}.items():
+        for key, finding in {
+            (item.code, item.severity): item for item in reversed(run.verdict.findings)
+        }.items():
             row = seen.get(key) or FindingRow(finding=finding, count=0, is_of_figure=False)
-            seen[key] = replace(row, count=row.count + 1, is_of_figure=row.is_of_figure or is_of_figure)
+            seen[key] = replace(
+                row, count=row.count + 1, is_of_figure=row.is_of_figure or is_of_figure
+            )
     for finding in result.findings:
         key = (finding.code, finding.severity)
         seen.setdefault(key, FindingRow(finding=finding, count=0, is_of_figure=True))
     return tuple(
-        sorted(seen.values(), key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code))
+        sorted(
+            seen.values(),
+            key=lambda row: (SEVERITIES.index(row.finding.severity), -row.count, row.finding.code),
+        )
     )
 
 
@@ -284,10 +323,14 @@ def _device_rows(
     gathered: _Gathered, skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
 ) -> dict[str, DeviceRow]:
     serials = dict.fromkeys([*(case.serial for case in gathered.cases.values()), *skipped_on])
-    ran_virtual = {run.case.serial for runs in gathered.runs.values() for run in runs if run.is_virtual}
+    ran_virtual = {
+        run.case.serial for runs in gathered.runs.values() for run in runs if run.is_virtual
+    }
     facts = {str(serial): value for serial, value in devices.items()}
     titles = {
-        str(serial): facts[serial].title.removesuffix(_VIRTUAL_SUFFIX) if serial in facts else str(serial)
+        str(serial): facts[serial].title.removesuffix(_VIRTUAL_SUFFIX)
+        if serial in facts
+        else str(serial)
         for serial in serials
     }
     return {

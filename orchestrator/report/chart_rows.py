@@ -1,4 +1,6 @@
-"""The data sets that the charts draw: plain rows, times in milliseconds, names as they may be shown."""
+"""The data sets that the charts draw: plain rows, times in milliseconds, names as they may be
+shown.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
                     "threads": step.row.case.threads,
                     "value": _ms(step.row.median_us),
                     "efficiency": round(step.efficiency * 100, 1),
-                    "group": visible(f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"),
+                    "group": visible(
+                        f"{step.row.device.title}, {step.row.case.delegate}, {step.row.case.flags}"
+                    ),
                 },
             )
             for step in thread_steps(own)
@@ -66,7 +70,14 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
             lambda row: (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
         ),
         "sustained": (
-            (row, {"group": f"{row.key} {run.campaign_id} {run.attempt}", "at": round(at_s, 1), "value": _ms(us)})
+            (
+                row,
+                {
+                    "group": f"{row.key} {run.campaign_id} {run.attempt}",
+                    "at": round(at_s, 1),
+                    "value": _ms(us),
+                },
+            )
             for row in data.results
             for run in row.sustained
             for at_s, us in run.points
@@ -78,7 +89,11 @@ def chart_rows(data: ReportData) -> Mapping[str, Sequence[ChartRow]]:
 
 
 def _who(row: ResultRow) -> ChartRow:
-    title = row.device.title if row.device.is_virtual or not row.is_virtual else f"{row.device.label} (virtual)"
+    title = (
+        row.device.title
+        if row.device.is_virtual or not row.is_virtual
+        else f"{row.device.label} (virtual)"
+    )
     return {
         "model": visible(row.model.label),
         "device": visible(title),
@@ -108,7 +123,9 @@ def _case(row: ResultRow, order: int) -> ChartRow:
 
 def _pareto(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
     """Yield judged cases of devices with several models; one model has no trade-off to show."""
-    known = (row for row in rows if row.model.size_bytes is not None or row.model.accuracy is not None)
+    known = (
+        row for row in rows if row.model.size_bytes is not None or row.model.accuracy is not None
+    )
     judged = (row for row in known if row.result.is_judged)
     for members in grouped(judged, lambda row: row.device.serial).values():
         if len({row.model.subject for row in members}) > 1:
@@ -122,22 +139,35 @@ def _fronts(members: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]
     )
     fronts = {
         "front_size_latency": on_front({key: (size[key], latency[key]) for key in size}),
-        "front_accuracy_size": on_front({key: (size[key], -accuracy[key]) for key in size if key in accuracy}),
-        "front_accuracy_latency": on_front({key: (latency[key], -accuracy[key]) for key in accuracy}),
+        "front_accuracy_size": on_front(
+            {key: (size[key], -accuracy[key]) for key in size if key in accuracy}
+        ),
+        "front_accuracy_latency": on_front(
+            {key: (latency[key], -accuracy[key]) for key in accuracy}
+        ),
     }
     for row in members:
         key = row.key
-        figures = {"key": key, "value": latency[key], "size_mb": size.get(key), "accuracy": accuracy.get(key)}
+        figures = {
+            "key": key,
+            "value": latency[key],
+            "size_mb": size.get(key),
+            "accuracy": accuracy.get(key),
+        }
         yield row, figures | {name: key in keys for name, keys in fronts.items()}
 
 
 def _operators(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]]:
-    for drawn in grouped((row for row in rows if row.profiles), lambda row: row.model.subject).values():
+    for drawn in grouped(
+        (row for row in rows if row.profiles), lambda row: row.model.subject
+    ).values():
         named = _named_types(row.profiles[-1] for row in drawn)
         for order, row in enumerate(drawn):
             times: dict[tuple[str, Place], float] = defaultdict(float)
             for kind in row.profiles[-1].by_type():
-                times[kind.node_type if kind.node_type in named else _OTHER_TYPES, kind.place] += kind.mean_us
+                times[kind.node_type if kind.node_type in named else _OTHER_TYPES, kind.place] += (
+                    kind.mean_us
+                )
             place: ChartRow = {"profile": _place_label(row), "order": order}
             for (name, where), us in times.items():
                 types: ChartRow = {"type": visible(name), "type_order": named[name]}
@@ -145,7 +175,8 @@ def _operators(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, ChartRow]
 
 
 def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
-    """Return the types that a chart of these profiles names, and their order: no more than there are colours.
+    """Return the types that a chart of these profiles names, and their order: no more than there
+    are colours.
 
     What takes most of any profile comes first, then all others together, then what is no operator.
     """
@@ -162,13 +193,24 @@ def _named_types(profiles: Iterable[Profile]) -> Mapping[str, int]:
 
 
 def _parts(
-    rows: Sequence[ResultRow], parts: Sequence[str], amounts_of: Callable[[ResultRow], Sequence[float | None]]
+    rows: Sequence[ResultRow],
+    parts: Sequence[str],
+    amounts_of: Callable[[ResultRow], Sequence[float | None]],
 ) -> Iterator[tuple[ResultRow, ChartRow]]:
     for order, row in enumerate(rows):
         label = _place_label(row)
         for place, (part, amount) in enumerate(zip(parts, amounts_of(row), strict=True)):
             if amount is not None:
-                yield row, {"place": label, "order": order, "part": part, "part_order": place, "amount": amount}
+                yield (
+                    row,
+                    {
+                        "place": label,
+                        "order": order,
+                        "part": part,
+                        "part_order": place,
+                        "amount": amount,
+                    },
+                )
 
 
 def _size_mb(row: ResultRow) -> float | None:

@@ -1,9 +1,10 @@
 """The charts of a report as Vega-Lite specifications, without their data.
 
-Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in the specification's
-``usermeta``: ``measure`` is the channel with the figure that can be relative and logarithmic, ``lines`` are the fields
-that the height follows. The parameters ``label_chars`` and ``legend_chars`` say how long a line beside an axis or in a
-legend may be, ``label_lines`` how many lines the longest label has.
+Every chart reads the data set ``rows`` (report/chart_rows.py). What the page may change is named in
+the specification's ``usermeta``: ``measure`` is the channel with the figure that can be relative
+and logarithmic, ``lines`` are the fields that the height follows. The parameters ``label_chars``
+and ``legend_chars`` say how long a line beside an axis or in a legend may be, ``label_lines`` how
+many lines the longest label has.
 """
 
 from __future__ import annotations
@@ -12,9 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-#: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the eight is a grey
-#: here, so that it is seen on dark ground too.
-_PALETTE: Final = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B3A125", "#8A8F98"]
+#: Okabe and Ito's colours, which people with any kind of colour vision tell apart; the black of the
+#: eight is a grey here, so that it is seen on dark ground too.
+_PALETTE: Final = [
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+    "#B3A125",
+    "#8A8F98",
+]
 _SHAPES: Final = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 #: Half a line of a label, in pixels.
 _LINE_HALF: Final = 7
@@ -22,8 +32,8 @@ _LINE_HALF: Final = 7
 _LABEL_CHARS: Final = 56
 #: Of a label's line, in pixels.
 _LABEL_LIMIT: Final = 400
-#: The lines of a label: broken between words, or within one that is too long. What tells two configurations apart often
-#: stands at the end, so labels aren't cut.
+#: The lines of a label: broken between words, or within one that is too long. What tells two
+#: configurations apart often stands at the end, so labels aren't cut.
 _LINE: Final = "(.{{1,{0}}})(?: +|{1}|$)|(.{{{0}}})"
 _SPLIT: Final = "trim(replace(datum.label, regexp('{}', 'g'), '$1$2\\n'))"
 _LABEL: Final = _SPLIT.format(_LINE.format("' + label_chars + '", "\\n"))
@@ -75,7 +85,10 @@ def _across(field: str, title: str) -> Spec:
 def _coloured(field: str, *, columns: int = 4, sort: str = "", **legend: object) -> Spec:
     order = {"sort": {"field": sort, "op": "min"}} if sort else {}
     return _name(
-        field, title=None, scale={"range": _PALETTE}, legend={"orient": "top", "columns": columns, **legend}
+        field,
+        title=None,
+        scale={"range": _PALETTE},
+        legend={"orient": "top", "columns": columns, **legend},
     ) | (order)
 
 
@@ -93,11 +106,15 @@ def _labels(field: str) -> Spec:
 
 
 def _tooltip(*fields: str) -> list[Spec]:
-    """Return what is shown of a mark: names, and figures as ``field:format`` (``field:`` without a format)."""
+    """Return what is shown of a mark: names, and figures as ``field:format`` (``field:`` without a
+    format).
+    """
     shown = []
     for text in fields:
         field, colon, form = text.partition(":")
-        shown.append(_number(field, **({"format": form} if form else {})) if colon else _name(field))
+        shown.append(
+            _number(field, **({"format": form} if form else {})) if colon else _name(field)
+        )
     return shown
 
 
@@ -111,11 +128,18 @@ def _mark(kind: str, encoding: Spec, *transform: Spec, **look: object) -> Spec:
 
 
 def _ruler(axis: str, value: float, **look: object) -> Spec:
-    return {"data": {"values": [{}]}} | _mark("rule", {axis: {"datum": value}}, strokeDash=[4, 4], **look)
+    return {"data": {"values": [{}]}} | _mark(
+        "rule", {axis: {"datum": value}}, strokeDash=[4, 4], **look
+    )
 
 
-def _spec(*marks: Spec, measure: str = "", height: int | None = None, lines: Sequence[str] = ()) -> Spec:
-    """Return a specification of marks one above the other; its height is fixed, or follows the fields in ``lines``."""
+def _spec(
+    *marks: Spec, measure: str = "", height: int | None = None, lines: Sequence[str] = ()
+) -> Spec:
+    """Return a specification of marks one above the other.
+
+    Its height is fixed, or follows the fields in ``lines``.
+    """
     drawn: Spec = marks[0] if len(marks) == 1 else {"layer": list(marks)}
     values = {"label_chars": _LABEL_CHARS, "legend_chars": _LABEL_CHARS, "label_lines": 1}
     return {
@@ -129,7 +153,9 @@ def _spec(*marks: Spec, measure: str = "", height: int | None = None, lines: Seq
     }
 
 
-_DEVICE: Final = _coloured("device", columns=2, labelExpr=f"split({_LEGEND}, '\\n')", labelLimit=_LABEL_LIMIT)
+_DEVICE: Final = _coloured(
+    "device", columns=2, labelExpr=f"split({_LEGEND}, '\\n')", labelLimit=_LABEL_LIMIT
+)
 _MEDIAN: Final = "median latency in ms"
 
 
@@ -140,21 +166,31 @@ def _latency() -> Spec:
         "color": _DEVICE,
         "tooltip": _case_tooltip("value:.4g", "low:", "high:", "delegate_truth"),
     }
-    interval = _mark("rule", base | {"x": _across("low", _MEDIAN), "x2": {"field": "high"}}, strokeWidth=2)
+    interval = _mark(
+        "rule", base | {"x": _across("low", _MEDIAN), "x2": {"field": "high"}}, strokeWidth=2
+    )
     point = _mark("point", base | {"x": _across("value", _MEDIAN)}, filled=True, size=70, opacity=1)
     return _spec(interval, point, measure="x", lines=("configuration", "device"))
 
 
 def _over_threads(y: Spec, tip: str, *below: Spec, measure: str = "") -> Spec:
     base = {
-        "x": _number("threads", "threads", axis={"tickMinStep": 1, "format": "d"}, scale={"zero": False}),
+        "x": _number(
+            "threads", "threads", axis={"tickMinStep": 1, "format": "d"}, scale={"zero": False}
+        ),
         "y": y,
         "color": _DEVICE,
         "detail": _name("group"),
         "tooltip": _case_tooltip("threads:", tip),
     }
     line = _mark("line", base | _dashed("delegate"), strokeWidth=2)
-    return _spec(*below, line, _mark("point", base, filled=True, size=60, opacity=1), measure=measure, height=260)
+    return _spec(
+        *below,
+        line,
+        _mark("point", base, filled=True, size=60, opacity=1),
+        measure=measure,
+        height=260,
+    )
 
 
 def _delegates() -> Spec:
@@ -192,7 +228,11 @@ def _pareto(name: str, title: str, x: Spec, y: Spec) -> Chart:
     furthest = {"joinaggregate": [{"op": "max", "field": field, "as": "furthest"}]}
     # A name stands on that side of its point where there is room for it.
     for align, dx, side in (("left", 8, "<="), ("right", -8, ">")):
-        where: list[Spec] = [furthest, on_front, {"filter": f"datum['{field}'] {side} datum.furthest / 2"}]
+        where: list[Spec] = [
+            furthest,
+            on_front,
+            {"filter": f"datum['{field}'] {side} datum.furthest / 2"},
+        ]
         text = {"x": x, "y": y, "text": _name("model")}
         marks.append(_mark("text", text, *where, align=align, dx=dx, dy=-7, limit=170, fontSize=11))
     return Chart(
@@ -213,7 +253,10 @@ def _operators() -> Spec:
         "x": _number("time", "ms of one inference", aggregate="sum"),
         "color": _coloured("type", sort="type_order", labelLimit=220),
         "order": _number("type_order", aggregate="min"),
-        "tooltip": [*_tooltip("profile", "type", "where"), _number("time", aggregate="sum", format=".4g")],
+        "tooltip": [
+            *_tooltip("profile", "type", "where"),
+            _number("time", aggregate="sum", format=".4g"),
+        ],
     }
     return _spec(_mark("bar", encoding, height=12), lines=("profile",))
 
@@ -238,7 +281,9 @@ def _sustained() -> Spec:
         "tooltip": _case_tooltip("at:.0f", "value:.4g"),
     }
     line = _mark("line", base | _dashed("configuration", columns=2), strokeWidth=1.5)
-    return _spec(line, _mark("point", base, filled=True, size=18, opacity=0.7), measure="y", height=280)
+    return _spec(
+        line, _mark("point", base, filled=True, size=18, opacity=0.7), measure="y", height=280
+    )
 
 
 _SIZE: Final = _across("size_mb", "model size in MB")

@@ -1,4 +1,6 @@
-"""A comparison as one HTML file: verdicts worst first, intervals as bars, and the runs of both sides behind each."""
+"""A comparison as one HTML file: verdicts worst first, intervals as bars, and the runs of both
+sides behind each.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS, format_percent
 
-#: Cases that are laid out with bars and runs; of a longer comparison, Markdown and JSON have the others.
+#: Cases that are laid out with bars and runs; of a longer comparison, Markdown and JSON have the
+#: others.
 MOST_SHOWN: Final = 200
 #: Cases whose runs stand on the page itself, to be read without scripts; beyond, they are folded.
 _LAID_OUT_CASES: Final = 30
@@ -32,7 +35,8 @@ _MOST_NAMED: Final = 8
 _HALF: Final = 100.0
 _LEAST_SPAN: Final = 0.05
 _MOST_SPAN: Final = 1.0
-#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others flat.
+#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others
+#: flat.
 _SHOWN_QUANTILE: Final = 0.9
 
 #: Returns a side's case with everything that shows it; None when it isn't stored any more.
@@ -44,7 +48,10 @@ Shown = Mapping[str, object]
 
 
 def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
-    """Return the comparison as one HTML file that needs nothing else; names in it are escaped and made visible."""
+    """Return the comparison as one HTML file that needs nothing else.
+
+    Names in it are escaped and made visible.
+    """
     ordered = worst_first(comparison)
     shown = ordered[:MOST_SHOWN]
     found = [(evidence_of(row.baseline), evidence_of(row.candidate)) for row in shown]
@@ -54,7 +61,9 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
     folds = {}
     if not is_laid_out:
         for place in range(0, len(evidence), EVIDENCE_SIZE):
-            group = [(title, content) for _, title, content in evidence[place : place + EVIDENCE_SIZE]]
+            group = [
+                (title, content) for _, title, content in evidence[place : place + EVIDENCE_SIZE]
+            ]
             folds[f"evidence-{place // EVIDENCE_SIZE}"] = pack(group)
     sides = (("baseline", comparison.only_baseline), ("candidate", comparison.only_candidate))
     return render_template(
@@ -81,7 +90,12 @@ def _page(
 ) -> Shown:
     span = _span(shown, comparison.threshold)
     digits = column_decimals(
-        [us / US_PER_MS for row in shown for side in (row.baseline, row.candidate) if (us := _median_us(side))]
+        [
+            us / US_PER_MS
+            for row in shown
+            for side in (row.baseline, row.candidate)
+            if (us := _median_us(side))
+        ]
     )
     lines = [
         _line(row, number, rows, span=span, digits=digits)
@@ -107,7 +121,9 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
     """Return what came out, how small a change could have been seen, and what kept cases apart."""
     counts = comparison.counts
     sentences = [f"{summary_line(comparison)}."]
-    seen = sorted(row.verdict.detectable for row in comparison.rows if row.verdict.detectable is not None)
+    seen = sorted(
+        row.verdict.detectable for row in comparison.rows if row.verdict.detectable is not None
+    )
     if seen:
         least, most = format_percent(seen[0]), format_percent(seen[-1])
         middle = format_percent(seen[len(seen) // 2])
@@ -115,7 +131,9 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
         sentences.append(f"A change of {middle} would have been found 8 times of 10{spread}.")
     if counts[ComparisonOutcome.INCOMPARABLE]:
         facts = Counter(
-            fact for row in comparison.rows for fact in dict.fromkeys(item.fact.value for item in row.differences)
+            fact
+            for row in comparison.rows
+            for fact in dict.fromkeys(item.fact.value for item in row.differences)
         )
         causes = ", ".join(f"{fact} ({count})" for fact, count in facts.most_common())
         sentences.append(f"Incomparable because of: {causes}.")
@@ -125,7 +143,11 @@ def _sentences(comparison: Comparison) -> tuple[str, ...]:
 def _span(rows: Sequence[ComparedCase], threshold: float) -> float:
     """Return the change at the drawing's ends."""
     reaches = sorted(
-        max(abs(value - 1) for value in (row.verdict.ratio, row.verdict.low, row.verdict.high) if value is not None)
+        max(
+            abs(value - 1)
+            for value in (row.verdict.ratio, row.verdict.low, row.verdict.high)
+            if value is not None
+        )
         for row in rows
         if row.verdict.ratio is not None
     )
@@ -136,7 +158,12 @@ def _span(rows: Sequence[ComparedCase], threshold: float) -> float:
 
 
 def _line(
-    row: ComparedCase, number: int, found: tuple[ResultRow | None, ResultRow | None], *, span: float, digits: int
+    row: ComparedCase,
+    number: int,
+    found: tuple[ResultRow | None, ResultRow | None],
+    *,
+    span: float,
+    digits: int,
 ) -> Shown:
     verdict = row.verdict
     differences = tuple(item.text for item in row.differences)
@@ -151,7 +178,9 @@ def _line(
         "before": _figure(row.baseline, digits),
         "after": _figure(row.candidate, digits),
         # Figures that are no results of what was asked for.
-        "is_struck": [side.result.status not in OWN_FIGURE for side in (row.baseline, row.candidate)],
+        "is_struck": [
+            side.result.status not in OWN_FIGURE for side in (row.baseline, row.candidate)
+        ],
         "runs": runs_text(verdict),
         "shape": _shape(verdict, span) if verdict.ratio is not None else None,
         "differences": differences,
@@ -206,7 +235,10 @@ def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Shown]:
         ("device", lambda item: item.device),
         ("system", lambda item: item.system),
         ("model", lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}"),
-        ("grade of control", lambda item: item.grade.value if item.grade is not None else "unknown"),
+        (
+            "grade of control",
+            lambda item: item.grade.value if item.grade is not None else "unknown",
+        ),
     )
     return [
         {
@@ -230,5 +262,9 @@ def _evidence(
     known = [item for _, _, item in sides if item is not None]
     shown = iter(case_evidence(known))
     for key, title, item in sides:
-        content = next(shown)[1] if item is not None else [{"p": "Its runs aren't in the store any more."}]
+        content = (
+            next(shown)[1]
+            if item is not None
+            else [{"p": "Its runs aren't in the store any more."}]
+        )
         yield key, visible(title), content

@@ -1,4 +1,7 @@
-"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values; names are data in each of them."""
+"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values.
+
+Names are data in each of them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ def summary_line(comparison: Comparison) -> str:
     if overall is None:
         return f"{counts or 'no case'}: nothing could be compared"
     # Time and speed together have only a time in common.
-    is_speed = all(row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None)
+    is_speed = all(
+        row.baseline.case.is_per_token for row in comparison.rows if row.verdict.ratio is not None
+    )
     what, change, ends = change_text(overall, is_speed=is_speed)
     interval = f" ({ends}, {level_text(overall.level)})" if overall.low is not None else ""
     cases = counted(overall.count, "case")
@@ -61,12 +66,18 @@ def to_text(comparison: Comparison) -> str:
     lines = [*(line for text in _head(comparison) for line in wrapped(text)), ""]
     for row in worst_first(comparison):
         lines += [*_case_lines(row), ""]
-    lines += [line for text in _rest(comparison) for line in wrapped(text, following="    " * text.startswith(" "))]
+    lines += [
+        line
+        for text in _rest(comparison)
+        for line in wrapped(text, following="    " * text.startswith(" "))
+    ]
     return "\n".join(lines).rstrip("\n")
 
 
 def _case_lines(row: ComparedCase) -> list[str]:
-    """Return a case in lines of a terminal's usual width: the verdict with the case, its figures, what to know."""
+    """Return a case in lines of a terminal's usual width: the verdict with the case, its figures,
+    what to know.
+    """
     head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{' [virtual]' * row.is_virtual}"
     indent = " " * _VERDICT_WIDTH
     figures, *reasons = _sentences(row)
@@ -93,7 +104,9 @@ def to_markdown(comparison: Comparison) -> str:
     rows = worst_first(comparison)
     if rows:
         lines += [*markdown.render(compared_table(comparison)).splitlines(), ""]
-    notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(comparison)
+    notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(
+        comparison
+    )
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
         lines += [f"- {markdown_text(note)}" for note in notes]
@@ -102,7 +115,9 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings for doubt."""
+    """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings
+    for doubt.
+    """
     lines = []
     for row in worst_first(comparison):
         level = _github_level(row, fail_on)
@@ -117,7 +132,10 @@ def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str
 
 
 def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure, doubt is skipped."""
+    """Return JUnit XML: a test case for each compared case.
+
+    What ``fail_on`` fails is a failure, doubt is skipped.
+    """
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
     suite = ElementTree.Element("testsuite", name=name)
     counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
@@ -129,7 +147,11 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
         virtual = " [virtual]" if row.is_virtual else ""
         label = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
         case = ElementTree.SubElement(
-            suite, "testcase", classname="benchfarm.compare", name=_xml_text(label + virtual), time="0"
+            suite,
+            "testcase",
+            classname="benchfarm.compare",
+            name=_xml_text(label + virtual),
+            time="0",
         )
         outcome, sentence = row.verdict.outcome, _xml_text(_sentence(row))
         level = _github_level(row, fail_on)
@@ -144,8 +166,12 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     if comparison.overall is None and fail_on is not FailOn.NEVER:
         counts["tests"] += 1
         counts["errors"] += 1
-        case = ElementTree.SubElement(suite, "testcase", classname="benchfarm.compare", name="whole", time="0")
-        ElementTree.SubElement(case, "error", message=_xml_text(summary_line(comparison)), type="nothing-compared")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="benchfarm.compare", name="whole", time="0"
+        )
+        ElementTree.SubElement(
+            case, "error", message=_xml_text(summary_line(comparison)), type="nothing-compared"
+        )
     for key, count in counts.items():
         suite.set(key, str(count))
     suite.set("time", "0")
@@ -158,7 +184,9 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
 
 
 def to_data(comparison: Comparison) -> dict[str, object]:
-    """Return the comparison as plain values: latencies in microseconds, ratios as candidate time / baseline time."""
+    """Return the comparison as plain values: latencies in microseconds, ratios as candidate time /
+    baseline time.
+    """
     table = compared_table(comparison)
     return {
         "axis": comparison.axis,
@@ -187,7 +215,10 @@ def _head(comparison: Comparison) -> list[str]:
 
 
 def _rest(comparison: Comparison) -> list[str]:
-    lines = [*_alone("baseline", comparison.only_baseline), *_alone("candidate", comparison.only_candidate)]
+    lines = [
+        *_alone("baseline", comparison.only_baseline),
+        *_alone("candidate", comparison.only_candidate),
+    ]
     lines += comparison.notes
     lines.append(
         f"A change is claimed when its {level_text(comparison.level)} interval leaves out 0 and it is at least "
@@ -204,18 +235,30 @@ def _alone(side: str, titles: Sequence[str]) -> list[str]:
         return [f"only in the {side}: {title}" for title in titles]
     more = len(titles) - _MOST_ALONE
     rest = [f"  and {more} more; --format json has all"] if more > 0 else []
-    return [f"only in the {side}: {len(titles)} cases", *(f"  {title}" for title in titles[:_MOST_ALONE]), *rest]
+    return [
+        f"only in the {side}: {len(titles)} cases",
+        *(f"  {title}" for title in titles[:_MOST_ALONE]),
+        *rest,
+    ]
 
 
 def _sentences(row: ComparedCase) -> list[str]:
-    """Return a case's figures as one sentence, empty where they aren't compared, and what to know of them."""
+    """Return a case's figures as one sentence, empty where they aren't compared, and what to know
+    of them.
+    """
     verdict = row.verdict
     if verdict.ratio is None:
         return ["", *verdict.reasons]
     what, change, ends = change_of(row)
     interval = f" ({ends} at {level_text(verdict.level)})" if verdict.low is not None else ""
-    least = f", detectable {format_percent(verdict.detectable)}" if verdict.detectable is not None else ""
-    counts = runs_text(verdict) if verdict.method.startswith("paired") else f"runs {runs_text(verdict)}"
+    least = (
+        f", detectable {format_percent(verdict.detectable)}"
+        if verdict.detectable is not None
+        else ""
+    )
+    counts = (
+        runs_text(verdict) if verdict.method.startswith("paired") else f"runs {runs_text(verdict)}"
+    )
     figures = f"{figure_of(row.baseline)} -> {figure_of(row.candidate)}, {what} {change}{interval}{least}, {counts}."
     return [figures, *verdict.reasons]
 
@@ -239,9 +282,14 @@ def _properties(comparison: Comparison) -> Mapping[str, str]:
 
 
 def _github_level(row: ComparedCase, fail_on: FailOn) -> str:
-    """Return ``error`` for what fails, ``warning`` or ``notice`` for what people should see, empty for the rest."""
+    """Return ``error`` for what fails, ``warning`` or ``notice`` for what people should see, empty
+    for the rest.
+    """
     outcome = row.verdict.outcome
-    doubtful = outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE} and not row.is_broken
+    doubtful = (
+        outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
+        and not row.is_broken
+    )
     if outcome is ComparisonOutcome.SLOWER or row.is_broken or doubtful:
         fails = fail_on is FailOn.INCONCLUSIVE or (fail_on is FailOn.SLOWER and not doubtful)
         return "error" if fails else "warning"
@@ -249,7 +297,8 @@ def _github_level(row: ComparedCase, fail_on: FailOn) -> str:
 
 
 def _github_data(text: str) -> str:
-    # The runner undoes just these, in this order; a line break would end the command and let a name begin another.
+    # The runner undoes just these, in this order; a line break would end the command and let a name
+    # begin another.
     return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

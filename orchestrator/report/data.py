@@ -32,7 +32,9 @@ class ReportData:
     @property
     def has_virtual(self) -> bool:
         """Whether anything in the report comes from a virtual phone."""
-        return any(device.is_virtual for device in self.devices) or any(row.is_virtual for row in self.results)
+        return any(device.is_virtual for device in self.devices) or any(
+            row.is_virtual for row in self.results
+        )
 
     @property
     def has_real(self) -> bool:

@@ -1,9 +1,11 @@
-"""A case's evidence as data: what ran, where, how often, under which conditions, and what it printed.
+"""A case's evidence as data: what ran, where, how often, under which conditions, and what it
+printed.
 
-Nothing here is HTML. A part of the evidence is a text, a list of parts, or a mapping of one name to what stands under
-it, beside it perhaps the ``class`` that colours it: ``{"p": ["Asked for ", {"code": "gpu"}]}``. The names are those of
-``evidence.html.j2``, which writes them into small pages, and of ``evidence.js``, which draws them when one is opened:
-whatever a phone, a file or a user wrote is text there, wherever it stands.
+Nothing here is HTML. A part of the evidence is a text, a list of parts, or a mapping of one name to
+what stands under it, beside it perhaps the ``class`` that colours it: ``{"p": ["Asked for ",
+{"code": "gpu"}]}``. The names are those of ``evidence.html.j2``, which writes them into small
+pages, and of ``evidence.js``, which draws them when one is opened: whatever a phone, a file or a
+user wrote is text there, wherever it stands.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from orchestrator.records.run import DelegateEvidence, FigureKind
 from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
-from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, SHORT_HASH, figure_ms, figure_text, figure_unit
+from orchestrator.tables.labels import (
+    PARITY_CLASSES,
+    PARITY_WORDS,
+    SHORT_HASH,
+    figure_ms,
+    figure_text,
+    figure_unit,
+)
 from orchestrator.tables.looks import (
     LOG_CHARACTERS,
     LogExcerpt,
@@ -41,7 +50,8 @@ from orchestrator.units import US_PER_MS, format_bytes, format_duration
 #: A part of the evidence: JSON with text at its ends.
 Part: TypeAlias = "str | Sequence[Part] | Mapping[str, Part]"
 
-#: Characters of logs in one report, shared among its cases; what is left of a share below the least isn't worth it.
+#: Characters of logs in one report, shared among its cases; what is left of a share below the least
+#: isn't worth it.
 _LOG_BUDGET: Final = 3_000_000
 _LEAST_LOG: Final = 400
 _MOST_LINES: Final = 5
@@ -52,7 +62,10 @@ _VIRTUAL_BADGE: Final[Part] = {"span": "virtual", "class": "badge virtual"}
 _BEST_BADGES: Final[Mapping[BestMark, Sequence[Part]]] = {
     BestMark.NONE: [],
     BestMark.BEST: [" ", {"span": [{"icon": "\N{BLACK STAR}"}, " fastest"], "class": "badge best"}],
-    BestMark.TIED: [" ", {"span": [{"icon": "\N{ALMOST EQUAL TO}"}, " tied"], "class": "badge tied"}],
+    BestMark.TIED: [
+        " ",
+        {"span": [{"icon": "\N{ALMOST EQUAL TO}"}, " tied"], "class": "badge tied"},
+    ],
 }
 #: Of each column: its name, its unit, and ``n`` for figures. One text, as each case has it.
 _RUN_HEADS: Final = (
@@ -64,13 +77,20 @@ _STATE_HEADS: Final = "no.;;n|when;;|hottest zone;\N{DEGREE SIGN}C;|battery;;|cl
 
 def _decimals(rows: Sequence[ResultRow]) -> Mapping[str, int]:
     """Return the decimals that these cases' figures in milliseconds need, by kind of figure."""
-    reports = [run.run.report for row in rows for run in row.invocations if run.run.report is not None]
+    reports = [
+        run.run.report for row in rows for run in row.invocations if run.run.report is not None
+    ]
     starts = {
         "init": [report.init_us for report in reports],
         "first": [report.first_inference_us for report in reports],
     }
-    known = {name: [value_us / US_PER_MS for value_us in values if value_us] for name, values in starts.items()}
-    return {"median": figures_decimals(rows)} | {name: column_decimals(values) for name, values in known.items()}
+    known = {
+        name: [value_us / US_PER_MS for value_us in values if value_us]
+        for name, values in starts.items()
+    }
+    return {"median": figures_decimals(rows)} | {
+        name: column_decimals(values) for name, values in known.items()
+    }
 
 
 def case_evidence(rows: Sequence[ResultRow]) -> Iterable[tuple[str, Sequence[Part]]]:
@@ -82,7 +102,12 @@ def case_evidence(rows: Sequence[ResultRow]) -> Iterable[tuple[str, Sequence[Par
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))
     characters = share if share >= _LEAST_LOG else 0
     for row in rows:
-        parts = (*_head(row, decimals), *_objections(row), *_delegate(row), *_runs(row, decimals, characters))
+        parts = (
+            *_head(row, decimals),
+            *_objections(row),
+            *_delegate(row),
+            *_runs(row, decimals, characters),
+        )
         yield visible(row.model.label), (*parts, _identity(row))
 
 
@@ -95,7 +120,10 @@ def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[Part]:
     result = row.result
     virtual = [" ", _VIRTUAL_BADGE] if row.device.is_virtual else []
     device: Part = {"bdi": _text(row.device.label), "class": "name"}
-    yield {"p": [device, *virtual, " \N{MIDDLE DOT} ", {"bdi": _text(row.configuration)}], "class": "case-line"}
+    yield {
+        "p": [device, *virtual, " \N{MIDDLE DOT} ", {"bdi": _text(row.configuration)}],
+        "class": "case-line",
+    }
     if row.is_virtual:
         yield {
             "p": [_VIRTUAL_BADGE, " Computed by benchfarm's virtual phone; no measurement."],
@@ -106,11 +134,20 @@ def _head(row: ResultRow, decimals: Mapping[str, int]) -> Iterable[Part]:
         yield {"p": [{"span": "imported", "class": "badge v-warning"}, origin, "."]}
     badges: list[Part] = []
     if result.truth is not None:
-        badges += [{"span": _text(row.delegate_text), "class": f"badge t-{result.truth.value}"}, " "]
+        badges += [
+            {"span": _text(row.delegate_text), "class": f"badge t-{result.truth.value}"},
+            " ",
+        ]
     quality = result.quality.value if result.quality is not None else "none"
     badges += [{"span": row.quality_text, "class": f"badge q-{quality}"}, *_BEST_BADGES[row.best]]
     if result.parity is not None:
-        badges += [" ", {"span": PARITY_WORDS[result.parity], "class": f"badge {PARITY_CLASSES[result.parity]}"}]
+        badges += [
+            " ",
+            {
+                "span": PARITY_WORDS[result.parity],
+                "class": f"badge {PARITY_CLASSES[result.parity]}",
+            },
+        ]
     if row.result.grade is not None:
         badges += [" ", {"span": f"grade {row.result.grade.value}", "class": "badge grade"}]
     badges += [" ", {"span": row.case.process_mode.value, "class": "badge"}]
@@ -133,12 +170,19 @@ def _figure(row: ResultRow, digits: int) -> Iterable[Part]:
         return
     interval = ""
     if summary.interval is not None:
-        low, high = (figure_text(row.case, end, digits) for end in (summary.interval.low, summary.interval.high))
+        low, high = (
+            figure_text(row.case, end, digits)
+            for end in (summary.interval.low, summary.interval.high)
+        )
         interval = f" ({f'{high} to {low}' if row.case.is_per_token else f'{low} to {high}'} {unit} at 95 %)"
     kind = ", a mean" if row.has_mean else ""
     gain, ratio = "", row.speed_up
     if ratio is not None and row.baseline != row.configuration:
-        between = f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})" if ratio.interval is not None else ""
+        between = (
+            f" ({ratio.interval.low:.2f} to {ratio.interval.high:.2f})"
+            if ratio.interval is not None
+            else ""
+        )
         gain = f" {ratio.value:.2f}\N{MULTIPLICATION SIGN} the speed of {_text(row.baseline)}{between}."
     rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations.{gain}"
     yield {"p": [{"b": median}, rest], "class": "case-figure"}
@@ -163,7 +207,11 @@ def _objections(row: ResultRow) -> Iterable[Part]:
 
 def _finding(finding: FindingRow, invocations: int) -> Sequence[Part]:
     found, severity = finding.finding, finding.finding.severity.value
-    parts: list[Part] = [{"span": severity, "class": f"badge v-{severity}"}, " ", {"code": _text(found.code)}]
+    parts: list[Part] = [
+        {"span": severity, "class": f"badge v-{severity}"},
+        " ",
+        {"code": _text(found.code)},
+    ]
     parts.append(f" {_text(found.message)}")
     if found.evidence:
         parts += [" ", {"small": f"({_text(found.evidence)})"}]
@@ -180,11 +228,21 @@ def _delegate(row: ResultRow) -> Iterable[Part]:
         return
     asked, ran = found.requested or row.case.delegate.value, place_of(found) or "unknown"
     yield {"h3": "Where the operators ran"}
-    yield {"p": [f"{_nodes(found)}Asked for ", {"code": _text(asked)}, ", ran on ", {"code": _text(ran)}, "."]}
+    yield {
+        "p": [
+            f"{_nodes(found)}Asked for ",
+            {"code": _text(asked)},
+            ", ran on ",
+            {"code": _text(ran)},
+            ".",
+        ]
+    }
     yield from ({"pre": _text(line)} for line in found.lines[:_MOST_LINES])
     if found.cpu_operators:
         shown = found.cpu_operators[:_MOST_OPERATORS]
-        items: list[Part] = [{"li": [{"code": _text(name)}, f" {_text(reason)}"]} for name, reason in shown]
+        items: list[Part] = [
+            {"li": [{"code": _text(name)}, f" {_text(reason)}"]} for name, reason in shown
+        ]
         if len(found.cpu_operators) > _MOST_OPERATORS:
             items.append({"li": f"and {len(found.cpu_operators) - _MOST_OPERATORS} more"})
         yield {"ul": items}
@@ -195,7 +253,9 @@ def _nodes(found: DelegateEvidence) -> str:
         return ""
     partitions = ""
     if found.partitions:
-        partitions = f" in {found.partitions} {'partition' if found.partitions == 1 else 'partitions'}"
+        partitions = (
+            f" in {found.partitions} {'partition' if found.partitions == 1 else 'partitions'}"
+        )
     return f"{found.delegated_nodes} of {found.total_nodes} operators delegated{partitions}. "
 
 
@@ -204,14 +264,24 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
         yield {"p": "No invocation is stored."}
         return
     shown = _without_middle(row.invocations)
-    yield {"table": "Invocations", "heads": _RUN_HEADS, "rows": [_run_line(row, run, decimals) for run in shown]}
+    yield {
+        "table": "Invocations",
+        "heads": _RUN_HEADS,
+        "rows": [_run_line(row, run, decimals) for run in shown],
+    }
     if len(shown) < len(row.invocations):
         left = len(row.invocations) - len(shown)
-        yield {"p": {"small": f"{left} invocations of the sustained run are left out here; its chart has them."}}
+        yield {
+            "p": {
+                "small": f"{left} invocations of the sustained run are left out here; its chart has them."
+            }
+        }
     if any(run.run.state_before or run.run.state_after for run in row.invocations):
         lines = [line for run in shown for line in _state_lines(run)]
         yield {"table": "Conditions before and after", "heads": _STATE_HEADS, "rows": lines}
-        states = [item.run.state_before for item in row.invocations if item.run.state_before is not None]
+        states = [
+            item.run.state_before for item in row.invocations if item.run.state_before is not None
+        ]
         swapped = battery_change_text(sorted(states, key=lambda state: state.at))
         if swapped:
             yield {"p": {"span": _text(swapped), "class": "badge v-warning"}}
@@ -227,7 +297,9 @@ def _runs(row: ResultRow, decimals: Mapping[str, int], characters: int) -> Itera
 
 
 def _without_middle(runs: Sequence[InvocationRow]) -> Sequence[InvocationRow]:
-    """Return the invocations without the hundreds that a sustained run has between its beginning and its end."""
+    """Return the invocations without the hundreds that a sustained run has between its beginning
+    and its end.
+    """
     sustained = [item for item in runs if goes_on(item.run)]
     if len(sustained) <= 2 * _SUSTAINED_SHOWN:
         return runs
@@ -293,7 +365,9 @@ def _drawn(title: str, traces: Sequence[Trace]) -> Iterable[Part]:
     moving = [_trace(trace) for trace in traces if trace.points]
     if moving:
         yield {"traces": moving}
-    still = ", ".join(f"{_text(trace.name)} {trace.high:.0f} {trace.unit}" for trace in traces if not trace.points)
+    still = ", ".join(
+        f"{_text(trace.name)} {trace.high:.0f} {trace.unit}" for trace in traces if not trace.points
+    )
     if still:
         yield {"p": {"small": f"The same at every sample: {still}."}}
 

@@ -1,4 +1,6 @@
-"""Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema, Bencher, Markdown."""
+"""Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema,
+Bencher, Markdown.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,15 @@ def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
     """Return the table of all parts, with a row for each case and campaign, or for each invocation."""
     if rows == "invocations":
         return invocations_table(row for part in parts for row in part.results)
-    return exported_table(Exported(row, campaign_of(row, part)) for part in parts for row in part.results)
+    return exported_table(
+        Exported(row, campaign_of(row, part)) for part in parts for row in part.results
+    )
 
 
 def campaign_of(row: ResultRow, data: ReportData) -> Campaign | None:
-    """Return the campaign that a case's figure is of: the newest with a run of it, None when nothing says which."""
+    """Return the campaign that a case's figure is of: the newest with a run of it, None when
+    nothing says which.
+    """
     if len(data.campaigns) == 1:
         return data.campaigns[0]
     named = {invocation.run.campaign_id for invocation in row.invocations}
@@ -65,9 +71,11 @@ def _attributes(rows: Rows) -> dict[str, Any]:
 
 
 def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[str]:
-    """Yield the results as lines of CSV (RFC 4180, but they end in LF), one a case or one an invocation.
+    """Yield the results as lines of CSV (RFC 4180, but they end in LF), one a case or one an
+    invocation.
 
-    With a part for each campaign there is a line for each case and campaign; one part is held at a time.
+    With a part for each campaign there is a line for each case and campaign; one part is held at a
+    time.
     """
     yield from csv.lines(table_of(parts, rows))
 
@@ -75,7 +83,9 @@ def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[st
 def parquet_pieces(
     parts: Iterable[ReportData], rows: Rows = "cases", *, text: Callable[[str], str] = str
 ) -> Iterator[bytes]:
-    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other; it names its schema.
+    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other.
+
+    It names its schema.
 
     ``text`` makes of each text as it is stored what is written.
 
@@ -94,13 +104,18 @@ def parquet_pieces(
     written = _Pieces()
 
     def words(record: dict[str, Any]) -> dict[str, Any]:
-        return {name: text(utf8(value)) if isinstance(value, str) else value for name, value in record.items()}
+        return {
+            name: text(utf8(value)) if isinstance(value, str) else value
+            for name, value in record.items()
+        }
 
     with pq.ParquetWriter(pa.PythonFile(written, mode="w"), schema, compression="zstd") as writer:
         for part in parts:
             table = table_of([part], rows)
             left = iter(table.rows)
-            while group := [words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)]:
+            while group := [
+                words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)
+            ]:
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))
                 yield written.taken()
     yield written.taken()
@@ -131,10 +146,11 @@ class _Pieces(io.RawIOBase):
 
 
 def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
-    """Yield everything as JSON: times in microseconds, text as stored, keys documented in docs/reference/exports.md.
+    """Yield everything as JSON: times in microseconds, text as stored, keys documented in
+    docs/reference/exports.md.
 
-    With several parts, one for each campaign, there is a result for each case and campaign. The headline is of the
-    first. One part is held at a time.
+    With several parts, one for each campaign, there is a result for each case and campaign. The
+    headline is of the first. One part is held at a time.
     """
     head = {
         "schema": SCHEMA,
@@ -183,7 +199,9 @@ class _Tail:
         for campaign in part.campaigns:
             self._once["campaigns"][campaign.campaign_id] = _campaign(campaign)
         self._once["devices"] |= {row.serial: _device(row) for row in part.devices}
-        self._once["models"] |= {row.sha256: fields_of(row, "sha256", "label", "size_bytes") for row in part.models}
+        self._once["models"] |= {
+            row.sha256: fields_of(row, "sha256", "label", "size_bytes") for row in part.models
+        }
         self._once["builds"] |= {
             build.sha256: fields_of(build, "sha256", "name", "tool", "abi", "version", "is_virtual")
             for build in part.builds
@@ -194,15 +212,32 @@ class _Tail:
     def document(self) -> Mapping[str, object]:
         """Return all of it by the document's keys."""
         lists = {name: list(items.values()) for name, items in self._once.items()}
-        return {"has_virtual": self._has_virtual, "headline": self._headline, **lists, "skipped": self._skipped}
+        return {
+            "has_virtual": self._has_virtual,
+            "headline": self._headline,
+            **lists,
+            "skipped": self._skipped,
+        }
 
 
 def _device(row: DeviceRow) -> Mapping[str, object]:
-    return {column.name: column.data(row) for column in (DEVICES if row.facts is not None else DEVICES[:3])}
+    return {
+        column.name: column.data(row)
+        for column in (DEVICES if row.facts is not None else DEVICES[:3])
+    }
 
 
 def _campaign(campaign: Campaign) -> Mapping[str, object]:
-    names = ("campaign_id", "name", "status", "created_at", "finished_at", "host", "benchfarm_version", "seed")
+    names = (
+        "campaign_id",
+        "name",
+        "status",
+        "created_at",
+        "finished_at",
+        "host",
+        "benchfarm_version",
+        "seed",
+    )
     return {**fields_of(campaign, *names), "origin": origin_of(campaign)}
 
 
@@ -228,14 +263,19 @@ def to_json(*parts: ReportData) -> str:
 
 
 def to_bencher(data: ReportData) -> str:
-    """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its interval.
+    """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its
+    interval.
 
-    Only a case's own figure is exported, never a fallback's; the name says model, device (with ``virtual`` where it is)
-    and configuration. Source: https://bencher.dev/docs/reference/bencher-metric-format/
+    Only a case's own figure is exported, never a fallback's; the name says model, device (with
+    ``virtual`` where it is) and configuration. Source:
+    https://bencher.dev/docs/reference/bencher-metric-format/
     """
     document = {}
     rows = [(row, row.own) for row in data.results if row.own is not None]
-    names = {row.key: visible(f"{row.model.label} / {row.device.title} / {row.configuration}") for row, _ in rows}
+    names = {
+        row.key: visible(f"{row.model.label} / {row.device.title} / {row.configuration}")
+        for row, _ in rows
+    }
     counts = Counter(names.values())
     for row, own in rows:
         latency = {"value": own.median_us * _NS_PER_US}
@@ -252,9 +292,16 @@ def to_bencher(data: ReportData) -> str:
 def to_markdown(data: ReportData) -> str:
     """Return the results as Markdown with one table, for pull requests and job summaries."""
     lines = [markdown_text(data.headline.scope), ""]
-    lines += [f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)]
+    lines += [
+        f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)
+    ]
     if data.results:
         lines += ["", markdown.render(results_table(data.results)).rstrip("\n")]
     if data.headline.warnings:
-        lines += ["", "Not to be trusted:", "", *(f"- {markdown_text(text)}" for text in data.headline.warnings)]
+        lines += [
+            "",
+            "Not to be trusted:",
+            "",
+            *(f"- {markdown_text(text)}" for text in data.headline.warnings),
+        ]
     return "\n".join(lines) + "\n"

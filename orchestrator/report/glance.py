@@ -1,4 +1,6 @@
-"""The report at a glance: what to take of each model on each phone, how sure that is, equal phones in one line."""
+"""The report at a glance: what to take of each model on each phone, how sure that is, equal phones
+in one line.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
 from orchestrator.tables.rows import DeviceRow, ModelRow
 from orchestrator.units import US_PER_MS, format_percent
 
-#: Lines of one kind of phone each; in a report with more of them, phones of any kind with one answer share a line.
+#: Lines of one kind of phone each; in a report with more of them, phones of any kind with one
+#: answer share a line.
 _MOST_LINES: Final = 40
 #: Of models, in a report of very many.
 _MOST_MODELS: Final = 30
@@ -57,8 +60,12 @@ class WinnerBlock:
     lines: tuple[WinnerLine, ...]
 
 
-def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple[WinnerBlock, ...], int]:
-    """Return what to take, model by model, and how many models were left out of a report of very many."""
+def winner_blocks(
+    contests: Sequence[Contest], names: ShortNames
+) -> tuple[tuple[WinnerBlock, ...], int]:
+    """Return what to take, model by model, and how many models were left out of a report of very
+    many.
+    """
     models = grouped(contests, lambda item: item.shown.model.subject)
     shown = list(models.values())[:_MOST_MODELS]
     kinds = [len(_folded(members, names, _kind)) for members in shown]
@@ -66,20 +73,28 @@ def winner_blocks(contests: Sequence[Contest], names: ShortNames) -> tuple[tuple
     return tuple(_block(members, names, by) for members in shown), len(models) - len(shown)
 
 
-def _block(members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]) -> WinnerBlock:
+def _block(
+    members: Sequence[Contest], names: ShortNames, by: Callable[[DeviceRow], Hashable]
+) -> WinnerBlock:
     groups = _folded(members, names, by)
     medians = (item.shown.median_us for item in members if item.best is not None)
     digits = column_decimals([median / US_PER_MS for median in medians if median is not None])
     split = Counter(kind_title(group[0].shown) for group in groups)
-    lines = [_line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1) for group in groups]
+    lines = [
+        _line(group, names, digits, is_split=split[kind_title(group[0].shown)] > 1)
+        for group in groups
+    ]
     # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
     is_mixed = len({item.shown.is_virtual for item in members}) > 1
     wins = Counter(
-        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}" for item in members
+        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}"
+        for item in members
     )
     tally = [f"{take} on {count}" for take, count in wins.most_common()]
     return WinnerBlock(
-        model=members[0].shown.model, tally=", ".join(tally) if len(members) > 1 else "", lines=tuple(lines)
+        model=members[0].shown.model,
+        tally=", ".join(tally) if len(members) > 1 else "",
+        lines=tuple(lines),
     )
 
 
@@ -112,15 +127,23 @@ def _take(contest: Contest, names: ShortNames) -> str:
 def _kind(device: DeviceRow) -> Hashable:
     """Return what equal phones share."""
     facts = device.facts
-    return device.serial if facts is None else (facts.title, facts.soc, facts.os_version, facts.fingerprint)
+    return (
+        device.serial
+        if facts is None
+        else (facts.title, facts.soc, facts.os_version, facts.fingerprint)
+    )
 
 
-def _line(group: Sequence[Contest], names: ShortNames, digits: int, *, is_split: bool) -> WinnerLine:
+def _line(
+    group: Sequence[Contest], names: ShortNames, digits: int, *, is_split: bool
+) -> WinnerLine:
     shown = [item.shown for item in group]
     first, titles = shown[0], Counter(kind_title(row) for row in shown)
     which = ""
     if len(titles) > 1:
-        which = ", ".join(title if count == 1 else f"{count} x {title}" for title, count in titles.items())
+        which = ", ".join(
+            title if count == 1 else f"{count} x {title}" for title, count in titles.items()
+        )
     elif is_split:
         which = ", ".join(row.device.serial for row in shown[:_MOST_SERIALS])
         which += f" and {len(shown) - _MOST_SERIALS} more" if len(shown) > _MOST_SERIALS else ""
@@ -150,10 +173,16 @@ def _range(values: Sequence[str]) -> str:
 
 
 def _doubt(contest: Contest, names: ShortNames, *, is_rough: bool) -> str:
-    """Return what makes a winner less than sure; roughly, so that phones that differ in a digit only share a line."""
+    """Return what makes a winner less than sure.
+
+    Roughly, so that phones that differ in a digit only share a line.
+    """
     if contest.best is None:
         return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
-    doubts = [f"{names.of(row.configuration)} may be faster: {row.unclean_reason}" for row in contest.doubted[:1]]
+    doubts = [
+        f"{names.of(row.configuration)} may be faster: {row.unclean_reason}"
+        for row in contest.doubted[:1]
+    ]
     if contest.is_alone:
         doubts.append("nothing else has a clean figure")
     elif not contest.is_tested:

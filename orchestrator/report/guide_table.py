@@ -1,6 +1,8 @@
-"""The table of the public performance guide: models and devices down, configurations across, ``---`` where not run.
+"""The table of the public performance guide: models and devices down, configurations across,
+``---`` where not run.
 
-Figures that others published and our own stand in rows of their own, each with its source: they are never mixed.
+Figures that others published and our own stand in rows of their own, each with its source: they are
+never mixed.
 """
 
 from __future__ import annotations
@@ -38,8 +40,16 @@ IMPORTED: Final = "measured elsewhere and imported"
 BEST_WORTH: Final = (True, 2)
 _EMPTY: Final = "There is no figure for these devices and configurations.\n"
 _CSV_HEADS: Final = (
-    "model", "device", "is_virtual", "configuration", "latency_ms", "source", "campaign_id", "notes", "tokens_per_s",
-)  # fmt: skip
+    "model",
+    "device",
+    "is_virtual",
+    "configuration",
+    "latency_ms",
+    "source",
+    "campaign_id",
+    "notes",
+    "tokens_per_s",
+)
 _LATEX_SPECIAL: Final = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -65,7 +75,9 @@ class Column:
     @property
     def label(self) -> str:
         """What people call it."""
-        return DELEGATES[self.delegate].label + (f", {counted(self.threads, 'thread')}" if self.threads else "")
+        return DELEGATES[self.delegate].label + (
+            f", {counted(self.threads, 'thread')}" if self.threads else ""
+        )
 
     def fits(self, delegate: DelegateName, threads: int | None) -> bool:
         """Whether figures of a delegate with so many threads belong into it."""
@@ -88,7 +100,8 @@ class MeasuredCase:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """How well its figure is known, by which the better of two is shown: clean, then by its processes.
+        """How well its figure is known, by which the better of two is shown: clean, then by its
+        processes.
 
         2: precise, or of as many processes as the stopping rule asks for; 1: of several; 0: of one.
         """
@@ -100,13 +113,22 @@ class MeasuredCase:
     def departure(self) -> tuple[bool, ...]:
         """How far it is from what people call its configuration: the least is the plainest."""
         case = self.case
-        return bool(case.flags), not is_usual(case.tool), case.mode is not None, case.affinity != _PLAIN_AFFINITY
+        return (
+            bool(case.flags),
+            not is_usual(case.tool),
+            case.mode is not None,
+            case.affinity != _PLAIN_AFFINITY,
+        )
 
     @property
     def why_none(self) -> str:
         """The code of why it has no figure."""
         result = self.result
-        return "wrong-outputs" if result.parity is ParityVerdict.WRONG else result.reason_code or result.status.value
+        return (
+            "wrong-outputs"
+            if result.parity is ParityVerdict.WRONG
+            else result.reason_code or result.status.value
+        )
 
     @property
     def text(self) -> str:
@@ -164,7 +186,11 @@ class GuideTable:
     @property
     def campaigns(self) -> tuple[str, ...]:
         """The campaigns that its own figures come from, in the order in which they appear."""
-        return tuple(dict.fromkeys(cell.campaign_id for line in self.lines for cell in line.cells if cell.campaign_id))
+        return tuple(
+            dict.fromkeys(
+                cell.campaign_id for line in self.lines for cell in line.cells if cell.campaign_id
+            )
+        )
 
     def notes_of(self, cell: Cell) -> tuple[str, ...]:
         """Return a cell's notes, with its campaign where the table has figures of several."""
@@ -173,18 +199,31 @@ class GuideTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The distinct notes of all cells, in the order in which they appear; a cell refers to one by its number."""
-        return tuple(dict.fromkeys(note for line in self.lines for cell in line.cells for note in self.notes_of(cell)))
+        """The distinct notes of all cells, in the order in which they appear.
+
+        A cell refers to one by its number.
+        """
+        return tuple(
+            dict.fromkeys(
+                note for line in self.lines for cell in line.cells for note in self.notes_of(cell)
+            )
+        )
 
     @property
     def told_sources(self) -> str:
         """The sources in words, with the campaign where all own figures are of one."""
         of_one = f" (campaign {self.campaigns[0]})" if len(self.campaigns) == 1 else ""
-        return ", ".join(f"{source}{of_one}" if source in {MEASURED, IMPORTED} else source for source in self.sources)
+        return ", ".join(
+            f"{source}{of_one}" if source in {MEASURED, IMPORTED} else source
+            for source in self.sources
+        )
 
 
 def parse_column(text: str) -> Column:
-    """Return the configuration that a person names, such as ``CPU, 4 threads`` or ``GPU``; raises UsageError."""
+    """Return the configuration that a person names, such as ``CPU, 4 threads`` or ``GPU``.
+
+    Raises UsageError.
+    """
     match = re.fullmatch(r"\s*([A-Za-z][A-Za-z ]*?)\s*(?:,\s*(\d+)\s*threads?)?\s*", text)
     name = match.group(1).lower().replace(" ", "") if match else ""
     if match is None or name not in {item.value for item in DelegateName}:
@@ -192,12 +231,18 @@ def parse_column(text: str) -> Column:
             f"{text!r} is no configuration",
             hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
         )
-    return Column(delegate=DelegateName(name), threads=int(match.group(2)) if match.group(2) else None)
+    return Column(
+        delegate=DelegateName(name), threads=int(match.group(2)) if match.group(2) else None
+    )
 
 
-def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]) -> tuple[Column, ...]:
+def usual_columns(
+    published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]
+) -> tuple[Column, ...]:
     """Return the configurations that there are figures for, the CPU's first."""
-    found = {(figure.delegate, figure.threads) for figure in published if figure.latency_us is not None}
+    found = {
+        (figure.delegate, figure.threads) for figure in published if figure.latency_us is not None
+    }
     found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
     order = [*DelegateName, *sorted(delegate for delegate, _ in found if delegate.is_of_plugin)]
     ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
@@ -205,18 +250,28 @@ def usual_columns(published: Sequence[PublishedFigure], measured: Sequence[Measu
 
 
 def published_lines(
-    figures: Sequence[PublishedFigure], columns: Sequence[Column], *, is_wanted: Callable[[str, Sequence[str]], bool]
+    figures: Sequence[PublishedFigure],
+    columns: Sequence[Column],
+    *,
+    is_wanted: Callable[[str, Sequence[str]], bool],
 ) -> Iterator[Line]:
-    """Yield the public table's lines, a model's devices together; ``is_wanted`` takes a model and a device's names."""
+    """Yield the public table's lines, a model's devices together; ``is_wanted`` takes a model and a
+    device's names.
+    """
     for model, of_model in grouped(figures, lambda figure: figure.model).items():
         wanted = (figure for figure in of_model if is_wanted(model, (figure.device,)))
-        for (device, source), of_row in grouped(wanted, lambda figure: (figure.device, figure.source)).items():
+        for (device, source), of_row in grouped(
+            wanted, lambda figure: (figure.device, figure.source)
+        ).items():
             cells = tuple(_published_cell(of_row, column) for column in columns)
             yield Line(model=model, device=device, source=source, cells=cells)
 
 
 def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> Iterator[Line]:
-    """Yield a line for each model, which is its content, and device; see :func:`_measured_cell` for its cells."""
+    """Yield a line for each model, which is its content, and device.
+
+    See :func:`_measured_cell` for its cells.
+    """
     newest_first = sorted(measured, key=lambda item: item.campaign.created_at, reverse=True)
     names = {str(item.case.model_sha256): item.case.model_name for item in reversed(newest_first)}
     models = unique_labels(names, shown=MODEL_HASH)
@@ -238,7 +293,9 @@ def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) 
 
 
 def device_matches(wanted: str, names: Sequence[str]) -> bool:
-    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a device's names."""
+    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a
+    device's names.
+    """
     slugs = {_slug(name) for name in names}
     return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
 
@@ -254,7 +311,11 @@ def _of_processes(count: int) -> str:
 def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
     for figure in figures:
         if column.fits(figure.delegate, figure.threads) and figure.latency_us is not None:
-            threads = (counted(figure.threads, "thread"),) if figure.threads and column.threads is None else ()
+            threads = (
+                (counted(figure.threads, "thread"),)
+                if figure.threads and column.threads is None
+                else ()
+            )
             return Cell(
                 text=figure.text,
                 latency_us=figure.latency_us,
@@ -265,24 +326,30 @@ def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
 
 
 def _threads_that_count(case: Case) -> int | None:
-    """Return a case's threads where they are a part of what people call the configuration: on the CPU."""
+    """Return a case's threads where they are a part of what people call the configuration: on the
+    CPU.
+    """
     return case.threads if case.delegate.is_cpu and case.threads > 0 else None
 
 
 def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
-    """Return the best known figure of the plainest case of a configuration, the newest of equal ones.
+    """Return the best known figure of the plainest case of a configuration, the newest of equal
+    ones.
 
     Of several in one campaign it is the fastest.
 
-    A column names delegate and threads. A case with flags, of another program or on other cores is another
-    configuration: it stands in only where there is no plain one, and its notes say what it is. Where later
-    runs gave no figure, a note says why; what is known to compute wrong outputs has none.
+    A column names delegate and threads. A case with flags, of another program or on other cores is
+    another configuration: it stands in only where there is no plain one, and its notes say what it
+    is. Where later runs gave no figure, a note says why; what is known to compute wrong outputs has
+    none.
     """
     fitting = [item for item in items if column.fits(item.case.delegate, item.case.threads)]
     if not fitting and (other := DELEGATES[column.delegate].stands_for) is not None:
         # The note says which it was.
         fitting = [
-            item for item in items if column.threads in {None, item.case.threads} and item.case.delegate is other
+            item
+            for item in items
+            if column.threads in {None, item.case.threads} and item.case.delegate is other
         ]
     known = [
         (item, item.latency_us)
@@ -295,10 +362,16 @@ def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
     alike = [pair for pair in known if pair[0].departure == plainest]
     # Of equal worth the newest, which comes first.
     chosen = max((item for item, _ in alike), key=lambda item: item.worth)
-    beside = [pair for pair in alike if pair[0].campaign is chosen.campaign and pair[0].worth == chosen.worth]
+    beside = [
+        pair
+        for pair in alike
+        if pair[0].campaign is chosen.campaign and pair[0].worth == chosen.worth
+    ]
     best, latency_us = min(beside, key=lambda pair: pair[1])
     newer = [
-        item for item in fitting if item.campaign.created_at > best.campaign.created_at and item.departure == plainest
+        item
+        for item in fitting
+        if item.campaign.created_at > best.campaign.created_at and item.departure == plainest
     ]
     notes = list(_notes(best, column))
     builds = len({item.case.build_sha256 for item, _ in beside})
@@ -341,7 +414,11 @@ def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
     case, result = item.case, item.result
     assert result.summary is not None, "it has a figure"
     count = result.summary.count
-    modes = {ProcessMode.SHELL: "", ProcessMode.FOREGROUND: "app on the screen", ProcessMode.TOP_APP: "top-app"}
+    modes = {
+        ProcessMode.SHELL: "",
+        ProcessMode.FOREGROUND: "app on the screen",
+        ProcessMode.TOP_APP: "top-app",
+    }
     processes = _of_processes(count) if count == 1 else ""
     imprecision = result.imprecision if result.precision is not None else ""
     told = (
@@ -355,7 +432,10 @@ def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
         (not is_usual(case.tool), f"measured by {case.tool.value}"),
         (case.affinity != _PLAIN_AFFINITY, f"on the cores {case.affinity}"),
         (True, modes[case.process_mode]),
-        (result.figure is FigureKind.MEAN and not case.is_per_token, "a mean: no medians were printed"),
+        (
+            result.figure is FigureKind.MEAN and not case.is_per_token,
+            "a mean: no medians were printed",
+        ),
         (result.is_on_opengl, f"gpu ({OPENGL})"),
         (result.truth is DelegateTruth.PARTIAL, "a part of the operators ran on the CPU"),
         (result.status is CaseStatus.UNCONFIRMED, "nothing shows where the operators ran"),
@@ -383,7 +463,9 @@ def format_markdown(table: GuideTable) -> str:
 
 
 def format_csv(table: GuideTable) -> str:
-    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language model's of a token."""
+    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language
+    model's of a token.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV_HEADS)
@@ -391,9 +473,16 @@ def format_csv(table: GuideTable) -> str:
         for column, cell in zip(table.columns, line.cells, strict=True):
             latency = "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}"
             speed = "" if cell.speed is None else f"{cell.speed:.6g}"
-            whose = [csv_text(line.model), csv_text(line.device), str(line.is_virtual).lower(), csv_text(column.label)]
+            whose = [
+                csv_text(line.model),
+                csv_text(line.device),
+                str(line.is_virtual).lower(),
+                csv_text(column.label),
+            ]
             notes = csv_text("; ".join(cell.notes))
-            writer.writerow([*whose, latency, csv_text(line.source), cell.campaign_id, notes, speed])
+            writer.writerow(
+                [*whose, latency, csv_text(line.source), cell.campaign_id, notes, speed]
+            )
     return out.getvalue()
 
 
@@ -403,7 +492,16 @@ def format_latex(table: GuideTable) -> str:
         return f"% {_EMPTY}"
     heads, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in _rows(table))
     sides = f"ll{'r' * len(table.columns)}{'l' * (len(table.sources) > 1)}"
-    body = [rf"\begin{{tabular}}{{{sides}}}", r"\hline", heads, r"\hline", *rows, r"\hline", r"\end{tabular}", ""]
+    body = [
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\hline",
+        heads,
+        r"\hline",
+        *rows,
+        r"\hline",
+        r"\end{tabular}",
+        "",
+    ]
     return "\n".join([*body, "\n\n".join(map(_latex, _legend(table)))]) + "\n"
 
 
@@ -415,7 +513,8 @@ def to_document(table: GuideTable) -> dict[str, object]:
     """Return the table as plain JSON values; latencies in microseconds."""
     return {
         "columns": [
-            {"label": column.label, "delegate": column.delegate, "threads": column.threads} for column in table.columns
+            {"label": column.label, "delegate": column.delegate, "threads": column.threads}
+            for column in table.columns
         ],
         "rows": [
             {
@@ -442,10 +541,23 @@ def to_document(table: GuideTable) -> dict[str, object]:
 def _rows(table: GuideTable) -> list[list[str]]:
     """Return the heads and a row for each line, each with its source where there are several."""
     has_sources, notes = len(table.sources) > 1, table.notes
-    rows = [["Model", "Device", *(column.label for column in table.columns), *(["Source"] if has_sources else [])]]
+    rows = [
+        [
+            "Model",
+            "Device",
+            *(column.label for column in table.columns),
+            *(["Source"] if has_sources else []),
+        ]
+    ]
     for line in table.lines:
-        numbers = [",".join(str(notes.index(note) + 1) for note in table.notes_of(cell)) for cell in line.cells]
-        cells = [f"{cell.text} ({of})" if of else cell.text for cell, of in zip(line.cells, numbers, strict=True)]
+        numbers = [
+            ",".join(str(notes.index(note) + 1) for note in table.notes_of(cell))
+            for cell in line.cells
+        ]
+        cells = [
+            f"{cell.text} ({of})" if of else cell.text
+            for cell, of in zip(line.cells, numbers, strict=True)
+        ]
         rows.append([line.model, line.device, *cells, *([line.source] if has_sources else [])])
     return rows
 

@@ -63,7 +63,9 @@ def headline_of(
     )
 
 
-def _subject(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow]) -> str:
+def _subject(
+    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], results: Sequence[ResultRow]
+) -> str:
     """Return models, phones and days: a report's title."""
     models = list({row.model.subject: row.model.label for row in results}.values())
     named = " and ".join(models) if len(models) <= _MOST_TITLED else f"{len(models)} models"
@@ -81,13 +83,21 @@ def _subject(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], result
 def _days(campaigns: Sequence[Campaign]) -> str:
     first = min(campaign.created_at for campaign in campaigns)
     last = max(campaign.finished_at or campaign.created_at for campaign in campaigns)
-    return f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    return (
+        f"{first:%Y-%m-%d}"
+        if first.date() == last.date()
+        else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
+    )
 
 
-def _scope(campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], cases: Sequence[ResultRow]) -> str:
+def _scope(
+    campaigns: Sequence[Campaign], devices: Sequence[DeviceRow], cases: Sequence[ResultRow]
+) -> str:
     models = counted(len({row.model.sha256 for row in cases}), "model")
     names = [device.title for device in devices]
-    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
+    shown = ", ".join(names[:_MOST_NAMES]) + (
+        f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else ""
+    )
     runs = counted(sum(len(row.invocations) for row in cases), "invocation")
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {shown}"
     if not campaigns:
@@ -114,15 +124,23 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     if virtual == len(cases):
         text += " All figures come from virtual phones: they are no measurements."
     elif virtual:
-        text += f" {counted(virtual, 'case')} of virtual phones among them: those are no measurements."
+        text += (
+            f" {counted(virtual, 'case')} of virtual phones among them: those are no measurements."
+        )
     return text
 
 
 def _precision(results: Sequence[ResultRow]) -> str:
     """Return how closely the clean figures are known, as an aside."""
     judged = [row.result for row in results if row.result.is_judged]
-    precise = [result.precision for result in judged if result.is_precise and result.precision is not None]
-    wide = [result.precision for result in judged if not result.is_precise and result.precision is not None]
+    precise = [
+        result.precision for result in judged if result.is_precise and result.precision is not None
+    ]
+    wide = [
+        result.precision
+        for result in judged
+        if not result.is_precise and result.precision is not None
+    ]
     singles = len(judged) - len(precise) - len(wide)
     parts = [
         (len(precise), f"precise to {_between(precise)} (95 %)" if precise else ""),
@@ -146,7 +164,9 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
         result = row.result
         if result.is_judged or result.status is CaseStatus.UNTIMED or row.is_unused_thread_count:
             continue
-        not_its_own = ": not a result of the delegate" if result.status is CaseStatus.FELL_BACK else ""
+        not_its_own = (
+            ": not a result of the delegate" if result.status is CaseStatus.FELL_BACK else ""
+        )
         groups[f"{row.unclean_reason}{not_its_own}"].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
@@ -157,7 +177,9 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
 
 
 def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
-    """Yield what can't be trusted of the passes with figures of their own: a case's latency may be clean beside it."""
+    """Yield what can't be trusted of the passes with figures of their own: a case's latency may be
+    clean beside it.
+    """
     for run_pass in (own.name for own in passes() if own.warns):
         rows = [
             row
@@ -172,11 +194,17 @@ def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[
 
 
 def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
-    """Say when figures of one model stand side by side that were measured in different modes: they aren't alike."""
+    """Say when figures of one model stand side by side that were measured in different modes: they
+    aren't alike.
+    """
     modes: dict[str, set[str]] = defaultdict(set)
     for row in results:
         # This computer has no modes, and how a foreign app ran is its own affair.
-        if row.result.is_judged and row.case.serial != HOST_SERIAL and row.case.tool not in IMPORTED_TOOLS:
+        if (
+            row.result.is_judged
+            and row.case.serial != HOST_SERIAL
+            and row.case.tool not in IMPORTED_TOOLS
+        ):
             modes[row.model.sha256].add(row.case.process_mode.value)
     mixed = [found for found in modes.values() if len(found) > 1]
     if not mixed:
@@ -191,7 +219,9 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
 
 
 def _warning(reason: str, rows: Sequence[ResultRow], names: ShortNames) -> str:
-    """Return one sentence: how many cases, why, and which delegates on which phones for which models."""
+    """Return one sentence: how many cases, why, and which delegates on which phones for which
+    models.
+    """
     takes = _some([names.of(row.configuration) for row in rows], "configurations")
     phones = _some([kind_title(row) for row in rows], "kinds of phones")
     models = _some([row.model.label for row in rows], "models")

@@ -1,4 +1,6 @@
-"""A run as a text for the issue tracker of a program: what its maintainers ask for, and nothing private."""
+"""A run as a text for the issue tracker of a program: what its maintainers ask for, and nothing
+private.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +52,16 @@ class Reported:
 def issue_text(reported: Reported) -> str:
     """Return the issue as Markdown, its title first.
 
-    No serial number, path, user or computer is named; names of models and files are, since the model is part of the
-    question.
+    No serial number, path, user or computer is named; names of models and files are, since the
+    model is part of the question.
     """
     run, case = reported.run, reported.run.case
     what = run.reason_code or (run.verdict.findings[0].code if run.verdict.findings else "")
-    result = "" if run.latency_us is None else format_figure(run.latency_us, is_per_token=case.is_per_token)
+    result = (
+        ""
+        if run.latency_us is None
+        else format_figure(run.latency_us, is_per_token=case.is_per_token)
+    )
     title = f"{case.model_name} with {case.delegate} ({case.tool}): {what or result or run.outcome}"
     parts = [
         f"# {title}",
@@ -76,7 +82,9 @@ def issue_text(reported: Reported) -> str:
     ]
     shown = without_private("\n\n".join(parts), reported.private)
     # Whose folders are no private ones.
-    steps = _without_words("\n\n".join(["## To reproduce", _block(_steps(reported))]), reported.private)
+    steps = _without_words(
+        "\n\n".join(["## To reproduce", _block(_steps(reported))]), reported.private
+    )
     return f"{shown}\n\n{steps}\n"
 
 
@@ -89,7 +97,9 @@ def without_private(text: str, private: Iterable[str]) -> str:
 
 
 def _without_words(text: str, private: Iterable[str]) -> str:
-    for word in sorted({word for word in private if len(word) >= _SHORTEST_PRIVATE}, key=len, reverse=True):
+    for word in sorted(
+        {word for word in private if len(word) >= _SHORTEST_PRIVATE}, key=len, reverse=True
+    ):
         text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "PRIVATE", text, flags=re.IGNORECASE)
     return text
 
@@ -113,7 +123,9 @@ def _happened(run: RunRecord, result: str) -> list[tuple[str, str]]:
         ("pass", str(run.run_pass)),
     ]
     return rows + [
-        (finding.code, finding.message) for finding in run.verdict.findings if finding.code != "virtual-device"
+        (finding.code, finding.message)
+        for finding in run.verdict.findings
+        if finding.code != "virtual-device"
     ]
 
 
@@ -128,9 +140,15 @@ def _where(reported: Reported) -> list[tuple[str, str]]:
             # A computer's model is its name.
             (
                 "device",
-                " ".join(dict.fromkeys(filter(None, (facts.manufacturer, facts.model)))) if system else "a computer",
+                " ".join(dict.fromkeys(filter(None, (facts.manufacturer, facts.model))))
+                if system
+                else "a computer",
             ),
-            ("system", f"{system} {facts.os_version}".strip() + (f" (API {facts.sdk})" if facts.sdk else "")),
+            (
+                "system",
+                f"{system} {facts.os_version}".strip()
+                + (f" (API {facts.sdk})" if facts.sdk else ""),
+            ),
             ("build", facts.fingerprint if facts.kind is DeviceKind.ANDROID else ""),
             ("chip", facts.soc),
             ("GPU", " ".join(filter(None, (facts.gpu, facts.gpu_driver)))),
@@ -163,14 +181,19 @@ def _evidence(run: RunRecord) -> list[tuple[str, str]]:
     if run.report is None:
         return [("evidence", "none, nothing was read")]
     delegate = run.report.delegate
-    nodes = "" if delegate.delegated_nodes is None else f"{delegate.delegated_nodes} of {delegate.total_nodes}"
+    nodes = (
+        ""
+        if delegate.delegated_nodes is None
+        else f"{delegate.delegated_nodes} of {delegate.total_nodes}"
+    )
     rows = [
         ("ran on", f"{place_of(delegate) or 'unknown'} ({delegate.truth})"),
         ("operators taken", nodes),
         ("partitions", "" if delegate.partitions is None else str(delegate.partitions)),
     ]
     rows += [
-        (f"left to the CPU: {name}", reason or "no reason printed") for name, reason in delegate.cpu_operators[:10]
+        (f"left to the CPU: {name}", reason or "no reason printed")
+        for name, reason in delegate.cpu_operators[:10]
     ]
     return rows + [("printed", line) for line in delegate.lines[:10]]
 
@@ -178,9 +201,17 @@ def _evidence(run: RunRecord) -> list[tuple[str, str]]:
 def _steps(reported: Reported) -> list[str]:
     run = reported.run
     usual = program(run.case.tool).file_name
-    called = usual if (usual and usual in run.command) or reported.build is None else reported.build.name
-    if reported.facts is not None and reported.facts.kind is DeviceKind.ANDROID and not run.case.tool.is_app:
-        model = PurePosixPath(next((word for word in shlex.split(run.command) if run.case.model_name in word), ""))
+    called = (
+        usual if (usual and usual in run.command) or reported.build is None else reported.build.name
+    )
+    if (
+        reported.facts is not None
+        and reported.facts.kind is DeviceKind.ANDROID
+        and not run.case.tool.is_app
+    ):
+        model = PurePosixPath(
+            next((word for word in shlex.split(run.command) if run.case.model_name in word), "")
+        )
         files = [called, model.name or run.case.model_name, *(name for name, _ in run.case.files)]
         return [
             "adb shell mkdir -p /data/local/tmp/issue",

@@ -1,7 +1,8 @@
-"""Which runs a report holds: of several campaigns the newest of each case, a fifth of its size each.
+"""Which runs a report holds: of several campaigns the newest of each case, a fifth of its size
+each.
 
-Between two nights the phone, its heat or its system may have changed: their invocations put together would make a
-figure of neither, with an interval that says nothing.
+Between two nights the phone, its heat or its system may have changed: their invocations put
+together would make a figure of neither, with an interval that says nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ Value = TypeVar("Value")
 def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     """Yield runs without what no report shows: echoed parameters, and most of the device's state.
 
-    The mean clock of the samples stays, in the report's ``extra``. What the invocations of a case have in common, such
-    as where the operators ran, is held once for all of them; the run's number in a command is ``RUN_PLACE`` for that.
+    The mean clock of the samples stays, in the report's ``extra``. What the invocations of a case
+    have in common, such as where the operators ran, is held once for all of them; the run's number
+    in a command is ``RUN_PLACE`` for that.
     """
     known = _Known()
     for run in runs:
@@ -77,7 +79,12 @@ def _lean_report(run: RunRecord, report: ToolReport, known: _Known) -> ToolRepor
         extra[MEAN_CLOCK] = share
     delegate = known.equal(report.delegate, key, "delegate")
     return replace(
-        report, outcome=intern(report.outcome), echoed=_NONE, warmup=None, delegate=delegate, extra=extra or _NONE
+        report,
+        outcome=intern(report.outcome),
+        echoed=_NONE,
+        warmup=None,
+        delegate=delegate,
+        extra=extra or _NONE,
     )
 
 
@@ -102,10 +109,12 @@ def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> Devi
 def newest_runs(
     campaigns: Sequence[Campaign], runs: Sequence[RunRecord]
 ) -> tuple[Sequence[Campaign], Sequence[RunRecord], str]:
-    """Return the campaigns and the runs that count, and a sentence about what is left out; empty for nothing.
+    """Return the campaigns and the runs that count, and a sentence about what is left out.
 
-    Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for another try.
-    A campaign of which nothing counts loses its stopping rule.
+    Empty for nothing.
+
+    Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for
+    another try. A campaign of which nothing counts loses its stopping rule.
     """
     order = {item.campaign_id: item.created_at for item in campaigns}
     newest: dict[tuple[CaseKey, Pass], CampaignId] = {}
@@ -118,7 +127,9 @@ def newest_runs(
         if known != run.campaign_id and not shown(run.run_pass).keeps_all_campaigns:
             repeated.add(run.case.case_key)
         newest[key] = max(known, run.campaign_id, key=lambda name: order[name])
-    counting = {campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans}
+    counting = {
+        campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans
+    }
     kept = [
         run
         for run in runs
@@ -128,7 +139,9 @@ def newest_runs(
     if not repeated:
         return campaigns, kept, ""
     ruled = [
-        item if item.campaign_id in counting else replace(item, terms=replace(item.terms, stopping=None))
+        item
+        if item.campaign_id in counting
+        else replace(item, terms=replace(item.terms, stopping=None))
         for item in campaigns
     ]
     cases = "1 case was" if len(repeated) == 1 else f"{len(repeated)} cases were"

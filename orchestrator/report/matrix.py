@@ -38,16 +38,26 @@ class MatrixTable:
     full_us: float
 
     def bar(self, summary: Summary) -> tuple[float, str]:
-        """Return where a bar from zero ends, in percent, and the path of its interval; empty where that isn't known."""
-        known = (summary.interval.low, summary.interval.high) if summary.interval is not None else ()
-        width, *ends = (round(min(1.0, value / self.full_us) * 100, 1) for value in (summary.median_us, *known))
+        """Return where a bar from zero ends, in percent, and the path of its interval.
+
+        Empty where that isn't known.
+        """
+        known = (
+            (summary.interval.low, summary.interval.high) if summary.interval is not None else ()
+        )
+        width, *ends = (
+            round(min(1.0, value / self.full_us) * 100, 1) for value in (summary.median_us, *known)
+        )
         return width, "M{0} 5H{1}M{0} 1V9M{1} 1V9".format(*ends) if ends else ""
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
     """Return a table for each model that has a case, in the order of the data."""
     skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
-    return tuple(_table(rows, skips) for rows in grouped(data.results, lambda row: row.model.subject).values())
+    return tuple(
+        _table(rows, skips)
+        for rows in grouped(data.results, lambda row: row.model.subject).values()
+    )
 
 
 def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
@@ -70,11 +80,17 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
         lines.append(
             (
                 device,
-                tuple(MatrixCell(row=cells[serial].get(label), skip=skipped.get(label)) for label in configurations),
+                tuple(
+                    MatrixCell(row=cells[serial].get(label), skip=skipped.get(label))
+                    for label in configurations
+                ),
             )
         )
     reached = [
-        end for row in rows if row.own for end in (row.own.median_us, row.own.interval and row.own.interval.high)
+        end
+        for row in rows
+        if row.own
+        for end in (row.own.median_us, row.own.interval and row.own.interval.high)
     ]
     return MatrixTable(
         model=rows[0].model,
@@ -87,7 +103,9 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
 
 
 def _column_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return case key -> the column that the case stands in: no two of a device share one, or one would be lost."""
+    """Return case key -> the column that the case stands in: no two of a device share one, or one
+    would be lost.
+    """
     places = Counter((row.device.serial, row.configuration) for row in rows)
     return {
         row.key: with_key(row.configuration, row.case)

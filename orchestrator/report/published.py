@@ -1,4 +1,7 @@
-"""Figures that others published: the TFLite guide's table, and language models'; never mixed with measurements."""
+"""Figures that others published: the TFLite guide's table, and language models'.
+
+Never mixed with measurements.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,19 @@ class PublishedFigure:
 def load_published(path: Path | None = None) -> tuple[PublishedFigure, ...]:
     """Return the public table's cells in the file's order; by default those of the shipped file.
 
-    The file is CSV with the columns model, device, configuration, latency_ms; an empty latency is a cell without a
-    figure. Raises BenchfarmError naming file and line when a row can't be read.
+    The file is CSV with the columns model, device, configuration, latency_ms; an empty latency is a
+    cell without a figure. Raises BenchfarmError naming file and line when a row can't be read.
     """
     path = path or data_folder("reports") / "published" / "tflite_published.csv"
     return tuple(_read(path, _of_guide, _COLUMNS))
 
 
 def load_language_models(path: Path | None = None) -> tuple[PublishedFigure, ...]:
-    """Return what others published of language models in the file's order: of each row its prefill and its decode.
+    """Return what others published of language models in the file's order: of each row its prefill
+    and its decode.
 
-    The file is CSV (reports/published/README.md has its columns). Raises BenchfarmError naming file and line.
+    The file is CSV (reports/published/README.md has its columns). Raises BenchfarmError naming file
+    and line.
     """
     path = path or data_folder("reports") / "published" / "litert_lm_published.csv"
     return tuple(_read(path, _of_tokens))
@@ -70,7 +75,9 @@ def _read(
                     raise ValueError("it has too many columns")
                 yield from figures_of(row)
             except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-                raise BenchfarmError(f"{path}:{rows.line_num}: this row can't be read: {error!r}") from error
+                raise BenchfarmError(
+                    f"{path}:{rows.line_num}: this row can't be read: {error!r}"
+                ) from error
 
 
 def _of_guide(row: Mapping[str, str]) -> Iterator[PublishedFigure]:
@@ -96,7 +103,11 @@ def _of_tokens(row: Mapping[str, str]) -> Iterator[PublishedFigure]:
         if not printed:
             continue
         what = worded({FIGURE: phase, **{name: value for name, value in tokens.items() if value}})
-        first = f"time to the first token {row['ttft_s']} s" if row["ttft_s"] and phase == PHASES[0] else ""
+        first = (
+            f"time to the first token {row['ttft_s']} s"
+            if row["ttft_s"] and phase == PHASES[0]
+            else ""
+        )
         yield PublishedFigure(
             model=f"{' '.join(filter(None, (row['model'], row['quantization'])))}, {what.removesuffix(', per token')}",
             device=row["device"],

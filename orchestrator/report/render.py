@@ -48,12 +48,13 @@ from orchestrator.tables.rows import SEVERITIES, BestMark, FindingRow, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
-#: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be printed. Beyond,
-#: they are folded into the page and unfolded when they are looked at.
+#: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be
+#: printed. Beyond, they are folded into the page and unfolded when they are looked at.
 _LAID_OUT_CASES: Final = 60
 #: Lines of matrices that are open from the beginning; more of them are folded, model by model.
 _OPEN_LINES: Final = 14
-#: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at once.
+#: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at
+#: once.
 EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _SHOWN_CASES: Final = 8
@@ -61,12 +62,16 @@ _MOST_TROUBLED: Final = 200
 
 
 @without_collector
-def render_html(data: ReportData, *, title: str, cache_folder: Path | None = None, library: str = "") -> str:
-    """Return the report as one HTML file: no reference to anything outside of it, styles and scripts inside.
+def render_html(
+    data: ReportData, *, title: str, cache_folder: Path | None = None, library: str = ""
+) -> str:
+    """Return the report as one HTML file: no reference to anything outside of it, styles and
+    scripts inside.
 
-    The same data and title give the same bytes. Every text is escaped; controls and direction marks are made visible.
-    Charts, their library and compiled templates are kept in ``cache_folder`` for the next report. As a page of a site
-    it names the site's own copy of that library, by its address in ``library``, and links to the site's other pages.
+    The same data and title give the same bytes. Every text is escaped; controls and direction marks
+    are made visible. Charts, their library and compiled templates are kept in ``cache_folder`` for
+    the next report. As a page of a site it names the site's own copy of that library, by its
+    address in ``library``, and links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     grids, sets = page_tables(data), chart_rows(data)
@@ -76,15 +81,25 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
     names = short_names((row.configuration, row.case) for row in data.results)
     templates = _environment()
     if cache_folder is not None and templates.bytecode_cache is None:
-        # Compiling templates takes a quarter of a second. A folder that can't be written to is ignored.
+        # Compiling templates takes a quarter of a second. A folder that can't be written to is
+        # ignored.
         with suppress(OSError):
             make_private(cache_folder / "templates")
             if os.access(cache_folder / "templates", os.W_OK):
-                templates.bytecode_cache = jinja2.FileSystemBytecodeCache(str(cache_folder / "templates"))
-    blocks = [(table, "" if is_laid_out else f"matrix-{number}") for number, table in enumerate(matrix_tables(data))]
+                templates.bytecode_cache = jinja2.FileSystemBytecodeCache(
+                    str(cache_folder / "templates")
+                )
+    blocks = [
+        (table, "" if is_laid_out else f"matrix-{number}")
+        for number, table in enumerate(matrix_tables(data))
+    ]
     matrix = templates.get_template("matrix.html.j2")
     # Those of a large report are put among the folds.
-    folds |= {name: pack(matrix.render(table=table, places=places, names=names)) for table, name in blocks if name}
+    folds |= {
+        name: pack(matrix.render(table=table, places=places, names=names))
+        for table, name in blocks
+        if name
+    }
     evidence = iter(case_evidence(data.results))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -114,7 +129,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
         troubled=troubled[:_MOST_TROUBLED],
         troubled_count=len(troubled),
         case_count=len(measured),
-        evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)] if is_laid_out else [],
+        evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)]
+        if is_laid_out
+        else [],
         settings={"evidence_size": EVIDENCE_SIZE},
         folds=folds,
         modes=sorted({row.case.process_mode.value for row in data.results}),
@@ -123,7 +140,9 @@ def render_html(data: ReportData, *, title: str, cache_folder: Path | None = Non
 
 
 def _whole_title(title: str, data: ReportData) -> str:
-    """Return a title that says models, phones and days, and the name, where that isn't made of the same words."""
+    """Return a title that says models, phones and days, and the name, where that isn't made of the
+    same words.
+    """
     subject = data.headline.subject
     # A campaign that nobody named has its first model's name, and how many more there are.
     name = re.sub(r" and \d+ more$", "", title)
@@ -131,12 +150,17 @@ def _whole_title(title: str, data: ReportData) -> str:
 
 
 def render_template(name: str, **values: object) -> str:
-    """Return a template of reports/templates, filled in; text is made visible and escaped as in the report."""
+    """Return a template of reports/templates, filled in.
+
+    Text is made visible and escaped as in the report.
+    """
     return _environment().get_template(name).render(**values)
 
 
 def _data_folds(
-    grids: Mapping[str, Table[Any]], sets: Mapping[str, Sequence[ChartRow]], charts: Mapping[str, Chart]
+    grids: Mapping[str, Table[Any]],
+    sets: Mapping[str, Sequence[ChartRow]],
+    charts: Mapping[str, Chart],
 ) -> dict[str, str]:
     folds = {name: pack(page_data(table)) for name, table in grids.items()}
     if charts:
@@ -148,7 +172,9 @@ def _data_folds(
 
 
 def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
-    """Return what figures can be compared with: the configurations and the devices that have a judged figure."""
+    """Return what figures can be compared with: the configurations and the devices that have a
+    judged figure.
+    """
     judged = [row for row in data.results if row.result.is_judged]
     devices = dict.fromkeys(visible(row.device.title) for row in judged)
     return {
@@ -158,7 +184,9 @@ def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
 
 
 def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Sequence[ResultRow]]]:
-    """Return the findings of all cases by code, worst first: the first of each with the rows that have it."""
+    """Return the findings of all cases by code, worst first: the first of each with the rows that
+    have it.
+    """
     groups: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
     for row in rows:
         for item in row.findings:
@@ -200,9 +228,14 @@ def _environment() -> jinja2.Environment:
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:
-    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``; the clock is left out where it isn't known."""
+    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``.
+
+    The clock is left out where it isn't known.
+    """
     parts = [
-        f"{len(cluster.cpus)} x {cluster.max_khz / 1e6:.2f} GHz" if cluster.max_khz else f"{len(cluster.cpus)} cores"
+        f"{len(cluster.cpus)} x {cluster.max_khz / 1e6:.2f} GHz"
+        if cluster.max_khz
+        else f"{len(cluster.cpus)} cores"
         for cluster in clusters
     ]
     return " + ".join(parts) or NOTHING

@@ -27,11 +27,16 @@ class ThreadStep:
 
 
 def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
-    """Yield the cases that have siblings with other numbers of threads; only figures of the delegate itself count."""
+    """Yield the cases that have siblings with other numbers of threads.
+
+    Only figures of the delegate itself count.
+    """
     groups: dict[tuple[object, ...], dict[int, ResultRow]] = defaultdict(dict)
     for row in rows:
         if row.result.status in OWN_FIGURE and row.case.threads > 0:
-            groups[_BESIDE_THREADS(row.case), fixed_cores(row.case)].setdefault(row.case.threads, row)
+            groups[_BESIDE_THREADS(row.case), fixed_cores(row.case)].setdefault(
+                row.case.threads, row
+            )
     for group in groups.values():
         if len(group) < 2:
             continue
@@ -42,11 +47,17 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
             continue
         for row in (row for row in members if row.key in figures):
             speed_up = figures[fewest.key].median_us / figures[row.key].median_us
-            yield ThreadStep(row=row, speed_up=speed_up, efficiency=speed_up * fewest.case.threads / row.case.threads)
+            yield ThreadStep(
+                row=row,
+                speed_up=speed_up,
+                efficiency=speed_up * fewest.case.threads / row.case.threads,
+            )
 
 
 def on_front(points: Mapping[str, Sequence[float]]) -> frozenset[str]:
-    """Return the points that no other point beats: at least as low in every coordinate, and lower in one."""
+    """Return the points that no other point beats: at least as low in every coordinate, and lower
+    in one.
+    """
     front: list[str] = []
     for key in sorted(points, key=lambda key: tuple(points[key])):
         if not any(_beats(points[other], points[key]) for other in front):

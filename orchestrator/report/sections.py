@@ -27,8 +27,23 @@ from orchestrator.tables.table import Table
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
     Column("threads", "threads", lambda step: step.row.case.threads, Kind.COUNT),
-    Column("speed_up", "speed-up", lambda step: step.speed_up, Kind.NUMBER, "x fewest threads", digits=2),
-    Column("efficiency", "efficiency", lambda step: step.efficiency, Kind.NUMBER, "% per thread", 100, digits=0),
+    Column(
+        "speed_up",
+        "speed-up",
+        lambda step: step.speed_up,
+        Kind.NUMBER,
+        "x fewest threads",
+        digits=2,
+    ),
+    Column(
+        "efficiency",
+        "efficiency",
+        lambda step: step.efficiency,
+        Kind.NUMBER,
+        "% per thread",
+        100,
+        digits=0,
+    ),
 )
 
 
@@ -47,7 +62,10 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
         delegates_table(rows),
         _operators(profiled),
         parts_table(
-            "types", "Time by type of operator", parts_of(profiled, lambda row: row.profiles[-1].by_type()), TYPES
+            "types",
+            "Time by type of operator",
+            parts_of(profiled, lambda row: row.profiles[-1].by_type()),
+            TYPES,
         ),
         _changes(data.diffs),
         sustained_table(rows),
@@ -63,13 +81,17 @@ def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
 
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
     # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
-    numbered = parts_of(rows, lambda row: enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1))
+    numbered = parts_of(
+        rows, lambda row: enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1)
+    )
     return parts_table("operators", "Operators in the order in which they ran", numbered, OPERATORS)
 
 
 def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
     """Return the operators of each two runs; a page shows one pair at a time."""
-    rows = [(pair, number, change) for number, pair in enumerate(pairs) for change in pair.diff.rows]
+    rows = [
+        (pair, number, change) for number, pair in enumerate(pairs) for change in pair.diff.rows
+    ]
 
     def change_of(row: tuple[DiffPair, int, DiffRow]) -> DiffRow:
         return row[2]

@@ -17,12 +17,19 @@ from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text
 from orchestrator.tables.escapes import visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS
-from orchestrator.tables.results import energy_table, figures_table, loads_table, results_table, starts_table
+from orchestrator.tables.results import (
+    energy_table,
+    figures_table,
+    loads_table,
+    results_table,
+    starts_table,
+)
 from orchestrator.tables.rows import BestMark, ResultRow, origin_of
 from orchestrator.tables.text import WIDTH
 from orchestrator.units import counted, format_percent
 
-#: Phones that are listed one after the other; more are lines of a matrix, and so are several where there is room.
+#: Phones that are listed one after the other; more are lines of a matrix, and so are several where
+#: there is room.
 _MOST_LISTED: Final = 3
 _WIDE: Final = 120
 #: More cases of one kind are counted.
@@ -30,10 +37,13 @@ _MOST_NAMED: Final = 5
 
 
 def render_text_table(data: ReportData, width: int = WIDTH) -> str:
-    """Return the results as plain text for a terminal of so many columns; fewer than 80 are taken for 80.
+    """Return the results as plain text for a terminal of so many columns.
 
-    A few phones are listed case by case; more stand in a matrix of devices and configurations, as do several in a wide
-    terminal. A figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says why.
+    Fewer than 80 are taken for 80.
+
+    A few phones are listed case by case; more stand in a matrix of devices and configurations, as
+    do several in a wide terminal. A figure that isn't the requested delegate's, or that was
+    rejected, isn't shown: its place says why.
     """
     if not data.results:
         return f"{data.headline.scope}\n"
@@ -41,7 +51,11 @@ def render_text_table(data: ReportData, width: int = WIDTH) -> str:
     width = max(width, WIDTH)
     is_matrix = devices > (1 if width >= _WIDE else _MOST_LISTED)
     shown = [row for row in data.results if not row.is_unused_thread_count]
-    lines = matrix_lines(data, width) if is_matrix else text.render(results_table(shown), width).split("\n")
+    lines = (
+        matrix_lines(data, width)
+        if is_matrix
+        else text.render(results_table(shown), width).split("\n")
+    )
     table = "\n".join(lines)
     rows = data.results
     for part in (starts_table(rows), energy_table(rows), loads_table(rows), figures_table(rows)):
@@ -58,27 +72,37 @@ def _virtual(row: ResultRow) -> str:
 
 
 def _memory(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """Yield the memory of the cases that a pass of its own measured, and of those that have nothing else to show."""
+    """Yield the memory of the cases that a pass of its own measured, and of those that have nothing
+    else to show.
+    """
     for row in rows:
         parts = zip(
             ("after init", "overall", "peak"),
             (row.init_memory_mib, row.overall_memory_mib, row.peak_memory_mib),
             strict=True,
         )
-        was_asked_for = any(shown(invocation.run.run_pass).measures_memory for invocation in row.invocations)
+        was_asked_for = any(
+            shown(invocation.run.run_pass).measures_memory for invocation in row.invocations
+        )
         if row.has_memory and (was_asked_for or row.own is None):
-            known = ", ".join(f"{name} {value:.1f} MB" for name, value in parts if value is not None)
+            known = ", ".join(
+                f"{name} {value:.1f} MB" for name, value in parts if value is not None
+            )
             yield f"memory of {row.who}: {known}{_virtual(row)}"
 
 
 def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """Yield what comparing outputs and profiling came to, and what of any pass but timing was left out."""
+    """Yield what comparing outputs and profiling came to, and what of any pass but timing was left
+    out.
+    """
     for verdict, words in PARITY_WORDS.items():
         compared = [row for row in rows if row.result.parity is verdict]
         if compared and verdict is ParityVerdict.SAME:
             yield f"{words}: {counted(len(compared), 'case')}"
             continue
-        yield from (f"{words}: {row.who}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED])
+        yield from (
+            f"{words}: {row.who}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]
+        )
         if len(compared) > _MOST_NAMED:
             yield f"{words}: {counted(len(compared) - _MOST_NAMED, 'case')} more"
     profiled = sum(bool(row.profiles) for row in rows)
@@ -110,21 +134,31 @@ def _doubts(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _legend(data: ReportData, width: int, table: str, *, is_matrix: bool) -> list[str]:
-    """Return what stands below a table: what to trust, and what each word and mark means that stands in it."""
+    """Return what stands below a table: what to trust, and what each word and mark means that
+    stands in it.
+    """
     rows = data.results
     lines = [data.headline.trust, *_doubts(rows)]
     if any(row.best is not BestMark.NONE for row in rows):
-        lines.append("* fastest of this model on this device; = can't be told from the fastest (95 % interval)")
+        lines.append(
+            "* fastest of this model on this device; = can't be told from the fastest (95 % interval)"
+        )
     goals = sorted({row.result.precision_goal for row in rows if row.result.imprecision})
     if goals:
         wanted = ", ".join(f"\u00b1{format_percent(goal)}" for goal in goals)
-        lines.append(f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none")
+        lines.append(
+            f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none"
+        )
     if any(row.has_mean for row in rows):
         lines.append(
-            "mean: the program printed no medians" if not is_matrix else "m mean: the program printed no medians"
+            "mean: the program printed no medians"
+            if not is_matrix
+            else "m mean: the program printed no medians"
         )
     if any(row.case.is_per_token for row in rows):
-        lines.append("tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds")
+        lines.append(
+            "tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds"
+        )
     lines += _matrix_words(rows, table) if is_matrix else ["; ".join(_list_words(rows))]
     if any(row.delegate_text == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
@@ -155,10 +189,15 @@ def _matrix_words(rows: Sequence[ResultRow], table: str) -> Iterable[str]:
     if any(not row.result.is_judged for row in own):
         yield "? not clean: suspect, or nothing shows where the operators ran"
     partial = Counter(
-        f"{row.configuration} ({row.delegate_text})" for row in own if row.result.truth is DelegateTruth.PARTIAL
+        f"{row.configuration} ({row.delegate_text})"
+        for row in own
+        if row.result.truth is DelegateTruth.PARTIAL
     )
     if partial:
-        named = "; ".join(f"{text} on {counted(count, 'device')}" for text, count in partial.most_common(_MOST_NAMED))
+        named = "; ".join(
+            f"{text} on {counted(count, 'device')}"
+            for text, count in partial.most_common(_MOST_NAMED)
+        )
         yield f"partial, the CPU ran the other operators: {named}"
     words = set(table.split())
     if "same" in words:

@@ -28,7 +28,10 @@ NOT_PLANNED: Final = "-"
 
 
 def matrix_lines(data: ReportData, width: int) -> list[str]:
-    """Return a block of lines for each model; columns that don't fit beside the others follow below them."""
+    """Return a block of lines for each model.
+
+    Columns that don't fit beside the others follow below them.
+    """
     return [line for table in matrix_tables(data) for line in _block(table, width)]
 
 
@@ -46,18 +49,28 @@ def _block(table: MatrixTable, width: int) -> list[str]:
     longest = min(_LONGEST_TITLE, width // 3)
     if max(map(display_width, map(visible, titles))) > longest:
         # The mark in front: a long serial number loses its end.
-        marks = ["(virtual) " if device.is_virtual and not are_virtual else "" for device in devices]
+        marks = [
+            "(virtual) " if device.is_virtual and not are_virtual else "" for device in devices
+        ]
         titles = [f"{mark}{device.serial}" for mark, device in zip(marks, devices, strict=True)]
-    columns: list[Column[int]] = [Column("device", "", lambda line: fit(titles[line], longest).rstrip())]
+    columns: list[Column[int]] = [
+        Column("device", "", lambda line: fit(titles[line], longest).rstrip())
+    ]
     for place, label in enumerate(table.configurations):
         if label in cases:
             cells = _aligned([_cell(line[place].row, table.decimals) for _, line in table.lines])
-            head = "\n".join(fit(part, _LONGEST_TITLE).rstrip() for part in names.of(label).split(", "))
+            head = "\n".join(
+                fit(part, _LONGEST_TITLE).rstrip() for part in names.of(label).split(", ")
+            )
             columns.append(Column(label, head, cells.__getitem__))
     unit = f"{'median ' * (table.unit == 'ms')}{table.unit} \N{PLUS-MINUS SIGN}95 %"
     told = ", ".join(filter(None, (unit, names.common, "virtual" if are_virtual else "")))
     drawn = Table(name="matrix", caption=told, columns=columns, rows=range(len(devices)))
-    return [visible(table.model.label), *wrap(visible(told), width), *text.render(drawn, width).split("\n")]
+    return [
+        visible(table.model.label),
+        *wrap(visible(told), width),
+        *text.render(drawn, width).split("\n"),
+    ]
 
 
 def _cell(row: ResultRow | None, decimals: int) -> tuple[str, str]:
@@ -69,18 +82,27 @@ def _cell(row: ResultRow | None, decimals: int) -> tuple[str, str]:
     summary, result = row.own, row.result
     if summary is None:
         is_named = result.status is CaseStatus.FAILED and result.reason_code
-        return fit(result.reason_code, _LONGEST_WORD).rstrip() if is_named else STATUS_WORDS[result.status], ""
+        return fit(result.reason_code, _LONGEST_WORD).rstrip() if is_named else STATUS_WORDS[
+            result.status
+        ], ""
     mark = MARKS[row.best] if result.is_judged else _NOT_CLEAN
-    figure = f"{figure_text(row.case, summary.median_us, decimals)}{'m' if row.has_mean else ''}{mark}"
+    figure = (
+        f"{figure_text(row.case, summary.median_us, decimals)}{'m' if row.has_mean else ''}{mark}"
+    )
     if summary.spread is None:
         return figure, "~"
     doubt = "~" if result.imprecision else ""
     # One decimal says nothing of an interval of tens of percent.
-    return figure, f"{doubt}\N{PLUS-MINUS SIGN}{format_percent(summary.spread, 1 if summary.spread < 0.0995 else 0)}"
+    return (
+        figure,
+        f"{doubt}\N{PLUS-MINUS SIGN}{format_percent(summary.spread, 1 if summary.spread < 0.0995 else 0)}",
+    )
 
 
 def _aligned(cells: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the texts of a column: figures stand one below the other, words where the figures begin."""
+    """Return the texts of a column: figures stand one below the other, words where the figures
+    begin.
+    """
     figure = max((len(left) for left, right in cells if right), default=0)
     interval = max((len(right) for _, right in cells), default=0)
     return [f"{left:>{figure}} {right:>{interval}}" if right else left for left, right in cells]

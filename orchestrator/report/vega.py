@@ -20,7 +20,8 @@ from orchestrator.tables.page_policy import pack_bytes
 
 #: Held while Vega's script is made.
 _MAKING: Final = threading.Lock()
-#: Vega-Embed alone: it holds Vega and Vega-Lite, which this bundle doesn't hand out under names of their own.
+#: Vega-Embed alone: it holds Vega and Vega-Lite, which this bundle doesn't hand out under names of
+#: their own.
 _SNIPPET: Final = "window.vegaEmbed=vegaEmbed;"
 #: How base64 of gzip begins.
 _GZIP_MARK: Final = "H4sI"
@@ -30,8 +31,8 @@ _BEST_LEVEL: Final = 9
 def packed_runtime(cache_folder: Path | None = None) -> str:
     """Return Vega-Embed with Vega and Vega-Lite as a script, packed as page_policy.pack_bytes does.
 
-    Bundling takes more than a second; with a folder, the script is kept there for the next report. Nothing is
-    downloaded. A folder that can't be read or written is ignored.
+    Bundling takes more than a second; with a folder, the script is kept there for the next report.
+    Nothing is downloaded. A folder that can't be read or written is ignored.
     """
     with _MAKING:
         if cache_folder is None:
@@ -45,23 +46,25 @@ def packed_runtime(cache_folder: Path | None = None) -> str:
         with suppress(OSError):
             make_private(cache_folder)
             # Another report may be made at the same time: whole under its name, or not at all.
-            with tempfile.NamedTemporaryFile("w", dir=cache_folder, encoding="ascii", delete=False) as stream:
+            with tempfile.NamedTemporaryFile(
+                "w", dir=cache_folder, encoding="ascii", delete=False
+            ) as stream:
                 stream.write(f"{made}\n")
             os.replace(stream.name, path)  # noqa: PTH105
         return made
 
 
 def make_ahead(cache_folder: Path) -> None:
-    """Have another process make the script unless it is kept; a report that needs it meanwhile waits for it.
+    """Have another process make the script unless it is kept.
 
-    The bundler lets no other thread of its process work, for two or three seconds. A report makes the script itself
-    where this failed.
+    A report that needs it meanwhile waits for it.
+
+    The bundler lets no other thread of its process work, for two or three seconds. A report makes
+    the script itself where this failed.
     """
     with _MAKING:
         if not _kept(cache_folder).is_file():
-            made_by = (
-                f"import pathlib, sys; from {__name__} import packed_runtime; packed_runtime(pathlib.Path(sys.argv[1]))"
-            )
+            made_by = f"import pathlib, sys; from {__name__} import packed_runtime; packed_runtime(pathlib.Path(sys.argv[1]))"
             with suppress(OSError, UsageError):
                 subprocess.run(
                     [sys.executable, "-c", made_by, str(cache_folder)],

@@ -1,7 +1,9 @@
-"""The fastest configuration of each model on each device: by how much, how sure, and what to try next.
+"""The fastest configuration of each model on each device: by how much, how sure, and what to try
+next.
 
-Who wins, for report, terminal and advice, comes from here. Figures of one model on one device are set
-against each other, medians with medians; what runs on a virtual phone never stands against a real device.
+Who wins, for report, terminal and advice, comes from here. Figures of one model on one device are
+set against each other, medians with medians; what runs on a virtual phone never stands against a
+real device.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class Certainty(enum.StrEnum):
     SURE = "sure"
     #: Another configuration can't be told from it.
     TIED = "tied"
-    #: Its order isn't tested, its interval is wide, it is alone, or what might be faster has no clean figure.
+    #: Its order isn't tested, its interval is wide, it is alone, or what might be faster has no
+    #: clean figure.
     UNSURE = "unsure"
     #: No configuration has a clean figure.
     NONE = "none"
@@ -48,7 +51,8 @@ class Contest:
     """The cases of one model on one device, and which of them is the fastest."""
 
     rows: tuple[ResultRow, ...]
-    #: The fastest clean figure, and those that can't be told from it, the faster first; None where none is clean.
+    #: The fastest clean figure, and those that can't be told from it, the faster first; None where
+    #: none is clean.
     best: ResultRow | None
     tied: tuple[ResultRow, ...] = ()
     #: False where a figure has one process, so that the order rests on a margin.
@@ -74,12 +78,16 @@ class Contest:
         """What would be faster than the winner, and has no clean figure."""
         limit_us = self.best.median_us if self.best is not None else None
         return [
-            row for row in self.rows if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
+            row
+            for row in self.rows
+            if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
         ]
 
     @property
     def second(self) -> tuple[ResultRow, Ratio] | None:
-        """The next fastest that can be told from the winner, and how many times as fast as it the winner is."""
+        """The next fastest that can be told from the winner, and how many times as fast as it the
+        winner is.
+        """
         others = [row for row in self.clean if row is not self.best and row not in self.tied]
         if self.best is None or not others:
             return None
@@ -119,7 +127,10 @@ def _lead(contest: Contest, end: int) -> float | None:
 
 
 def figure_of(row: ResultRow) -> Summary:
-    """Return what stands against the other figures of a model on a device; only for rows that are compared."""
+    """Return what stands against the other figures of a model on a device.
+
+    Only for rows that are compared.
+    """
     assert row.compared is not None, "a clean figure has one"
     return row.compared
 
@@ -135,16 +146,27 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
         if best is not None and len(summaries) > 1:
             marks |= dict.fromkeys(best.tied, BestMark.TIED)
             marks[best.fastest] = BestMark.TIED if best.tied else BestMark.BEST
-    gains = {key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)}
+    gains = {
+        key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)
+    }
     for row in rows:
         gain, baseline = gains.get(row.key, (None, ""))
         mark = marks.get(row.key, BestMark.NONE)
-        yield replace(row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline)
+        yield replace(
+            row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline
+        )
 
 
 def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
-    """Return all cases by model and device, in their order, with the winner; without those that have no timing pass."""
-    timed = (row for row in rows if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count)
+    """Return all cases by model and device, in their order, with the winner.
+
+    Without those that have no timing pass.
+    """
+    timed = (
+        row
+        for row in rows
+        if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
+    )
     return tuple(map(contest_of, grouped(timed, _place).values()))
 
 
@@ -162,28 +184,43 @@ def contest_of(rows: Sequence[ResultRow]) -> Contest:
 
 
 def winners(contests: Iterable[Contest]) -> list[Contest]:
-    """Return those in which a clean figure won against something: two cases measured, one of them clean."""
-    tried = [(item, sum(row.result.status not in _NO_ENTRY for row in item.rows)) for item in contests]
+    """Return those in which a clean figure won against something: two cases measured, one of them
+    clean.
+    """
+    tried = [
+        (item, sum(row.result.status not in _NO_ENTRY for row in item.rows)) for item in contests
+    ]
     return [item for item, count in tried if item.best is not None and count > 1]
 
 
 def alike(results: Mapping[str, CaseResult]) -> dict[str, Summary]:
     """Return the figures of results by case key, all of one kind."""
-    return {key: result.summary for key, result in comparable(results).items() if result.summary is not None}
+    return {
+        key: result.summary
+        for key, result in comparable(results).items()
+        if result.summary is not None
+    }
 
 
 def fixed_cores(case: Case) -> str:
-    """Return the cores that a plan keeps a case to; empty where they follow from the number of threads."""
+    """Return the cores that a plan keeps a case to.
+
+    Empty where they follow from the number of threads.
+    """
     return "" if case.affinity in ("big", "all") else case.affinity
 
 
 def _place(row: ResultRow) -> Hashable:
-    """Return what the configurations of one contest share; a fake binary's figure is none of a real device's."""
+    """Return what the configurations of one contest share.
+
+    A fake binary's figure is none of a real device's.
+    """
     return row.model.subject, row.device.serial, row.is_virtual
 
 
 def _like(row: ResultRow) -> Hashable:
-    """Return what a figure and the CPU's that it is compared with share: all but delegate, threads and flags.
+    """Return what a figure and the CPU's that it is compared with share: all but delegate, threads
+    and flags.
 
     The cores that a number of threads is kept to follow from it, unless a plan names them.
     """
@@ -196,8 +233,11 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
     """Yield the keys of the judged rows with their speed-up and what it is over."""
     rows = {row.key: row for row in group if row.own is not None}
     summaries = alike({key: row.result for key, row in rows.items()})
-    # The fastest of all on the CPU: where that one isn't judged, another one's figure would flatter.
-    fastest = best_of({key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu})
+    # The fastest of all on the CPU: where that one isn't judged, another one's figure would
+    # flatter.
+    fastest = best_of(
+        {key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu}
+    )
     if fastest is None or not rows[fastest.fastest].result.is_judged:
         return
     for key, summary in summaries.items():
@@ -213,11 +253,16 @@ def kind_title(row: ResultRow) -> str:
 
 
 def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
-    """Return what won as a sentence for each contest; of many, for each model how often which delegate wins."""
+    """Return what won as a sentence for each contest.
+
+    Of many, for each model how often which delegate wins.
+    """
     won = [item for item in contests if item.best is not None]
     if len(won) <= _MOST_WINNERS:
         return tuple(map(answer_text, won))
-    models = grouped(won, lambda item: (item.shown.model.label, " virtual" if item.shown.is_virtual else ""))
+    models = grouped(
+        won, lambda item: (item.shown.model.label, " virtual" if item.shown.is_virtual else "")
+    )
     answers = []
     for (model, kind), members in models.items():
         if len(members) == 1:
@@ -247,19 +292,30 @@ def answer_text(contest: Contest) -> str:
     if contest.is_alone:
         return f"{who}one clean figure, {row.configuration} with {_figure(row)}"
     if contest.tied:
-        names = [f"{shown.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)]
-        doubt = "the difference is within the noise" if contest.is_tested else "one process each can't tell"
+        names = [
+            f"{shown.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)
+        ]
+        doubt = (
+            "the difference is within the noise"
+            if contest.is_tested
+            else "one process each can't tell"
+        )
         slower = f"; {shown.of(second[0].configuration)} is slower" if second else ""
         return f"{who}{', '.join(names[:-1])} and {names[-1]} are tied; {doubt}{slower}"
     assert second is not None, "what is neither alone nor tied has a second"
     known = second[1].interval
-    sure = "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
+    sure = (
+        "not tested: one process" if known is None else f"95 %: {known.low:.2f} to {known.high:.2f}"
+    )
     lead = f"{second[1].value:.2f} times ({sure}) as fast as {shown.of(second[0].configuration)}"
     return f"{who}{shown.of(row.configuration)} is the fastest with {_figure(row)}, {lead}{_outputs(row)}"
 
 
 def _outputs(row: ResultRow) -> str:
-    """Return what is known of a winner's outputs; empty on the CPU, whose kernels are the reference's kind."""
+    """Return what is known of a winner's outputs.
+
+    Empty on the CPU, whose kernels are the reference's kind.
+    """
     if row.result.parity is not None:
         return f"; {PARITY_WORDS[row.result.parity]}"
     return "" if row.case.delegate.is_cpu or row.case.is_per_token else "; outputs not checked"
@@ -267,7 +323,9 @@ def _outputs(row: ResultRow) -> str:
 
 def _figure(row: ResultRow) -> str:
     assert row.own is not None, "a clean figure has one"
-    interval = "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
+    interval = (
+        "" if row.own.spread is None else f" \N{PLUS-MINUS SIGN}{format_percent(row.own.spread)}"
+    )
     lacking = row.result.imprecision.partition(":")[0]
     figure = format_figure(row.own.median_us, is_per_token=row.case.is_per_token)
     return f"{figure}{interval}{f' ({lacking})' if lacking else ''}"
@@ -297,4 +355,8 @@ def next_step(contest: Contest, path: str) -> str:
 
 def next_steps(found: Sequence[Contest], paths: Mapping[str, str]) -> list[str]:
     """Return the next step of the first winner whose model's file is known (sha256 -> path)."""
-    return [next_step(item, paths[item.shown.model.sha256]) for item in found if item.shown.model.sha256 in paths][:1]
+    return [
+        next_step(item, paths[item.shown.model.sha256])
+        for item in found
+        if item.shown.model.sha256 in paths
+    ][:1]

@@ -18,18 +18,24 @@ PROMPT_S: Final = 30.0
 
 
 class AnsweringConnection(psycopg.Connection[Any]):
-    """A connection that is closed when the server leaves a statement without an answer for too long."""
+    """A connection that is closed when the server leaves a statement without an answer for too
+    long.
+    """
 
     #: Seconds for each statement, None for as long as it takes.
     answer_s: float | None = PROMPT_S
 
-    def wait(self, gen: Generator[Wanted, Ready, Answer], *given: object, **named: object) -> Answer:
+    def wait(
+        self, gen: Generator[Wanted, Ready, Answer], *given: object, **named: object
+    ) -> Answer:
         """Wait for what the driver waits for; raises OperationalError when it takes too long."""
         if self.answer_s is not None:
             gen = self._limited(gen, self.answer_s)
         return super().wait(gen, *given, **named)  # type: ignore[arg-type]
 
-    def _limited(self, gen: Generator[Wanted, Ready, Answer], limit_s: float) -> Generator[Wanted, Ready, Answer]:
+    def _limited(
+        self, gen: Generator[Wanted, Ready, Answer], limit_s: float
+    ) -> Generator[Wanted, Ready, Answer]:
         deadline = Deadline(limit_s)
         try:
             wanted = next(gen)

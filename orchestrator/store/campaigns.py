@@ -10,7 +10,18 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, Table, exists, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    Table,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
@@ -23,14 +34,24 @@ from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store.database import Database
 from orchestrator.store.failures import readable, warn
 from orchestrator.store.packing import pack, unpack
-from orchestrator.store.schema import BUILDS, CAMPAIGNS, CASES, DEVICES, MODELS, PLANNED, RUNS, SIGHTINGS
+from orchestrator.store.schema import (
+    BUILDS,
+    CAMPAIGNS,
+    CASES,
+    DEVICES,
+    MODELS,
+    PLANNED,
+    RUNS,
+    SIGHTINGS,
+)
 
 Value = TypeVar("Value")
 
 _LOG: Final = logging.getLogger("orchestrator.store")
 #: Values that are named in one statement (SQLite takes 32,766).
 _PAGE: Final = 500
-#: A campaign that is dated later than the one that begins now, by more than this, was begun by a wrong clock.
+#: A campaign that is dated later than the one that begins now, by more than this, was begun by a
+#: wrong clock.
 _CLOCK: Final = timedelta(days=1)
 #: Fields of a campaign that lie in columns and tables of their own.
 _BESIDE: Final = frozenset({"invocations", "skipped", "status", "finished_at"})
@@ -46,7 +67,12 @@ class Campaigns(Database):
     """Methods of the store about campaigns."""
 
     def begin_campaign(
-        self, campaign: Campaign, *, devices: Iterable[DeviceFacts], models: Iterable[Model], builds: Iterable[Build]
+        self,
+        campaign: Campaign,
+        *,
+        devices: Iterable[DeviceFacts],
+        models: Iterable[Model],
+        builds: Iterable[Build],
     ) -> None:
         """Store a campaign with its planned runs and skips, and what it refers to."""
         where = f"campaign {campaign.campaign_id}"
@@ -54,7 +80,9 @@ class Campaigns(Database):
         check_moment(campaign.finished_at, f"{where}: finished_at")
         check_moment(campaign.terms.until, f"{where}: until")
         with self.writing() as connection:
-            if connection.scalar(select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))):
+            if connection.scalar(
+                select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))
+            ):
                 raise StoreError(f"{where}: the store holds a campaign of this id already")
             _keep_devices(connection, devices, campaign)
             for table, records in ((MODELS, models), (BUILDS, builds)):
@@ -73,7 +101,11 @@ class Campaigns(Database):
                 is_hidden=False,
                 planned=len(campaign.invocations),
                 document=pack(dump_document(campaign, without=_BESIDE).encode("ascii")),
-                skipped=pack(to_text([json.loads(dump_document(item)) for item in campaign.skipped]).encode("ascii")),
+                skipped=pack(
+                    to_text([json.loads(dump_document(item)) for item in campaign.skipped]).encode(
+                        "ascii"
+                    )
+                ),
             )
             planned = {
                 (numbers[item.case.case_key], item.run_pass.value, item.number): place
@@ -82,13 +114,21 @@ class Campaigns(Database):
             if len(planned) < len(campaign.invocations):
                 raise StoreError(f"{where}: an invocation is planned twice")
             rows = [
-                {"campaign_no": number, "position": place, "case_no": case_no, "run_pass": run_pass, "number": count}
+                {
+                    "campaign_no": number,
+                    "position": place,
+                    "case_no": case_no,
+                    "run_pass": run_pass,
+                    "number": count,
+                }
                 for (case_no, run_pass, count), place in planned.items()
             ]
             if rows:
                 connection.execute(insert(PLANNED), rows)
 
-    def set_status(self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None) -> None:
+    def set_status(
+        self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None
+    ) -> None:
         """Record how far a campaign is."""
         check_moment(finished_at, f"campaign {campaign_id}: finished_at")
         with self.writing() as connection:
@@ -97,22 +137,34 @@ class Campaigns(Database):
             _change(connection, campaign_id, values)
 
     def hide_campaign(self, campaign_id: CampaignId, *, is_hidden: bool = True) -> None:
-        """Leave a campaign out of what is listed, compared and searched for changes, or take it in again."""
+        """Leave a campaign out of what is listed, compared and searched for changes, or take it in
+        again.
+        """
         with self.writing() as connection:
             _change(connection, campaign_id, {"is_hidden": is_hidden})
 
     def hidden_campaigns(self) -> set[CampaignId]:
         """Return the campaigns that are hidden."""
         with self.reading() as connection:
-            return set(connection.scalars(select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.is_hidden)))
+            return set(
+                connection.scalars(select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.is_hidden))
+            )
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
         """Return a campaign, None when there is none."""
         with self.reading() as connection:
-            row = connection.execute(select(CAMPAIGNS).where(CAMPAIGNS.c.campaign_id == campaign_id)).mappings().first()
+            row = (
+                connection.execute(select(CAMPAIGNS).where(CAMPAIGNS.c.campaign_id == campaign_id))
+                .mappings()
+                .first()
+            )
             if row is None:
                 return None
-            found = select(PLANNED).where(PLANNED.c.campaign_no == row["campaign_no"]).order_by(PLANNED.c.position)
+            found = (
+                select(PLANNED)
+                .where(PLANNED.c.campaign_no == row["campaign_no"])
+                .order_by(PLANNED.c.position)
+            )
             planned = connection.execute(found).all()
             cases = read_cases(connection, {item.case_no for item in planned})
         if any(item.case_no not in cases for item in planned):
@@ -121,18 +173,22 @@ class Campaigns(Database):
                 hint="'benchfarm results remove' deletes a campaign that is of no use any more",
             )
         invocations = tuple(
-            Invocation(case=cases[item.case_no], run_pass=Pass(item.run_pass), number=item.number) for item in planned
+            Invocation(case=cases[item.case_no], run_pass=Pass(item.run_pass), number=item.number)
+            for item in planned
         )
         return replace(_campaign_of(row), invocations=invocations, skipped=_skipped_of(row))
 
     def campaigns(
         self, *, only_open: bool = False, with_hidden: bool = False, limit: int | None = None
     ) -> Sequence[Campaign]:
-        """Return the campaigns that were begun last, the last first, without their planned runs and skips.
+        """Return the campaigns that were begun last, the last first, without their planned runs and
+        skips.
 
         Their numbers say which was begun last, whatever the clocks said.
         """
-        last_first = select(CAMPAIGNS).where(*_of_kind(only_open)).order_by(CAMPAIGNS.c.campaign_no.desc())
+        last_first = (
+            select(CAMPAIGNS).where(*_of_kind(only_open)).order_by(CAMPAIGNS.c.campaign_no.desc())
+        )
         if not with_hidden:
             last_first = last_first.where(~CAMPAIGNS.c.is_hidden)
         with self.reading() as connection:
@@ -153,39 +209,60 @@ class Campaigns(Database):
             .where(CAMPAIGNS.c.campaign_id == campaign_id, RUNS.c.outcome != Outcome.UNFIT.value)
         )
         with self.reading() as connection:
-            return {(CaseKey(key), Pass(run_pass), number) for key, run_pass, number in connection.execute(stored)}
+            return {
+                (CaseKey(key), Pass(run_pass), number)
+                for key, run_pass, number in connection.execute(stored)
+            }
 
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
-        """Return how many runs of each campaign are stored, those that were unfit aside, and how many are planned."""
+        """Return how many runs of each campaign are stored, those that were unfit aside, and how
+        many are planned.
+        """
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
         stored, unfit = (
             select(func.count()).select_from(RUNS).where(of_campaign, *conditions).scalar_subquery()
             for conditions in ((), (RUNS.c.outcome == Outcome.UNFIT.value,))
         )
-        query = select(CAMPAIGNS.c.campaign_id, stored, unfit, CAMPAIGNS.c.planned).where(*_of_kind(only_open))
+        query = select(CAMPAIGNS.c.campaign_id, stored, unfit, CAMPAIGNS.c.planned).where(
+            *_of_kind(only_open)
+        )
         with self.reading() as connection:
             return {
                 CampaignId(name): (runs - waiting, planned)
                 for name, runs, waiting, planned in connection.execute(query)
             }
 
-    def skips(self, campaign_ids: Sequence[CampaignId], reason_code: str) -> Mapping[CampaignId, Sequence[SkippedCase]]:
-        """Return what some campaigns left out from the beginning for a reason, those that left out nothing aside."""
+    def skips(
+        self, campaign_ids: Sequence[CampaignId], reason_code: str
+    ) -> Mapping[CampaignId, Sequence[SkippedCase]]:
+        """Return what some campaigns left out from the beginning for a reason, those that left out
+        nothing aside.
+        """
         query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.skipped)
         found: dict[CampaignId, tuple[SkippedCase, ...]] = {}
         with self.reading() as connection:
             for page in pages(list(campaign_ids)):
-                rows = connection.execute(query.where(CAMPAIGNS.c.campaign_id.in_(page))).mappings().all()
-                found.update((CampaignId(row["campaign_id"]), skipped) for row, skipped in readable(rows, _skipped_of))
+                rows = (
+                    connection.execute(query.where(CAMPAIGNS.c.campaign_id.in_(page)))
+                    .mappings()
+                    .all()
+                )
+                found.update(
+                    (CampaignId(row["campaign_id"]), skipped)
+                    for row, skipped in readable(rows, _skipped_of)
+                )
         wanted = {
-            name: [skip for skip in skipped if skip.reason_code == reason_code] for name, skipped in found.items()
+            name: [skip for skip in skipped if skip.reason_code == reason_code]
+            for name, skipped in found.items()
         }
         return {name: skipped for name, skipped in wanted.items() if skipped}
 
     def devices(self) -> Mapping[Serial, DeviceFacts]:
         """Return the devices ever seen, as last stored."""
         with self.reading() as connection:
-            found = connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings().all()
+            found = (
+                connection.execute(select(DEVICES).order_by(DEVICES.c.device_no)).mappings().all()
+            )
         return {Serial(row["serial"]): _known_facts_of(row) for row in found}
 
     def sightings(self) -> Mapping[Serial, Sequence[DeviceSighting]]:
@@ -194,7 +271,9 @@ class Campaigns(Database):
         with self.reading() as connection:
             found = list(readable(connection.execute(query).mappings(), _facts_of))
         return {
-            Serial(serial): [DeviceSighting(at=row["seen_at"], facts=facts.versions) for row, facts in rows]
+            Serial(serial): [
+                DeviceSighting(at=row["seen_at"], facts=facts.versions) for row, facts in rows
+            ]
             for serial, rows in groupby(found, key=lambda item: item[0]["serial"])
         }
 
@@ -210,14 +289,20 @@ class Campaigns(Database):
         """Return the newest case of each series, of some or of all."""
         newest = select(func.max(CASES.c.case_no)).group_by(CASES.c.series_key)
         with self.reading() as connection:
-            numbers = [number for query in filtered(newest, CASES.c.series_key, series_keys)
-                       for number in connection.scalars(query)]  # fmt: skip
+            numbers = [
+                number
+                for query in filtered(newest, CASES.c.series_key, series_keys)
+                for number in connection.scalars(query)
+            ]
             return {case.series_key: case for case in read_cases(connection, numbers).values()}
 
     def _named(self, table: Table, kind: type[Value]) -> dict[str, Value]:
         with self.reading() as connection:
             rows = connection.execute(select(table)).mappings().all()
-        read = readable(rows, lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"))
+        read = readable(
+            rows,
+            lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"),
+        )
         return {row["sha256"]: record for row, record in read}
 
 
@@ -234,11 +319,18 @@ def device_kind(is_virtual: bool) -> str:
 
 def without_paths(build: Build) -> Build:
     """Return a build without where its files lie on this host."""
-    return replace(build, path=None, companions=tuple(replace(item, path=None) for item in build.companions))
+    return replace(
+        build, path=None, companions=tuple(replace(item, path=None) for item in build.companions)
+    )
 
 
-def filtered(query: Select[Any], column: ColumnElement[Any], values: Collection[Any]) -> Iterator[Select[Any]]:
-    """Yield queries that together, without overlap, find what has one of some values; all when none is named."""
+def filtered(
+    query: Select[Any], column: ColumnElement[Any], values: Collection[Any]
+) -> Iterator[Select[Any]]:
+    """Yield queries that together, without overlap, find what has one of some values.
+
+    All when none is named.
+    """
     if not values:
         yield query
     for page in pages(list(dict.fromkeys(values))):
@@ -276,10 +368,16 @@ def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dic
     rows = []
     for case in new:
         missing = [f"device {case.serial}"] if case.serial not in virtual else []
-        missing += [f"model {case.model_name} ({case.model_sha256})"] if case.model_sha256 not in models else []
+        missing += (
+            [f"model {case.model_name} ({case.model_sha256})"]
+            if case.model_sha256 not in models
+            else []
+        )
         missing += [f"build {case.build_sha256}"] if case.build_sha256 not in builds else []
         if missing:
-            raise StoreError(f"{where}: refers to {', '.join(missing)}, which the store doesn't hold")
+            raise StoreError(
+                f"{where}: refers to {', '.join(missing)}, which the store doesn't hold"
+            )
         names = ("case_key", "series_key", "serial", "model_sha256", "build_sha256")
         rows.append(
             {name: getattr(case, name) for name in names}
@@ -293,7 +391,9 @@ def keep_cases(connection: Connection, cases: Iterable[Case], where: str) -> dic
 def _case_numbers(connection: Connection, keys: Collection[CaseKey]) -> dict[CaseKey, int]:
     numbers: dict[CaseKey, int] = {}
     for page in pages(list(keys)):
-        known = connection.execute(select(CASES.c.case_key, CASES.c.case_no).where(CASES.c.case_key.in_(page)))
+        known = connection.execute(
+            select(CASES.c.case_key, CASES.c.case_no).where(CASES.c.case_key.in_(page))
+        )
         numbers.update((CaseKey(key), number) for key, number in known)
     return numbers
 
@@ -301,8 +401,8 @@ def _case_numbers(connection: Connection, keys: Collection[CaseKey]) -> dict[Cas
 def _case_of(row: RowMapping) -> Case:
     """Return a case under the keys that it was stored with.
 
-    They aren't computed again: a version that knows one more thing which may change the number would compute others,
-    and tear the series of years apart.
+    They aren't computed again: a version that knows one more thing which may change the number
+    would compute others, and tear the series of years apart.
     """
     where = f"case {row['case_key']}"
     case = load_document(Case, unpack(row["document"], where=where).decode("ascii"), where=where)
@@ -314,7 +414,9 @@ def _case_of(row: RowMapping) -> Case:
 def _campaign_of(row: RowMapping) -> Campaign:
     where = f"campaign {row['campaign_id']}"
     values = json.loads(unpack(row["document"], where=where)) | {"status": row["status"]}
-    return replace(load_document(Campaign, to_text(values), where=where), finished_at=row["finished_at"])
+    return replace(
+        load_document(Campaign, to_text(values), where=where), finished_at=row["finished_at"]
+    )
 
 
 def _skipped_of(row: RowMapping) -> tuple[SkippedCase, ...]:
@@ -328,21 +430,34 @@ def _facts_of(row: RowMapping) -> DeviceFacts:
 
 
 def _known_facts_of(row: RowMapping) -> DeviceFacts:
-    """Return a device; of one whose facts can't be read, with a warning, what its own columns say."""
+    """Return a device.
+
+    Of one whose facts can't be read, with a warning, what its own columns say.
+    """
     try:
         return _facts_of(row)
     except StoreError as error:
         warn(error)
-        return DeviceFacts(serial=Serial(row["serial"]), kind=DeviceKind.ANDROID, is_virtual=row["is_virtual"])
+        return DeviceFacts(
+            serial=Serial(row["serial"]), kind=DeviceKind.ANDROID, is_virtual=row["is_virtual"]
+        )
 
 
-def _keep_devices(connection: Connection, devices: Iterable[DeviceFacts], campaign: Campaign) -> None:
+def _keep_devices(
+    connection: Connection, devices: Iterable[DeviceFacts], campaign: Campaign
+) -> None:
     """Insert devices, or bring them up to date; note when one comes back changed."""
     for facts in devices:
-        known = connection.execute(select(DEVICES).where(DEVICES.c.serial == facts.serial)).mappings().one_or_none()
+        known = (
+            connection.execute(select(DEVICES).where(DEVICES.c.serial == facts.serial))
+            .mappings()
+            .one_or_none()
+        )
         row = {"facts": dump_document(facts)}
         if known is None:
-            insert_numbered(connection, DEVICES, serial=facts.serial, is_virtual=facts.is_virtual, **row)
+            insert_numbered(
+                connection, DEVICES, serial=facts.serial, is_virtual=facts.is_virtual, **row
+            )
         elif known["is_virtual"] != facts.is_virtual:
             raise StoreError(
                 f"campaign {campaign.campaign_id}: device {facts.serial} is stored as a "
@@ -355,17 +470,27 @@ def _keep_devices(connection: Connection, devices: Iterable[DeviceFacts], campai
         if known is not None and _known_facts_of(known).versions == facts.versions:
             continue
         sighting = {"serial": facts.serial, "seen_at": campaign.created_at}
-        there = select(SIGHTINGS.c.serial).where(*(SIGHTINGS.c[name] == sighting[name] for name in sighting))
+        there = select(SIGHTINGS.c.serial).where(
+            *(SIGHTINGS.c[name] == sighting[name] for name in sighting)
+        )
         # Of two within a microsecond the first is kept.
         if connection.scalar(there) is None:
             connection.execute(insert(SIGHTINGS), {**sighting, **row})
 
 
 def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
-    """Insert a model or a build, or bring up to date what it is called; where its files lie on this host isn't kept."""
+    """Insert a model or a build, or bring up to date what it is called.
+
+    Where its files lie on this host isn't kept.
+    """
     bare = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
     values = {"document": dump_document(bare)}
-    if connection.execute(update(table).where(table.c.sha256 == record.sha256).values(values)).rowcount == 0:
+    if (
+        connection.execute(
+            update(table).where(table.c.sha256 == record.sha256).values(values)
+        ).rowcount
+        == 0
+    ):
         connection.execute(insert(table), {"sha256": record.sha256, **values})
 
 
@@ -373,14 +498,20 @@ def _warn_of_clock(connection: Connection, campaign: Campaign) -> None:
     """Log when a stored campaign is dated later than one that begins now."""
     if campaign.terms.origin is not None:
         return
-    later = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at).order_by(CAMPAIGNS.c.created_at.desc()).limit(1)
+    later = (
+        select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
+        .order_by(CAMPAIGNS.c.created_at.desc())
+        .limit(1)
+    )
     newest = connection.execute(later).one_or_none()
     if newest is not None and newest.created_at > campaign.created_at + _CLOCK:
         _LOG.warning(
             "campaign %s is dated %s, after this one: a clock was wrong. 'newest' goes by the order of storing, but "
             "the history shows nights by their dates; 'benchfarm results hide %s' leaves it out",
-            newest.campaign_id, f"{newest.created_at:%Y-%m-%d}", newest.campaign_id,
-        )  # fmt: skip
+            newest.campaign_id,
+            f"{newest.created_at:%Y-%m-%d}",
+            newest.campaign_id,
+        )
 
 
 def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str, object]) -> None:

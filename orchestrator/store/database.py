@@ -15,14 +15,15 @@ from orchestrator.clock import Deadline
 from orchestrator.errors import StoreEncodingError, StoreError
 from orchestrator.store.failures import locked, store_errors
 
-#: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to use ("bfar").
+#: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to
+#: use ("bfar").
 _WRITER_LOCK: Final = 0x62666172
 #: Option of a writer's connection: for how many seconds it waits for the write lock.
 _LOCK_S: Final = "benchfarm_lock_s"
 #: Option of a writer's connection: whether one statement may take as long as it likes.
 _IS_LONG: Final = "benchfarm_is_long"
-#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has many hosts, each
-#: with many threads that read. No thread that has one asks for a second.
+#: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has
+#: many hosts, each with many threads that read. No thread that has one asks for a second.
 _KEPT: Final = 2
 _MORE: Final = 3
 #: Seconds for a server to take a connection, and for its answer to one question of a reader.
@@ -33,19 +34,24 @@ _READ_S: Final = 900.0
 class Database:
     """An engine with one writer at a time, whose errors are benchfarm's.
 
-    A writer begins with the database's write lock (``BEGIN IMMEDIATE``, an advisory lock on PostgreSQL), so that what
-    it reads can't change before it writes, and rows are numbered in the order of their commits. The writers of one
-    process take turns first: SQLite's waiting is by polling.
+    A writer begins with the database's write lock (``BEGIN IMMEDIATE``, an advisory lock on
+    PostgreSQL), so that what it reads can't change before it writes, and rows are numbered in the
+    order of their commits. The writers of one process take turns first: SQLite's waiting is by
+    polling.
     """
 
-    def __init__(self, engine: Engine, *, name: str, path: Path | None, busy_timeout_s: float) -> None:
+    def __init__(
+        self, engine: Engine, *, name: str, path: Path | None, busy_timeout_s: float
+    ) -> None:
         #: The file, or the database's address without its password.
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
         self._engine = engine
         # All that one call reads is of one moment, on PostgreSQL as on SQLite.
-        self._reader = engine.execution_options(isolation_level="REPEATABLE READ") if path is None else engine
+        self._reader = (
+            engine.execution_options(isolation_level="REPEATABLE READ") if path is None else engine
+        )
         self._busy_timeout_s = busy_timeout_s
         self._turn = threading.Lock()
         self._is_open = True
@@ -59,7 +65,9 @@ class Database:
 
     @contextmanager
     def writing(self, *, is_long: bool = False) -> Iterator[Connection]:
-        """Hold the write lock and a connection; commit durably at the end, roll all back when anything is raised.
+        """Hold the write lock and a connection.
+
+        Commit durably at the end, roll all back when anything is raised.
 
         ``is_long``: whether a server may work on one statement for as long as it takes.
         """
@@ -99,15 +107,19 @@ class Database:
 def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
     """Return the engine of an SQLite file; nothing is opened yet."""
     engine = create_engine(
-        URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False}, max_overflow=-1
+        URL.create("sqlite", database=str(path)),
+        connect_args={"check_same_thread": False},
+        max_overflow=-1,
     )
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, _record: object) -> None:
-        # The driver's own implicit BEGIN comes too late, and never for a read: transactions are begun below.
+        # The driver's own implicit BEGIN comes too late, and never for a read: transactions are
+        # begun below.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
-        # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power fails.
+        # A commit returns when it is on the disk. NORMAL would lose the newest runs when the power
+        # fails.
         connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'OFF'}")
 
     @event.listens_for(engine, "begin")
@@ -137,7 +149,10 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     limits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
-        connect_args={"options": f"{given} {options}" if isinstance(given, str) else options, **limits},
+        connect_args={
+            "options": f"{given} {options}" if isinstance(given, str) else options,
+            **limits,
+        },
         pool_size=_KEPT,
         max_overflow=_MORE,
         pool_timeout=busy_timeout_s,
@@ -145,13 +160,17 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     )
 
     @event.listens_for(engine, "do_connect")
-    def _connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> AnsweringConnection:
+    def _connect(
+        _dialect: object, _record: object, _given: object, named: dict[str, Any]
+    ) -> AnsweringConnection:
         connection = AnsweringConnection.connect(**named)
         # The server says it with each connection: it costs no question.
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             connection.close()
-            raise StoreEncodingError(url.set(query={}).render_as_string(hide_password=True), str(encoding))
+            raise StoreEncodingError(
+                url.set(query={}).render_as_string(hide_password=True), str(encoding)
+            )
         return connection
 
     @event.listens_for(engine, "checkin")

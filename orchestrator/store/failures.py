@@ -13,7 +13,13 @@ from typing import Final, TypeVar
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from orchestrator.errors import BenchfarmError, HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError
+from orchestrator.errors import (
+    BenchfarmError,
+    HostStorageError,
+    StoreCorruptError,
+    StoreError,
+    StoreReadOnlyError,
+)
 
 Row = TypeVar("Row")
 Read = TypeVar("Read")
@@ -22,15 +28,22 @@ Kind = type[BenchfarmError]
 _LOG: Final = logging.getLogger("orchestrator.store")
 #: Warnings given already: the same row is read many times.
 _warned: Final[set[str]] = set()
-#: A failed write with less free space than this is reported as a full disk: SQLite has codes for some of them only.
+#: A failed write with less free space than this is reported as a full disk: SQLite has codes for
+#: some of them only.
 _FULL_BELOW_BYTES: Final = 1 << 20
 _LOCKED: Final = "another process kept the store locked for too long; try again when it is done"
 
 #: PostgreSQL's code -> kind of error and what it means.
 _SQLSTATES: Final[dict[str, tuple[Kind, str]]] = {
-    "53100": (HostStorageError, "the database server's disk is full; what was stored before is kept"),
+    "53100": (
+        HostStorageError,
+        "the database server's disk is full; what was stored before is kept",
+    ),
     "25006": (StoreReadOnlyError, "the database server only allows reading now"),
-    "42501": (StoreReadOnlyError, "this database user may not do that; grant it the rights to read and write"),
+    "42501": (
+        StoreReadOnlyError,
+        "this database user may not do that; grant it the rights to read and write",
+    ),
     "XX001": (StoreCorruptError, "the database server found damaged data"),
     "XX002": (StoreCorruptError, "the database server found a damaged index"),
     "55P03": (StoreError, _LOCKED),
@@ -42,12 +55,21 @@ _SQLSTATES: Final[dict[str, tuple[Kind, str]]] = {
 _NO_SPACE: Final = "no space left on this computer; free some, what was stored before is kept"
 #: SQLite's code -> kind of error and what it means, with SQLite's own words in the place of {}.
 _SQLITE: Final[dict[int, tuple[Kind, str]]] = {
-    sqlite3.SQLITE_READONLY: (StoreReadOnlyError, "can't be written ({}); check the permissions of file and folder"),
-    sqlite3.SQLITE_PERM: (StoreReadOnlyError, "can't be written ({}); check the permissions of file and folder"),
+    sqlite3.SQLITE_READONLY: (
+        StoreReadOnlyError,
+        "can't be written ({}); check the permissions of file and folder",
+    ),
+    sqlite3.SQLITE_PERM: (
+        StoreReadOnlyError,
+        "can't be written ({}); check the permissions of file and folder",
+    ),
     sqlite3.SQLITE_FULL: (HostStorageError, _NO_SPACE),
     sqlite3.SQLITE_BUSY: (StoreError, _LOCKED),
     sqlite3.SQLITE_LOCKED: (StoreError, _LOCKED),
-    sqlite3.SQLITE_CANTOPEN: (StoreError, "can't be opened ({}); check the path and its permissions"),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreError,
+        "can't be opened ({}); check the path and its permissions",
+    ),
 }
 #: Too big: nothing so large is stored, so it was read, from a damaged length.
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG)
@@ -79,7 +101,9 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
             hint="see whether the database server still answers (pg_stat_activity shows what it is at), and try again",
         ) from error
     except NoSuchModuleError as error:
-        raise StoreError(f"{name}: this kind of database isn't supported; use SQLite or PostgreSQL") from error
+        raise StoreError(
+            f"{name}: this kind of database isn't supported; use SQLite or PostgreSQL"
+        ) from error
 
 
 def _of_driver(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
@@ -91,7 +115,9 @@ def _of_driver(error: BaseException | None, name: str, path: Path | None) -> Ben
         return kind(f"{name}: {meaning}")
     words = " ".join(str(error).split()) or type(error).__name__
     if sqlstate is None or sqlstate.startswith(("08", "57")):
-        return StoreError(f"{name}: the database server can't be reached or ended the connection: {words}")
+        return StoreError(
+            f"{name}: the database server can't be reached or ended the connection: {words}"
+        )
     return StoreError(f"{name}: the database refused: {words}")
 
 
@@ -103,7 +129,11 @@ def _of_sqlite(error: sqlite3.Error, name: str, path: Path | None) -> BenchfarmE
             f"{name}: the file is damaged or isn't a benchfarm store ({error}); it was left untouched",
             hint="restore it from a backup, or name another file",
         )
-    if code == sqlite3.SQLITE_IOERR and path and shutil.disk_usage(path.parent).free < _FULL_BELOW_BYTES:
+    if (
+        code == sqlite3.SQLITE_IOERR
+        and path
+        and shutil.disk_usage(path.parent).free < _FULL_BELOW_BYTES
+    ):
         code = sqlite3.SQLITE_FULL
     kind, meaning = _SQLITE.get(code, (StoreError, "{}"))
     return kind(f"{name}: {meaning.format(error)}")
@@ -115,7 +145,10 @@ def locked(name: str) -> StoreError:
 
 
 def readable(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple[Row, Read]]:
-    """Yield each row with what was read of it; a row that can't be read is left out, with a warning."""
+    """Yield each row with what was read of it.
+
+    A row that can't be read is left out, with a warning.
+    """
     for row in rows:
         try:
             record = read(row)

@@ -32,13 +32,16 @@ IN_MEMORY: Final = ":memory:"
 class Store(Campaigns, Usage, Retention):
     """A store in SQLite or PostgreSQL.
 
-    Each method is one transaction. It may be used from several threads, and the same database from several processes.
-    Every method raises StoreError, one of its kinds, or HostStorageError.
+    Each method is one transaction. It may be used from several threads, and the same database from
+    several processes. Every method raises StoreError, one of its kinds, or HostStorageError.
     """
 
     @functools.cached_property
     def zone(self) -> tzinfo | None:
-        """The time zone in which nights begin and end, whoever reads them; None for that of the one who reads."""
+        """The time zone in which nights begin and end, whoever reads them.
+
+        None for that of the one who reads.
+        """
         with self.reading() as connection:
             name = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "timezone"))
         return zone_of(name or "")
@@ -46,7 +49,10 @@ class Store(Campaigns, Usage, Retention):
     def set_zone(self, name: str) -> None:
         """Keep in which time zone nights begin and end, as ``Europe/Berlin``; raises UsageError."""
         if zone_of(name) is None:
-            raise UsageError(f"{name!r} isn't a time zone that this computer knows", hint="for example Europe/Berlin")
+            raise UsageError(
+                f"{name!r} isn't a time zone that this computer knows",
+                hint="for example Europe/Berlin",
+            )
         with self.writing() as connection:
             connection.execute(delete(SETTINGS).where(SETTINGS.c.name == "timezone"))
             connection.execute(insert(SETTINGS), {"name": "timezone", "value": name})
@@ -89,7 +95,8 @@ def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: flo
     """Open a store, made new when there is none.
 
     Args:
-        where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or ``:memory:``.
+        where: path of an SQLite file, ``sqlite:///path``, ``postgresql://user@host/database``, or
+            ``:memory:``.
         makes_new: whether a store is made where there is none.
         busy_timeout_s: how long to wait for another process that writes.
 
@@ -111,21 +118,30 @@ def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: flo
 
 
 def locate(where: str | Path) -> Path | URL:
-    """Return the file of an SQLite store, absolute, or the URL of a PostgreSQL one; raises UsageError."""
+    """Return the file of an SQLite store, absolute, or the URL of a PostgreSQL one.
+
+    Raises UsageError.
+    """
     if isinstance(where, Path) or "://" not in where:
         return _absolute(Path(where))
     try:
         url = make_url(where)
     except (ArgumentError, ValueError):
         # Not raised from the original, whose message repeats the URL, and with it a password.
-        raise UsageError("the store's URL can't be understood; write it as postgresql://user@host/database") from None
+        raise UsageError(
+            "the store's URL can't be understood; write it as postgresql://user@host/database"
+        ) from None
     scheme = url.drivername.split("+")[0]
     if scheme == "sqlite":
         if url.query or not url.database:
-            raise UsageError(f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite")
+            raise UsageError(
+                f"{where}: an SQLite store is a path and nothing else, for example sqlite:///runs.sqlite"
+            )
         return _absolute(Path(url.database))
     if scheme not in ("postgresql", "postgres"):
-        raise UsageError(f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database")
+        raise UsageError(
+            f"a store can't be kept in {scheme!r}; use a path (SQLite) or postgresql://user@host/database"
+        )
     return url
 
 
@@ -135,7 +151,9 @@ def _absolute(path: Path) -> Path:
     try:
         return path.expanduser().absolute()
     except RuntimeError as error:
-        raise UsageError(f"{path}: there is no such user, whose home folder this could be") from error
+        raise UsageError(
+            f"{path}: there is no such user, whose home folder this could be"
+        ) from error
 
 
 def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
@@ -175,11 +193,17 @@ def _prepare(store: Database, *, makes_new: bool) -> None:
         if not _has_tables(connection, store.name):
             METADATA.create_all(connection, checkfirst=False)
             settings = {"version": str(VERSION), "timezone": own_timezone()}
-            connection.execute(insert(SETTINGS), [{"name": name, "value": value} for name, value in settings.items()])
+            connection.execute(
+                insert(SETTINGS),
+                [{"name": name, "value": value} for name, value in settings.items()],
+            )
 
 
 def _has_tables(connection: Connection, name: str) -> bool:
-    """Return whether a database has a store's tables; raises StoreError for those of another version."""
+    """Return whether a database has a store's tables.
+
+    Raises StoreError for those of another version.
+    """
     if not inspect(connection).has_table(SETTINGS.name):
         return False
     version = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "version"))
@@ -192,7 +216,9 @@ def _has_tables(connection: Connection, name: str) -> bool:
 
 
 def _missing(message: str) -> StoreMissingError:
-    return StoreMissingError(message, hint="name the one that is meant; 'benchfarm bench' and 'run' make a new one")
+    return StoreMissingError(
+        message, hint="name the one that is meant; 'benchfarm bench' and 'run' make a new one"
+    )
 
 
 @contextmanager

@@ -19,20 +19,32 @@ _A_FOLDER: Final = "(a folder)"
 
 
 class OwnFolders:
-    """Knows folders of this computer; a file in one of them is called by what follows the folder."""
+    """Knows folders of this computer.
+
+    A file in one of them is called by what follows the folder.
+    """
 
     def __init__(self, folders: Iterable[Path | str | None]) -> None:
-        """Know these folders, and those of the user and of this Python; relative ones and the system's are passed over.
+        """Know these folders, and those of the user and of this Python.
+
+        Relative ones and the system's are passed over.
 
         None and empty texts are passed over too.
         """
-        own = {str(folder).rstrip("/") for folder in (*folders, Path.home(), Path.cwd(), sys.prefix) if folder}
+        own = {
+            str(folder).rstrip("/")
+            for folder in (*folders, Path.home(), Path.cwd(), sys.prefix)
+            if folder
+        }
         names = {name for name in own if name.startswith("/") and not name.startswith("/usr")}
         # In JSON, letters beyond ASCII may be written as escapes.
         spelled = {word for name in names for word in (name, json.dumps(name)[1:-1])}
         words = "|".join(re.escape(word) for word in sorted(spelled, key=len, reverse=True))
-        # Not the end of a longer path, as /tmp is of /data/local/tmp, and not the beginning of a longer name.
-        self._pattern = re.compile(rf"(?<![\w./-])(?:{words})(?:(/+)|(?![\w.-]))") if words else None
+        # Not the end of a longer path, as /tmp is of /data/local/tmp, and not the beginning of a
+        # longer name.
+        self._pattern = (
+            re.compile(rf"(?<![\w./-])(?:{words})(?:(/+)|(?![\w.-]))") if words else None
+        )
 
     def hide(self, text: str) -> str:
         """Return a text without these folders."""
@@ -64,5 +76,9 @@ def own_folders(store: Store, campaigns: Sequence[Campaign], further: Iterable[P
     for build in store.builds().values():
         files += [build.path, *(companion.path for companion in build.companions)]
     files += [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
-    named = [folder for item in campaigns for folder in (item.terms.plan_folder, item.terms.parity_inputs)]
+    named = [
+        folder
+        for item in campaigns
+        for folder in (item.terms.plan_folder, item.terms.parity_inputs)
+    ]
     return OwnFolders((*named, *further, *(path.parent for path in files if path is not None)))

@@ -1,8 +1,10 @@
-"""Documents and raw output as a store keeps them: Zstandard with a dictionary that comes with the package.
+"""Documents and raw output as a store keeps them: Zstandard with a dictionary that comes with the
+package.
 
-Programs print the same lines with other figures, so that a dictionary trained on some hundred runs of a program
-brings a document of 7 kB to about 400 bytes. A frame names its dictionary. A dictionary is never changed or removed:
-a new one gets another number (``benchmarks/dictionaries.py`` trains them).
+Programs print the same lines with other figures, so that a dictionary trained on some hundred runs
+of a program brings a document of 7 kB to about 400 bytes. A frame names its dictionary. A
+dictionary is never changed or removed: a new one gets another number
+(``benchmarks/dictionaries.py`` trains them).
 """
 
 from __future__ import annotations
@@ -34,19 +36,26 @@ _FOLDER: Final = resources.files("orchestrator.store") / "dictionaries"
 
 
 def number_of(file_name: str) -> int:
-    """Return the number that a dictionary of this name has; smaller ones are registered for others."""
+    """Return the number that a dictionary of this name has.
+
+    Smaller ones are registered for others.
+    """
     return 0x8000 + zlib.crc32(file_name.encode()) % 0x7FFF0000
 
 
 @functools.cache
 def _files() -> dict[int, Traversable]:
     """Return the dictionaries that come with the package: number -> file."""
-    return {number_of(item.name): item for item in _FOLDER.iterdir() if item.name.endswith(".zdict")}
+    return {
+        number_of(item.name): item for item in _FOLDER.iterdir() if item.name.endswith(".zdict")
+    }
 
 
 @functools.cache
 def _newest() -> dict[str, int]:
-    """Return the number of each program's newest dictionary: they are called ``native.1.zdict``, ``native.2.zdict``."""
+    """Return the number of each program's newest dictionary: they are called ``native.1.zdict``,
+    ``native.2.zdict``.
+    """
     ordered = sorted(_files().items(), key=lambda item: int(item[1].name.split(".")[1]))
     return {file.name.split(".")[0]: number for number, file in ordered}
 
@@ -65,7 +74,9 @@ def pack(content: bytes, program: str = "") -> bytes:
     newest = _newest()
     number = newest.get(program, newest.get(_DEFAULT, 0)) if program else 0
     # Each thread needs a compressor of its own, and making one takes less than using it.
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, dict_data=_dictionary(number), write_checksum=True)
+    compressor = zstandard.ZstdCompressor(
+        level=_LEVEL, dict_data=_dictionary(number), write_checksum=True
+    )
     return compressor.compress(content)
 
 
@@ -74,15 +85,20 @@ def unpack(data: bytes, *, where: str) -> bytes:
     try:
         frame = zstandard.get_frame_parameters(data)
         if frame.content_size > _MOST_BYTES:
-            raise StoreCorruptError(f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB")
+            raise StoreCorruptError(
+                f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB"
+            )
         dictionary = _dictionary(frame.dict_id) if frame.dict_id else None
         return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(data)
     except zstandard.ZstdError as error:
-        raise StoreCorruptError(f"{where}: the stored bytes aren't the ones that were kept ({error})") from error
+        raise StoreCorruptError(
+            f"{where}: the stored bytes aren't the ones that were kept ({error})"
+        ) from error
 
 
 def pack_output(attachments: Sequence[Attachment], program: str) -> bytes:
-    """Return what a run left behind: a line of JSON with names, and sizes or the sha256 of large ones, then the rest.
+    """Return what a run left behind: a line of JSON with names, and sizes or the sha256 of large
+    ones, then the rest.
 
     Large content itself isn't in it.
     """
@@ -114,5 +130,7 @@ def unpack_large(data: bytes, sha256: str) -> bytes:
     """Return a large content after its sum was checked; raises StoreCorruptError."""
     content = unpack(data, where=f"raw output {sha256}")
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise StoreCorruptError(f"raw output {sha256}: the stored bytes aren't the ones that were kept")
+        raise StoreCorruptError(
+            f"raw output {sha256}: the stored bytes aren't the ones that were kept"
+        )
     return content

@@ -1,4 +1,7 @@
-"""Deleting campaigns, and the raw output of old ones; figures, reports, states and verdicts of these stay."""
+"""Deleting campaigns, and the raw output of old ones.
+
+Figures, reports, states and verdicts of these stay.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from orchestrator.store.packing import pack_output, unpack_output
 from orchestrator.store.runs import delete_large, delete_runs
 from orchestrator.store.schema import CAMPAIGNS, CASES, CONFIRMATIONS, PLANNED, RUNS
 
-#: A campaign that is said to run and has stored nothing for this long before the moment asked for was killed.
+#: A campaign that is said to run and has stored nothing for this long before the moment asked for
+#: was killed.
 _SILENCE: Final = timedelta(days=1)
 
 
@@ -28,15 +32,19 @@ class Retention(Database):
     """Methods of the store that delete."""
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
-        """Delete what the runs of ended campaigns begun before then left behind; a trial changes nothing.
+        """Delete what the runs of ended campaigns begun before then left behind.
 
-        Page by page: other writers wait for one page, and a command that is killed is resumed where it was.
+        A trial changes nothing.
+
+        Page by page: other writers wait for one page, and a command that is killed is resumed where
+        it was.
         """
         with self.reading() as connection:
             campaigns = _prunable_campaigns(connection, before)
         count = freed_bytes = 0
         with ExitStack() as stack:
-            # What several pages share is free only when all of them are deleted: a trial undoes them together.
+            # What several pages share is free only when all of them are deleted: a trial undoes
+            # them together.
             tried = stack.enter_context(self.writing(is_long=True)) if is_trial else None
             trial = tried.begin_nested() if tried is not None else None
             for number in campaigns:
@@ -52,7 +60,8 @@ class Retention(Database):
                         connection.execute(update(CAMPAIGNS).where(is_it).values(pruned=policy))
             if trial is not None:
                 trial.rollback()
-        # A large output that another run has too frees nothing, and the note in its place takes some bytes.
+        # A large output that another run has too frees nothing, and the note in its place takes
+        # some bytes.
         return Pruned(campaigns=len(campaigns), runs=count, freed_bytes=max(0, freed_bytes))
 
     def remove_campaign(self, campaign_id: CampaignId) -> None:
@@ -61,19 +70,27 @@ class Retention(Database):
         Nothing of the campaign itself need be readable.
         """
         with self.writing(is_long=True) as connection:
-            number = connection.scalar(select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id))
+            number = connection.scalar(
+                select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id)
+            )
             if number is None:
                 raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
             cases = {
                 case_no
                 for table in (RUNS, PLANNED)
-                for case_no in connection.scalars(select(table.c.case_no).where(table.c.campaign_no == number))
+                for case_no in connection.scalars(
+                    select(table.c.case_no).where(table.c.campaign_no == number)
+                )
             }
-            for page in pages(list(connection.scalars(select(RUNS.c.run_no).where(RUNS.c.campaign_no == number)))):
+            for page in pages(
+                list(connection.scalars(select(RUNS.c.run_no).where(RUNS.c.campaign_no == number)))
+            ):
                 delete_runs(connection, page)
             for table in (PLANNED, CAMPAIGNS):
                 connection.execute(delete(table).where(table.c.campaign_no == number))
-            is_unused = [~exists().where(table.c.case_no == CASES.c.case_no) for table in (RUNS, PLANNED)]
+            is_unused = [
+                ~exists().where(table.c.case_no == CASES.c.case_no) for table in (RUNS, PLANNED)
+            ]
             for page in pages(sorted(cases)):
                 connection.execute(delete(CASES).where(CASES.c.case_no.in_(page), *is_unused))
             is_bare = ~exists().where(CASES.c.series_key == CONFIRMATIONS.c.series_key)
@@ -83,13 +100,17 @@ class Retention(Database):
 def _prunable_campaigns(connection: Connection, before: datetime) -> list[int]:
     """Return the campaigns begun before a moment whose raw output is still there, oldest first.
 
-    What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw output. A killed
-    process leaves its campaign running for ever: it is over when even its newest run is older, by a day.
+    What runs isn't touched; what was cut off may still be resumed, which needs nothing of its raw
+    output. A killed process leaves its campaign running for ever: it is over when even its newest
+    run is older, by a day.
     """
     late = before - _SILENCE
-    has_late_run = exists().where(RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= late)
+    has_late_run = exists().where(
+        RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no, RUNS.c.started_at >= late
+    )
     is_over = or_(
-        CAMPAIGNS.c.status != CampaignStatus.RUNNING.value, and_(CAMPAIGNS.c.created_at < late, ~has_late_run)
+        CAMPAIGNS.c.status != CampaignStatus.RUNNING.value,
+        and_(CAMPAIGNS.c.created_at < late, ~has_late_run),
     )
     query = select(CAMPAIGNS.c.campaign_no).where(
         CAMPAIGNS.c.created_at < before, is_over, CAMPAIGNS.c.pruned.is_(None)
@@ -102,7 +123,11 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
 
     Imports stay: a second import of the same file is recognised by the raw output.
     """
-    query = select(RUNS.c.run_no, RUNS.c.case_no).where(RUNS.c.campaign_no == number).order_by(RUNS.c.run_no)
+    query = (
+        select(RUNS.c.run_no, RUNS.c.case_no)
+        .where(RUNS.c.campaign_no == number)
+        .order_by(RUNS.c.run_no)
+    )
     found = connection.execute(query).all()
     cases = read_cases(connection, {row.case_no for row in found})
     imported = {case_no for case_no, case in cases.items() if case.tool in IMPORTED_TOOLS}
@@ -110,7 +135,10 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
 
 
 def _prune_runs(connection: Connection, run_nos: Sequence[int], policy: str) -> tuple[int, int]:
-    """Delete the raw output of some runs; return how many had any, and the bytes that became free."""
+    """Delete the raw output of some runs.
+
+    Return how many had any, and the bytes that became free.
+    """
     note = pack_output([pruned_marker(policy)], "")
     count, freed_bytes = 0, 0
     query = select(RUNS.c.run_no, RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_no.in_(run_nos))

@@ -11,7 +11,17 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
-from sqlalchemy import Connection, RowMapping, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    RowMapping,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
@@ -19,10 +29,24 @@ from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, Se
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
 from orchestrator.records.workload import Case
-from orchestrator.store.campaigns import check_moment, device_kind, filtered, keep_cases, pages, read_cases
+from orchestrator.store.campaigns import (
+    check_moment,
+    device_kind,
+    filtered,
+    keep_cases,
+    pages,
+    read_cases,
+)
 from orchestrator.store.database import Database
 from orchestrator.store.failures import readable
-from orchestrator.store.packing import is_large, pack, pack_output, unpack, unpack_large, unpack_output
+from orchestrator.store.packing import (
+    is_large,
+    pack,
+    pack_output,
+    unpack,
+    unpack_large,
+    unpack_output,
+)
 from orchestrator.store.schema import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, RUNS
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand.
@@ -30,7 +54,8 @@ _RUN_PAGE: Final = 100
 #: What of a run lies beside its document.
 BESIDE: Final = frozenset({"run_id", "campaign_id", "case", "attachments"})
 _SAME: Final = RUNS.alias()
-#: All that decides whether a run may be stored, in one round trip; no row where there is no campaign.
+#: All that decides whether a run may be stored, in one round trip; no row where there is no
+#: campaign.
 _STANDING: Final = (
     select(
         CAMPAIGNS.c.campaign_no,
@@ -63,14 +88,19 @@ class Runs(Database):
     """Methods of the store about runs."""
 
     def append_run(self, run: RunRecord) -> bool:
-        """Keep a run; False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
+        """Keep a run.
 
-        One that was unfit is replaced. The run and its raw output are one transaction, on the disk when this returns.
+        False (and nothing changed) when this (campaign, case, pass, invocation) is there already.
+
+        One that was unfit is replaced. The run and its raw output are one transaction, on the disk
+        when this returns.
         """
         where = f"run {run.run_id}"
         values = {**row_of(run), "output": pack_output(run.attachments, run.case.tool)}
         large = {item.sha256: item.data for item in run.attachments if is_large(item)}
-        blobs = [{"sha256": sha256, "data": pack(data, run.case.tool)} for sha256, data in large.items()]
+        blobs = [
+            {"sha256": sha256, "data": pack(data, run.case.tool)} for sha256, data in large.items()
+        ]
         asked = {name: values[name] for name in ("run_id", "run_pass", "invocation")}
         asked |= {"campaign_id": run.campaign_id, "case_key": run.case.case_key}
         with self.writing() as connection:
@@ -93,10 +123,14 @@ class Runs(Database):
             key = connection.execute(_INSERT, {**values, **numbers}).inserted_primary_key
             assert key is not None, "a single INSERT always has one"
             if blobs:
-                stored = set(connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(large))))
+                stored = set(
+                    connection.scalars(select(BLOBS.c.sha256).where(BLOBS.c.sha256.in_(large)))
+                )
                 if new := [blob for blob in blobs if blob["sha256"] not in stored]:
                     connection.execute(insert(BLOBS), new)
-                connection.execute(insert(ATTACHMENTS), [{"run_no": key[0], "sha256": sha256} for sha256 in large])
+                connection.execute(
+                    insert(ATTACHMENTS), [{"run_no": key[0], "sha256": sha256} for sha256 in large]
+                )
         return True
 
     def replace_reading(
@@ -109,14 +143,22 @@ class Runs(Database):
         reason: str,
         verdict: QualityVerdict,
     ) -> None:
-        """Replace what was read from a run's raw output and what follows from it; the raw output never changes."""
+        """Replace what was read from a run's raw output and what follows from it.
+
+        The raw output never changes.
+        """
         with self.writing() as connection:
             number = connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run_id))
             found = [] if number is None else self._read(connection, [number], {})
             if not found:
                 raise StoreError(f"run {run_id}: the store holds no such run, or it can't be read")
             changed = dataclasses.replace(
-                found[0][0], report=report, outcome=outcome, reason_code=reason_code, reason=reason, verdict=verdict
+                found[0][0],
+                report=report,
+                outcome=outcome,
+                reason_code=reason_code,
+                reason=reason,
+                verdict=verdict,
             )
             connection.execute(update(RUNS).where(RUNS.c.run_no == number).values(row_of(changed)))
 
@@ -129,10 +171,13 @@ class Runs(Database):
         serials: Sequence[Serial] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
-        """Yield runs in the order in which they were stored; their attachments are empty unless asked for.
+        """Yield runs in the order in which they were stored.
 
-        Which runs there are is settled when the first one is asked for; they are read page by page, so that no
-        transaction stays open between two of them and the store may be written meanwhile.
+        Their attachments are empty unless asked for.
+
+        Which runs there are is settled when the first one is asked for; they are read page by page,
+        so that no transaction stays open between two of them and the store may be written
+        meanwhile.
         """
         cases: dict[int, Case] = {}
         with self.reading() as connection:
@@ -144,8 +189,12 @@ class Runs(Database):
                 attachments = self._attachments(run.run_id, output) if with_attachments else ()
                 yield dataclasses.replace(run, attachments=attachments) if attachments else run
 
-    def earlier_runs(self, case_key: CaseKey, before: CampaignId, *, limit: int) -> Sequence[RunRecord]:
-        """Return the last runs of a case that were stored before a campaign's first of it, in their order."""
+    def earlier_runs(
+        self, case_key: CaseKey, before: CampaignId, *, limit: int
+    ) -> Sequence[RunRecord]:
+        """Return the last runs of a case that were stored before a campaign's first of it, in their
+        order.
+        """
         with self.reading() as connection:
             numbers = _run_numbers(connection, (), (case_key,), (), ())
             own = _run_numbers(connection, (before,), (case_key,), (), ())
@@ -168,7 +217,10 @@ class Runs(Database):
         if prefix and prefix[-1] < "\uffff":
             query = query.where(RUNS.c.run_id < prefix[:-1] + chr(ord(prefix[-1]) + 1))
         with self.reading() as connection:
-            return [RunId(run_id) for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(limit))]
+            return [
+                RunId(run_id)
+                for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(limit))
+            ]
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:
         """Return everything that a run left behind, byte for byte; empty for an unknown run."""
@@ -176,11 +228,17 @@ class Runs(Database):
             output = connection.scalar(select(RUNS.c.output).where(RUNS.c.run_id == run_id))
         return () if output is None else self._attachments(run_id, output)
 
-    def attachments_of(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
+    def attachments_of(
+        self, run_ids: Sequence[RunId]
+    ) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
         """Yield what each of some runs left behind, page by page; unknown runs are left out."""
         for page in pages(list(dict.fromkeys(run_ids)), _RUN_PAGE):
             with self.reading() as connection:
-                query = select(RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_id.in_(page)).order_by(RUNS.c.run_no)
+                query = (
+                    select(RUNS.c.run_id, RUNS.c.output)
+                    .where(RUNS.c.run_id.in_(page))
+                    .order_by(RUNS.c.run_no)
+                )
                 found = connection.execute(query).all()
             for run_id, output in found:
                 yield RunId(run_id), self._attachments(RunId(run_id), output)
@@ -198,16 +256,19 @@ class Runs(Database):
         for name, content in found:
             if isinstance(content, str) and content not in large:
                 raise StoreCorruptError(f"run {run_id}: its attachment {name!r} is missing")
-            whole.append(Attachment(name=name, data=large[content] if isinstance(content, str) else content))
+            whole.append(
+                Attachment(name=name, data=large[content] if isinstance(content, str) else content)
+            )
         return tuple(whole)
 
     def _read(
         self, connection: Connection, run_nos: Sequence[int], cases: dict[int, Case]
     ) -> list[tuple[RunRecord, bytes]]:
-        """Return runs by their numbers, in their order, each beside its packed output; ``cases`` are known, and grow.
+        """Return runs by their numbers, in their order, each beside its packed output; ``cases``
+        are known, and grow.
 
-        A document that changed on the disk is damage, which is never passed over; one that can't be understood is
-        left out with a warning.
+        A document that changed on the disk is damage, which is never passed over; one that can't be
+        understood is left out with a warning.
         """
         query = _ROWS.where(RUNS.c.run_no.in_(run_nos)).order_by(RUNS.c.run_no)
         found = connection.execute(query).mappings().all()
@@ -235,7 +296,9 @@ def delete_large(connection: Connection, run_nos: Sequence[int]) -> int:
         return 0
     connection.execute(delete(ATTACHMENTS).where(of_runs))
     unused = BLOBS.c.sha256.in_(named), ~exists().where(ATTACHMENTS.c.sha256 == BLOBS.c.sha256)
-    freed_bytes = connection.scalar(select(func.coalesce(func.sum(func.length(BLOBS.c.data)), 0)).where(*unused))
+    freed_bytes = connection.scalar(
+        select(func.coalesce(func.sum(func.length(BLOBS.c.data)), 0)).where(*unused)
+    )
     connection.execute(delete(BLOBS).where(*unused))
     return int(freed_bytes or 0)
 
@@ -255,7 +318,9 @@ def row_of(run: RunRecord) -> dict[str, Any]:
         "findings": " ".join(finding.code for finding in run.verdict.findings),
         "started_at": run.started_at,
         "duration_s": run.duration_s,
-        "latency_us": float(latency_us) if latency_us is not None and math.isfinite(latency_us) else None,
+        "latency_us": float(latency_us)
+        if latency_us is not None and math.isfinite(latency_us)
+        else None,
         "checksum": zlib.crc32(text),
         "document": pack(text, run.case.tool),
     }
@@ -265,9 +330,17 @@ def row_of(run: RunRecord) -> dict[str, Any]:
 def _document_kind() -> type[Any]:
     """Return the record of what lies in a run's document: a run's fields but those beside it."""
     hints = get_type_hints(RunRecord)
-    kept = [(item.name, hints[item.name], item) for item in dataclasses.fields(RunRecord) if item.name not in BESIDE]
-    return dataclasses.make_dataclass("RunRecord", [(name, hint, _default(item)) for name, hint, item in kept],
-                                      frozen=True, kw_only=True)  # fmt: skip
+    kept = [
+        (item.name, hints[item.name], item)
+        for item in dataclasses.fields(RunRecord)
+        if item.name not in BESIDE
+    ]
+    return dataclasses.make_dataclass(
+        "RunRecord",
+        [(name, hint, _default(item)) for name, hint, item in kept],
+        frozen=True,
+        kw_only=True,
+    )
 
 
 def _default(item: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - a field of any type
@@ -276,13 +349,20 @@ def _default(item: dataclasses.Field[Any]) -> Any:  # noqa: ANN401 - a field of 
 
 def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     read = load_document(_document_kind(), text, where=f"run {row['run_id']}")
-    values: Mapping[str, Any] = {item.name: getattr(read, item.name) for item in dataclasses.fields(read)}
-    ids: Mapping[str, Any] = {"run_id": RunId(row["run_id"]), "campaign_id": CampaignId(row["campaign_id"])}
+    values: Mapping[str, Any] = {
+        item.name: getattr(read, item.name) for item in dataclasses.fields(read)
+    }
+    ids: Mapping[str, Any] = {
+        "run_id": RunId(row["run_id"]),
+        "campaign_id": CampaignId(row["campaign_id"]),
+    }
     return RunRecord(**ids, **values, case=case, attachments=())
 
 
 def _check(run: RunRecord, where: str, is_virtual: bool) -> None:
-    """Raise StoreError when a run can't be stored as it is, above all when it hides that its phone is virtual."""
+    """Raise StoreError when a run can't be stored as it is, above all when it hides that its phone
+    is virtual.
+    """
     check_moment(run.started_at, f"{where}: started_at")
     for state in (run.state_before, run.state_after):
         check_moment(None if state is None else state.at, f"{where}: state")

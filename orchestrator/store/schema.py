@@ -1,7 +1,8 @@
 """The tables of a store, schema 1, and column types that keep a value exactly on every database.
 
-A run is virtual when its case is, and a case is virtual when its device is: the foreign keys carry ``is_virtual``
-along, so that the database itself refuses a row that hides where its numbers come from.
+A run is virtual when its case is, and a case is virtual when its device is: the foreign keys carry
+``is_virtual`` along, so that the database itself refuses a row that hides where its numbers come
+from.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 #: Raised with each change of the tables.
 VERSION: Final = 1
-#: PostgreSQL refuses NUL, both databases refuse lone surrogates; the backslash is what they are escaped with.
+#: PostgreSQL refuses NUL, both databases refuse lone surrogates; the backslash is what they are
+#: escaped with.
 _NEEDS_ESCAPE: Final = re.compile("[\x00\\\\\ud800-\udfff]")
 _ESCAPED: Final = re.compile(r"\\(\\|u([0-9a-f]{4}))")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,7 +44,9 @@ def escape_text(text: str) -> str:
     r"""Return text that every database takes: NUL and lone surrogates as ``\uXXXX``, a backslash doubled."""
     if _NEEDS_ESCAPE.search(text) is None:
         return text
-    return _NEEDS_ESCAPE.sub(lambda hit: "\\\\" if hit[0] == "\\" else f"\\u{ord(hit[0]):04x}", text)
+    return _NEEDS_ESCAPE.sub(
+        lambda hit: "\\\\" if hit[0] == "\\" else f"\\u{ord(hit[0]):04x}", text
+    )
 
 
 def unescape_text(text: str) -> str:
@@ -60,7 +64,9 @@ class AnyText(TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """Choose the order that SQLite has, so that an index finds what begins so."""
-        return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
+        return dialect.type_descriptor(
+            Text(collation="C") if dialect.name == "postgresql" else Text()
+        )
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Escape what a database can't hold."""
@@ -88,9 +94,15 @@ class UtcTime(TypeDecorator[datetime]):
             return None if value is None else value.astimezone(UTC)
         return (value - _EPOCH) // timedelta(microseconds=1)
 
-    def process_result_value(self, value: datetime | int | None, dialect: Dialect) -> datetime | None:
+    def process_result_value(
+        self, value: datetime | int | None, dialect: Dialect
+    ) -> datetime | None:
         """Return the moment in UTC."""
-        return _EPOCH + timedelta(microseconds=value) if isinstance(value, int) else value and value.astimezone(UTC)
+        return (
+            _EPOCH + timedelta(microseconds=value)
+            if isinstance(value, int)
+            else value and value.astimezone(UTC)
+        )
 
 
 METADATA: Final = MetaData(
@@ -105,8 +117,12 @@ METADATA: Final = MetaData(
 
 
 def _number(name: str) -> Column[int]:
-    """Return a row's own number: 64 bits that count up in the order of storing, on SQLite the table's row id."""
-    return Column(name, BigInteger().with_variant(Integer(), "sqlite"), Identity(), primary_key=True)
+    """Return a row's own number: 64 bits that count up in the order of storing, on SQLite the
+    table's row id.
+    """
+    return Column(
+        name, BigInteger().with_variant(Integer(), "sqlite"), Identity(), primary_key=True
+    )
 
 
 def _is_virtual() -> Column[bool]:
@@ -119,7 +135,10 @@ def _table(name: str, *items: Any) -> Table:  # noqa: ANN401 - columns, constrai
 
 #: ``version``: the schema's; ``timezone``: in which the nights of this store begin and end.
 SETTINGS = Table(
-    "benchfarm_settings", METADATA, Column("name", Text, primary_key=True), Column("value", Text, nullable=False)
+    "benchfarm_settings",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
 )
 
 CAMPAIGNS = _table(
@@ -161,10 +180,16 @@ SIGHTINGS = Table(
 )
 
 MODELS = Table(
-    "models", METADATA, Column("sha256", AnyText, primary_key=True), Column("document", Text, nullable=False)
+    "models",
+    METADATA,
+    Column("sha256", AnyText, primary_key=True),
+    Column("document", Text, nullable=False),
 )
 BUILDS = Table(
-    "builds", METADATA, Column("sha256", AnyText, primary_key=True), Column("document", Text, nullable=False)
+    "builds",
+    METADATA,
+    Column("sha256", AnyText, primary_key=True),
+    Column("document", Text, nullable=False),
 )
 
 CASES = _table(
@@ -225,11 +250,18 @@ RUNS = _table(
     # One case over time.
     UniqueConstraint("case_no", "run_pass", "campaign_no", "invocation"),
     # Many nights: progress, figures, and what ended without one, from the index alone.
-    Index("ix_runs_figures", "campaign_no", "outcome", "run_pass", "quality", "case_no", "latency_us"),
+    Index(
+        "ix_runs_figures", "campaign_no", "outcome", "run_pass", "quality", "case_no", "latency_us"
+    ),
 )
 
 #: Large output, each content once.
-BLOBS = Table("blobs", METADATA, Column("sha256", Text, primary_key=True), Column("data", LargeBinary, nullable=False))
+BLOBS = Table(
+    "blobs",
+    METADATA,
+    Column("sha256", Text, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
 
 #: Which runs have which large output.
 ATTACHMENTS = Table(
@@ -240,7 +272,8 @@ ATTACHMENTS = Table(
     sqlite_with_rowid=False,
 )
 
-#: Changes that somebody expects, and what became of changes that were found: records of records/history.py.
+#: Changes that somebody expects, and what became of changes that were found: records of
+#: records/history.py.
 ANNOTATIONS = _table(
     "annotations",
     _number("annotation_no"),

@@ -1,4 +1,6 @@
-"""The file of an SQLite store: looked at before SQLite may touch it, created, and copied before it is changed."""
+"""The file of an SQLite store: looked at before SQLite may touch it, created, and copied before it
+is changed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.errors import BenchfarmError, HostStorageError, StoreCorruptError, StoreError, StoreReadOnlyError
+from orchestrator.errors import (
+    BenchfarmError,
+    HostStorageError,
+    StoreCorruptError,
+    StoreError,
+    StoreReadOnlyError,
+)
 from orchestrator.files import make_private
 from orchestrator.store.failures import store_errors
 
@@ -32,7 +40,9 @@ _KINDS: Final[dict[int, type[BenchfarmError]]] = {
 
 
 def check_file(path: Path) -> None:
-    """Raise when a file isn't a writable benchfarm store; a missing or empty one is fine. Reads the header only.
+    """Raise when a file isn't a writable benchfarm store; a missing or empty one is fine.
+
+    Reads the header only.
 
     Raises:
         StoreCorruptError: no SQLite database, one of another program, or one that was cut off.
@@ -40,11 +50,15 @@ def check_file(path: Path) -> None:
         StoreError: a folder, or something that can't be read.
     """
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StoreReadOnlyError(f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there")
+        raise StoreReadOnlyError(
+            f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
+        )
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise StoreError(f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}")
+            raise StoreError(
+                f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}"
+            )
         if not stat.S_ISREG(status.st_mode):
             raise StoreError(f"{path} is no regular file; name another one")
         with path.open("rb") as file:
@@ -54,7 +68,9 @@ def check_file(path: Path) -> None:
     except OSError as error:
         raise StoreError(f"{path}: the store can't be read: {error.strerror}") from error
     if not os.access(path, os.W_OK):
-        raise StoreReadOnlyError(f"{path}: the store can't be written; check the permissions of the file")
+        raise StoreReadOnlyError(
+            f"{path}: the store can't be written; check the permissions of the file"
+        )
     if not header:
         return
     if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
@@ -91,19 +107,23 @@ def create_folder(path: Path) -> None:
 
 
 def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
-    """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is prepared.
+    """Mark a new file as ours and switch it to a write-ahead log.
 
-    Nobody but its owner may read a new one: it holds what programs and phones printed. SQLite gives its
-    log the same mode.
+    Does nothing to a file that is prepared.
+
+    Nobody but its owner may read a new one: it holds what programs and phones printed. SQLite gives
+    its log the same mode.
     """
     with suppress(OSError):  # SQLite tells what is wrong with the place.
         path.touch(mode=0o600, exist_ok=True)
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            # Of a new file only. Runs leave less of a large page unused, and each commit writes whole pages.
+            # Of a new file only. Runs leave less of a large page unused, and each commit writes
+            # whole pages.
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        # Readers and the writer don't wait for each other; where a file system can't do it, SQLite stays as it is.
+        # Readers and the writer don't wait for each other; where a file system can't do it, SQLite
+        # stays as it is.
         deadline = Deadline(busy_timeout_s)
         while connection.execute("PRAGMA journal_mode").fetchone()[0] == "delete":
             try:
@@ -124,17 +144,23 @@ def compact(path: Path) -> None:
 
 
 def copy_to(path: Path, copy: Path) -> Path:
-    """Copy a store that others may be writing, checked and on the disk when this returns; return the copy's path.
+    """Copy a store that others may be writing, checked and on the disk when this returns.
+
+    Return the copy's path.
 
     Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
     """
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     try:
         unfinished.unlink(missing_ok=True)
-        # Before SQLite opens it, which would say the same of a place where nothing can be as of a store.
+        # Before SQLite opens it, which would say the same of a place where nothing can be as of a
+        # store.
         unfinished.touch()
         with store_errors(str(path), path=copy):
-            with closing(_connect(path, 30.0)) as source, closing(sqlite3.connect(unfinished)) as target:
+            with (
+                closing(_connect(path, 30.0)) as source,
+                closing(sqlite3.connect(unfinished)) as target,
+            ):
                 source.backup(target)
                 damage = target.execute("PRAGMA quick_check(1)").fetchone()[0]
             if damage != "ok":
@@ -171,5 +197,6 @@ def _has_log(path: Path) -> bool:
 
 def _corrupt(path: Path, what: str) -> StoreCorruptError:
     return StoreCorruptError(
-        f"{path} {what}; it was left untouched", hint="restore it from a backup, or name another file"
+        f"{path} {what}; it was left untouched",
+        hint="restore it from a backup, or name another file",
     )

@@ -1,4 +1,5 @@
-"""What many runs say together: figures over the nights, recent activity, changes that are expected and confirmed.
+"""What many runs say together: figures over the nights, recent activity, changes that are expected
+and confirmed.
 
 All of it is read from columns; no document is.
 """
@@ -11,7 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, case, cast, delete, func, insert, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.records.campaign import CampaignStatus
@@ -36,37 +49,56 @@ from orchestrator.store.campaigns import filtered, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
-#: A new build makes a new case of a series; older ones than these say little about how long it takes now.
+#: A new build makes a new case of a series; older ones than these say little about how long it
+#: takes now.
 _CASES_MOST: Final = 16
 #: Outcomes of what didn't take a phone's time.
 _NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
 _IS_TIMING: Final = RUNS.c.run_pass == FIGURE_PASS.value
 #: What of a case a figure is told by.
 _CASES: Final = select(
-    CASES.c.case_no, CASES.c.series_key, CASES.c.serial, CASES.c.is_virtual,
-    CASES.c.model_sha256, CASES.c.build_sha256, CASES.c.files,
-)  # fmt: skip
+    CASES.c.case_no,
+    CASES.c.series_key,
+    CASES.c.serial,
+    CASES.c.is_virtual,
+    CASES.c.model_sha256,
+    CASES.c.build_sha256,
+    CASES.c.files,
+)
 #: The figures that count.
 _FIGURES: Final = select(
-    RUNS.c.case_no, RUNS.c.campaign_no, RUNS.c.latency_us, cast(RUNS.c.quality == Quality.TRUSTED.value, Integer)
+    RUNS.c.case_no,
+    RUNS.c.campaign_no,
+    RUNS.c.latency_us,
+    cast(RUNS.c.quality == Quality.TRUSTED.value, Integer),
 ).where(_IS_TIMING, RUNS.c.quality != Quality.REJECTED.value, RUNS.c.latency_us > 0)
-_WITHOUT_FIGURE: Final = and_(_IS_TIMING, or_(RUNS.c.latency_us.is_(None), RUNS.c.quality == Quality.REJECTED.value))
+_WITHOUT_FIGURE: Final = and_(
+    _IS_TIMING, or_(RUNS.c.latency_us.is_(None), RUNS.c.quality == Quality.REJECTED.value)
+)
 
 
 class Usage(Runs):
     """Methods of the store about many runs."""
 
-    def points(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Points:
-        """Return the figures of timing runs of campaigns begun since then, of some series or of all."""
+    def points(
+        self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()
+    ) -> Points:
+        """Return the figures of timing runs of campaigns begun since then, of some series or of
+        all.
+        """
         import numpy as np
 
         with self.reading() as connection:
             begun = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
             begun = begun if since is None else begun.where(CAMPAIGNS.c.created_at >= since)
-            campaigns = connection.execute(begun.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)).all()
+            campaigns = connection.execute(
+                begun.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)
+            ).all()
             numbers = [row.campaign_no for row in campaigns]
             known: list[Any] = []
-            for of_series in filtered(_CASES, CASES.c.series_key, series_keys) if series_keys else ():
+            for of_series in (
+                filtered(_CASES, CASES.c.series_key, series_keys) if series_keys else ()
+            ):
                 known += connection.execute(of_series).all()
             wanted = [row.case_no for row in known] if series_keys else numbers
             asked = RUNS.c.case_no if series_keys else RUNS.c.campaign_no
@@ -82,7 +114,9 @@ class Usage(Runs):
                 span = CASES.c.case_no.between(int(used[0]), int(used[-1]))
                 known += connection.execute(_CASES.where(span)).all()
         is_used = set(used.tolist())
-        known = sorted((row for row in known if row.case_no in is_used), key=lambda row: row.case_no)
+        known = sorted(
+            (row for row in known if row.case_no in is_used), key=lambda row: row.case_no
+        )
         series = {row.series_key: row for row in known}
         contents = dict.fromkeys((row.model_sha256, row.build_sha256, row.files) for row in known)
         series_place = {key: place for place, key in enumerate(series)}
@@ -90,15 +124,20 @@ class Usage(Runs):
         at = np.searchsorted(used, case_no)
         series_at = np.array([series_place[row.series_key] for row in known], dtype=np.int64)[at]
         contents_at = np.array(
-            [contents_place[row.model_sha256, row.build_sha256, row.files] for row in known], dtype=np.int64
+            [contents_place[row.model_sha256, row.build_sha256, row.files] for row in known],
+            dtype=np.int64,
         )[at]
-        place_of = np.full(max([*numbers, int(campaign_no.max(initial=0))], default=0) + 1, -1, dtype=np.int64)
+        place_of = np.full(
+            max([*numbers, int(campaign_no.max(initial=0))], default=0) + 1, -1, dtype=np.int64
+        )
         place_of[np.array(numbers, dtype=np.int64)] = np.arange(len(numbers))
         campaign_at = place_of[campaign_no]
         kept = campaign_at >= 0
         return Points(
             series=tuple(
-                SeriesSketch(series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual)
+                SeriesSketch(
+                    series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual
+                )
                 for key, row in series.items()
             ),
             contents=tuple(
@@ -110,7 +149,8 @@ class Usage(Runs):
                 for model, build, files in contents
             ),
             campaigns=tuple(
-                CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at) for row in campaigns
+                CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at)
+                for row in campaigns
             ),
             series_at=array("q", series_at[kept].tobytes()),
             contents_at=array("q", contents_at[kept].tobytes()),
@@ -119,8 +159,12 @@ class Usage(Runs):
             trusted=array("q", trusted[kept].tobytes()),
         )
 
-    def marks(self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
-        """Return timing runs without a figure that counts, and comparisons of outputs of series where one differed."""
+    def marks(
+        self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()
+    ) -> Sequence[RunMark]:
+        """Return timing runs without a figure that counts, and comparisons of outputs of series
+        where one differed.
+        """
         names = RUNS.c.run_pass, RUNS.c.outcome, RUNS.c.quality, RUNS.c.reason_code, RUNS.c.findings
         query = (
             select(CASES.c.series_key, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at, *names)
@@ -147,14 +191,17 @@ class Usage(Runs):
                 for row in connection.execute(of_series)
             ]
         doubted = {mark.series_key for mark in found if OUTPUT_FINDINGS.keys() & mark.findings}
-        return [mark for mark in found if mark.run_pass is FIGURE_PASS or mark.series_key in doubted]
+        return [
+            mark for mark in found if mark.run_pass is FIGURE_PASS or mark.series_key in doubted
+        ]
 
     def recent_runs(
         self, series_keys: Sequence[SeriesKey], *, limit: int = 64
     ) -> Mapping[SeriesKey, Sequence[RecentRun]]:
         """Return the newest runs of each series that took a device's time, newest first.
 
-        A question for each series: each is answered from two indexes, whatever the store holds beside it.
+        A question for each series: each is answered from two indexes, whatever the store holds
+        beside it.
         """
         found = {}
         with self.reading() as connection:
@@ -162,7 +209,13 @@ class Usage(Runs):
                 of_series = select(CASES.c.case_no).where(CASES.c.series_key == series_key)
                 newest = of_series.order_by(CASES.c.case_no.desc()).limit(_CASES_MOST)
                 query = (
-                    select(RUNS.c.run_pass, RUNS.c.started_at, RUNS.c.duration_s, RUNS.c.outcome, RUNS.c.campaign_no)
+                    select(
+                        RUNS.c.run_pass,
+                        RUNS.c.started_at,
+                        RUNS.c.duration_s,
+                        RUNS.c.outcome,
+                        RUNS.c.campaign_no,
+                    )
                     .where(RUNS.c.case_no.in_(newest), RUNS.c.outcome.not_in(_NOT_RUN))
                     .order_by(RUNS.c.run_no.desc())
                     .limit(limit)
@@ -183,13 +236,18 @@ class Usage(Runs):
 
     def activity(self, since: datetime) -> Activity:
         """Return what campaigns came to, and the runs of those that were begun since then."""
-        is_late = RUNS.c.campaign_no.in_(select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since))
+        is_late = RUNS.c.campaign_no.in_(
+            select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
+        )
         alike = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
         endings = select(*alike, func.count()).where(is_late).group_by(*alike)
         statuses = select(CAMPAIGNS.c.status, func.count()).group_by(CAMPAIGNS.c.status)
         finished = (
             select(CAMPAIGNS.c.name, func.max(CAMPAIGNS.c.finished_at))
-            .where(CAMPAIGNS.c.status == CampaignStatus.FINISHED.value, CAMPAIGNS.c.finished_at.is_not(None))
+            .where(
+                CAMPAIGNS.c.status == CampaignStatus.FINISHED.value,
+                CAMPAIGNS.c.finished_at.is_not(None),
+            )
             .group_by(CAMPAIGNS.c.name)
         )
         newest = (
@@ -201,17 +259,28 @@ class Usage(Runs):
         with self.reading() as connection:
             newest_runs = self._read(connection, sorted(connection.scalars(newest)), {})
             return Activity(
-                campaigns={CampaignStatus(status): count for status, count in connection.execute(statuses)},
+                campaigns={
+                    CampaignStatus(status): count for status, count in connection.execute(statuses)
+                },
                 finished_at={row[0]: row[1] for row in connection.execute(finished)},
                 runs=tuple(
-                    RunCount(outcome=Outcome(outcome), reason_code=code, is_virtual=is_virtual, count=count)
+                    RunCount(
+                        outcome=Outcome(outcome),
+                        reason_code=code,
+                        is_virtual=is_virtual,
+                        count=count,
+                    )
                     for outcome, code, is_virtual, count in connection.execute(endings)
                 ),
                 newest=tuple(run for run, _ in newest_runs),
             )
 
-    def reason_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Mapping[str, int]]:
-        """Return how many runs of some campaigns ended with each reason code, those with none aside."""
+    def reason_counts(
+        self, campaign_ids: Sequence[CampaignId]
+    ) -> Mapping[CampaignId, Mapping[str, int]]:
+        """Return how many runs of some campaigns ended with each reason code, those with none
+        aside.
+        """
         query = select(RUNS.c.reason_code, func.count()).where(RUNS.c.reason_code != "")
         found: dict[CampaignId, dict[str, int]] = {}
         for campaign_id, code, count in self._by_campaign(query, campaign_ids, RUNS.c.reason_code):
@@ -221,7 +290,9 @@ class Usage(Runs):
     def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
         """Return what the runs of some campaigns gave, campaigns without any run aside."""
         is_made = RUNS.c.outcome != Outcome.SKIPPED.value
-        is_lost = is_made & ((RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value))
+        is_lost = is_made & (
+            (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
+        )
         query = select(*(func.sum(case((which, 1), else_=0)) for which in (is_made, is_lost)))
         return {
             campaign_id: Yield(made=int(made), without_result=int(lost))
@@ -229,15 +300,22 @@ class Usage(Runs):
         }
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
-        """Return a change token of each campaign that has runs: another one once anything else is read from them."""
+        """Return a change token of each campaign that has runs: another one once anything else is
+        read from them.
+        """
         totals: list[Any] = [func.count(), func.sum(RUNS.c.checksum)]
         query = select(*totals)
-        return {name: f"{count} {total}" for name, count, total in self._by_campaign(query, campaign_ids)}
+        return {
+            name: f"{count} {total}"
+            for name, count, total in self._by_campaign(query, campaign_ids)
+        }
 
     def annotations(self) -> Sequence[Annotation]:
         """Return the changes that somebody expects, oldest night first."""
         with self.reading() as connection:
-            texts = connection.scalars(select(ANNOTATIONS.c.document).order_by(ANNOTATIONS.c.annotation_no)).all()
+            texts = connection.scalars(
+                select(ANNOTATIONS.c.document).order_by(ANNOTATIONS.c.annotation_no)
+            ).all()
         found = [load_document(Annotation, text, where="an annotation") for text in texts]
         return sorted(found, key=lambda item: item.night)
 
@@ -250,7 +328,9 @@ class Usage(Runs):
     def delete_annotation(self, annotation_id: str) -> bool:
         """Forget an annotation; False when there is none."""
         with self.writing() as connection:
-            gone = connection.execute(delete(ANNOTATIONS).where(ANNOTATIONS.c.annotation_id == annotation_id))
+            gone = connection.execute(
+                delete(ANNOTATIONS).where(ANNOTATIONS.c.annotation_id == annotation_id)
+            )
         return gone.rowcount > 0
 
     def confirmations(self) -> Sequence[Confirmation]:
@@ -263,8 +343,12 @@ class Usage(Runs):
         """Keep what became of a change, in the place of what was kept of it before."""
         row = {"series_key": confirmation.series_key, "night": confirmation.night.isoformat()}
         with self.writing() as connection:
-            connection.execute(delete(CONFIRMATIONS).where(*(CONFIRMATIONS.c[name] == row[name] for name in row)))
-            connection.execute(insert(CONFIRMATIONS), {**row, "document": dump_document(confirmation)})
+            connection.execute(
+                delete(CONFIRMATIONS).where(*(CONFIRMATIONS.c[name] == row[name] for name in row))
+            )
+            connection.execute(
+                insert(CONFIRMATIONS), {**row, "document": dump_document(confirmation)}
+            )
 
     def _by_campaign(
         self, query: Select[Any], campaign_ids: Sequence[CampaignId], *groups: ColumnElement[Any]
@@ -275,4 +359,6 @@ class Usage(Runs):
         with self.reading() as connection:
             for page in pages(list(campaign_ids)):
                 of_page = asked.where(CAMPAIGNS.c.campaign_id.in_(page))
-                yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id, *groups)).all()
+                yield from connection.execute(
+                    of_page.group_by(CAMPAIGNS.c.campaign_id, *groups)
+                ).all()

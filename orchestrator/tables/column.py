@@ -61,10 +61,12 @@ class Column(Generic[R]):
     head: str
     value: Callable[[R], Any]
     kind: Kind = Kind.TEXT
-    #: Of what is shown, and how many times as much as the value that is: 0.001 where microseconds are shown as ms.
+    #: Of what is shown, and how many times as much as the value that is: 0.001 where microseconds
+    #: are shown as ms.
     unit: str = ""
     scale: float = 1.0
-    #: Decimals of what is shown (None: by the column's smallest figure), and of what is exported (None: all).
+    #: Decimals of what is shown (None: by the column's smallest figure), and of what is exported
+    #: (None: all).
     digits: int | None = None
     exact: int | None = None
     forms: frozenset[Form] = EVERYWHERE
@@ -74,7 +76,8 @@ class Column(Generic[R]):
     tone: Callable[[R], str] | None = None
     #: Whether people don't see the column where no row has anything in it.
     is_optional: bool = False
-    #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure has a sign.
+    #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure
+    #: has a sign.
     is_choice: bool = False
     opens: bool = False
     is_signed: bool = False
@@ -92,7 +95,9 @@ class Column(Generic[R]):
         return self.kind in {Kind.NUMBER, Kind.COUNT}
 
     def of(self, part: Callable[[S], R | None], **changes: Any) -> Column[S]:  # noqa: ANN401
-        """Return the column for rows of which ``part`` gives what this one is of; None there is no value.
+        """Return the column for rows of which ``part`` gives what this one is of.
+
+        None there is no value.
 
         ``changes`` are other fields of the new column.
         """
@@ -123,7 +128,11 @@ class Column(Generic[R]):
         """Return how many decimals of these figures are shown."""
         if self.kind is Kind.COUNT:
             return 0
-        return column_decimals([f for f in figures if f is not None]) if self.digits is None else self.digits
+        return (
+            column_decimals([f for f in figures if f is not None])
+            if self.digits is None
+            else self.digits
+        )
 
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the column as people read it; nothing of it is escaped."""
@@ -131,7 +140,9 @@ class Column(Generic[R]):
         if self.is_figure:
             figures = self.figures(rows)
             digits, sign = self.decimals(figures), "+" if self.is_signed else ""
-            own = [NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures]
+            own = [
+                NOTHING if figure is None else f"{figure:{sign}.{digits}f}" for figure in figures
+            ]
         else:
             own = [_words(self.value(row)) for row in rows]
         return [word if text is None else text for text, word in zip(texts, own, strict=True)]
@@ -148,7 +159,9 @@ def _words(value: object) -> str:
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
-    """Return a value as JSON has it: enums as their words, moments in ISO 8601, records and mappings as objects."""
+    """Return a value as JSON has it: enums as their words, moments in ISO 8601, records and
+    mappings as objects.
+    """
     if value is None or type(value) in {str, int, float, bool}:
         return value
     if isinstance(value, enum.Enum):
@@ -168,9 +181,11 @@ def fields_of(record: object, *names: str) -> dict[str, Any]:
 
 
 def column_decimals(values: Sequence[float]) -> int:
-    """Return how many decimals a column of figures needs: all get the same, so that their points stand in line.
+    """Return how many decimals a column of figures needs: all get the same, so that their points
+    stand in line.
 
-    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal, at most four.
+    The smallest figure shows three digits, or two when it is below 1; never fewer than one decimal,
+    at most four.
     """
     smallest = min((abs(value) for value in values if value), default=10.0)
     digits = 100 if smallest >= 1 else 10

@@ -31,7 +31,9 @@ _CLASSES: Final = {
 
 
 def worst_first(comparison: Comparison) -> list[ComparedCase]:
-    """Return the cases as people want to see them: broken ones, then by verdict, each with the largest change first."""
+    """Return the cases as people want to see them: broken ones, then by verdict, each with the
+    largest change first.
+    """
 
     def place(row: ComparedCase) -> tuple[object, ...]:
         size = abs(math.log(row.verdict.ratio)) if row.verdict.ratio else 0.0
@@ -48,7 +50,8 @@ def interval_text(verdict: ComparisonVerdict | Overall) -> str:
 
 
 def change_of(row: ComparedCase) -> tuple[str, str, str]:
-    """Return what a change is of (the time, or a language model's speed), the change, and its interval.
+    """Return what a change is of (the time, or a language model's speed), the change, and its
+    interval.
 
     A speed's change is the time's inverted: where a token takes +25 % time, it is -20 %.
     """
@@ -60,20 +63,30 @@ def change_text(verdict: ComparisonVerdict | Overall, *, is_speed: bool) -> tupl
     if not is_speed:
         return "time", format_change(verdict.ratio), interval_text(verdict)
     low, high = (1 / end if end else None for end in (verdict.high, verdict.low))
-    interval = f"{format_change(low)} to {format_change(high)}" if low is not None and high is not None else NOTHING
+    interval = (
+        f"{format_change(low)} to {format_change(high)}"
+        if low is not None and high is not None
+        else NOTHING
+    )
     return "speed", format_change(1 / verdict.ratio if verdict.ratio else None), interval
 
 
 def runs_text(verdict: ComparisonVerdict) -> str:
     """Return how many runs a verdict rests on: ``10 / 10`` of baseline and candidate, ``12 pairs``."""
     is_paired = verdict.method.startswith("paired")
-    return f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
+    return (
+        f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
+    )
 
 
 def figure_of(item: Measured) -> str:
     """Return a side's figure; none where it isn't one of what was asked for."""
     own = item.result.own_summary
-    return NOTHING if own is None else format_figure(own.median_us, is_per_token=item.case.is_per_token)
+    return (
+        NOTHING
+        if own is None
+        else format_figure(own.median_us, is_per_token=item.case.is_per_token)
+    )
 
 
 def _change_words(row: ComparedCase) -> str:
@@ -103,7 +116,9 @@ SIDE: Final[Sequence[Column[Measured]]] = (
     _of_case("model_sha256"),
     Column("build", "build", lambda item: item.build),
     _of_case("build_sha256"),
-    Column("configuration", "configuration", lambda item: item.result.named(item.case.configuration)),
+    Column(
+        "configuration", "configuration", lambda item: item.result.named(item.case.configuration)
+    ),
     Column("is_virtual", "virtual", lambda item: item.is_virtual, Kind.FLAG),
     Column("origin", "origin", lambda item: item.origin),
     _of_result("status"),
@@ -111,13 +126,21 @@ SIDE: Final[Sequence[Column[Measured]]] = (
     _of_result("precision", Kind.NUMBER),
     _of_result("is_precise", Kind.FLAG),
     _of_result("grade"),
-    Column("figure", "figure", lambda item: item.result.figure if item.result.summary is not None else None),
-    Column("median_us", "median", lambda item: item.result.own_summary and item.result.own_summary.median_us,
-           Kind.NUMBER),
+    Column(
+        "figure",
+        "figure",
+        lambda item: item.result.figure if item.result.summary is not None else None,
+    ),
+    Column(
+        "median_us",
+        "median",
+        lambda item: item.result.own_summary and item.result.own_summary.median_us,
+        Kind.NUMBER,
+    ),
     Column("not_a_result_us", "not a result", _not_a_result, Kind.NUMBER),
     Column("count", "runs", lambda item: len(item.result.used), Kind.COUNT),
     Column("run_ids", "runs", lambda item: item.result.used, Kind.RECORD, forms=NESTED),
-)  # fmt: skip
+)
 
 
 def _side(name: str, of: Callable[[ComparedCase], Measured]) -> list[Column[ComparedCase]]:
@@ -129,22 +152,49 @@ def _side(name: str, of: Callable[[ComparedCase], Measured]) -> list[Column[Comp
     flat = DATA - NESTED
     return [
         Column(name, name, record, Kind.RECORD, forms=NESTED),
-        *(column.of(of, name=f"{name}_{column.name}", forms=flat) for column in SIDE if column.forms & flat),
+        *(
+            column.of(of, name=f"{name}_{column.name}", forms=flat)
+            for column in SIDE
+            if column.forms & flat
+        ),
     ]
 
 
 COMPARED: Final[Sequence[Column[ComparedCase]]] = (
-    Column("outcome", "verdict", lambda row: row.verdict.outcome, shown=lambda row: row.verdict.outcome.value.upper(),
-           tone=lambda row: _CLASSES[row.verdict.outcome], is_choice=True, forms=EVERYWHERE - NESTED),
-    Column("title", "case", lambda row: row.title,
-           shown=lambda row: row.title + (" [virtual]" if row.is_virtual else "")),
+    Column(
+        "outcome",
+        "verdict",
+        lambda row: row.verdict.outcome,
+        shown=lambda row: row.verdict.outcome.value.upper(),
+        tone=lambda row: _CLASSES[row.verdict.outcome],
+        is_choice=True,
+        forms=EVERYWHERE - NESTED,
+    ),
+    Column(
+        "title",
+        "case",
+        lambda row: row.title,
+        shown=lambda row: row.title + (" [virtual]" if row.is_virtual else ""),
+    ),
     Column("baseline", "baseline", lambda row: figure_of(row.baseline), forms=PEOPLE),
     Column("candidate", "candidate", lambda row: figure_of(row.candidate), forms=PEOPLE),
-    Column("ratio", "change", lambda row: row.verdict.ratio, Kind.NUMBER, shown=_change_words,
-           forms=EVERYWHERE - NESTED),
+    Column(
+        "ratio",
+        "change",
+        lambda row: row.verdict.ratio,
+        Kind.NUMBER,
+        shown=_change_words,
+        forms=EVERYWHERE - NESTED,
+    ),
     Column("interval", "interval", lambda row: change_of(row)[2], forms=PEOPLE),
-    Column("detectable", "detectable", lambda row: row.verdict.detectable, Kind.NUMBER,
-           shown=lambda row: format_percent(row.verdict.detectable), forms=EVERYWHERE - NESTED),
+    Column(
+        "detectable",
+        "detectable",
+        lambda row: row.verdict.detectable,
+        Kind.NUMBER,
+        shown=lambda row: format_percent(row.verdict.detectable),
+        forms=EVERYWHERE - NESTED,
+    ),
     Column("counts", "runs", lambda row: runs_text(row.verdict), forms=PEOPLE),
     Column("ratio_low", "from", lambda row: row.verdict.low, Kind.NUMBER, forms=DATA - NESTED),
     Column("ratio_high", "to", lambda row: row.verdict.high, Kind.NUMBER, forms=DATA - NESTED),
@@ -155,7 +205,7 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
     Column("differences", "differences", lambda row: row.differences, Kind.RECORD, forms=NESTED),
     *_side("baseline", lambda row: row.baseline),
     *_side("candidate", lambda row: row.candidate),
-)  # fmt: skip
+)
 
 
 def compared_table(comparison: Comparison) -> Table[ComparedCase]:

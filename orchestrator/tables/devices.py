@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 def _fact(name: str, head: str = "", kind: Kind = Kind.TEXT) -> Column[DeviceFacts]:
     """Return a column of what a device said of itself; programs alone get one without a head."""
     forms = EVERYWHERE if head else DATA
-    return Column(name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms)
+    return Column(
+        name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms
+    )
 
 
 def _clusters(facts: DeviceFacts) -> list[Mapping[str, object]]:
     return [
-        {"cpus": cluster.cpus, "min_khz": cluster.min_khz, "max_khz": cluster.max_khz} for cluster in facts.clusters
+        {"cpus": cluster.cpus, "min_khz": cluster.min_khz, "max_khz": cluster.max_khz}
+        for cluster in facts.clusters
     ]
 
 
@@ -31,7 +34,9 @@ FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("manufacturer"),
     _fact("model"),
     _fact("codename"),
-    Column("os_version", "system", lambda facts: facts.os_version, shown=lambda facts: facts.system),
+    Column(
+        "os_version", "system", lambda facts: facts.os_version, shown=lambda facts: facts.system
+    ),
     _fact("sdk", kind=Kind.COUNT),
     _fact("fingerprint"),
     _fact("security_patch"),

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-#: Joiners that are part of how words and emoji are written, although Unicode calls them format characters.
+#: Joiners that are part of how words and emoji are written, although Unicode calls them format
+#: characters.
 _WANTED_FORMAT_CHARACTERS: Final = frozenset("\u200c\u200d")
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0"}
@@ -18,7 +19,8 @@ _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 _FOLDERS: Final = re.compile(r"""(?<=['"])/[^'"\n]*/|(?<![\w./:~-])/(?:[^/\s'"\[\]]+/)+""")
 #: What Markdown has a meaning for, and what pages turn into links and mentions after it was read.
 _MARKDOWN: Final = re.compile(
-    r"(?P<alive>@(?=\w)|:(?=//)|(?<=www)\.|#(?=\d))|(?P<special>[\\`*_{}\[\]()#+!|~$])|[&<>]", re.IGNORECASE
+    r"(?P<alive>@(?=\w)|:(?=//)|(?<=www)\.|#(?=\d))|(?P<special>[\\`*_{}\[\]()#+!|~$])|[&<>]",
+    re.IGNORECASE,
 )
 _HTML: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
@@ -35,7 +37,9 @@ def visible(text: str) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return text of this computer without the folders of its absolute paths: ``--graph=.../model.tflite``."""
+    """Return text of this computer without the folders of its absolute paths:
+    ``--graph=.../model.tflite``.
+    """
     return _FOLDERS.sub(".../", text)
 
 
@@ -44,16 +48,23 @@ def visible_block(text: str) -> str:
     lines = text.replace("\r\n", "\n")
     if all(line.isprintable() for line in lines.split("\n")):
         return lines
-    return "".join(_escape(char) if char not in _LINE_CHARACTERS and is_unseen(char) else char for char in lines)
+    return "".join(
+        _escape(char) if char not in _LINE_CHARACTERS and is_unseen(char) else char
+        for char in lines
+    )
 
 
 def csv_text(text: str) -> str:
-    """Return text for a CSV cell: visible, and with a leading apostrophe where a spreadsheet would see a formula."""
+    """Return text for a CSV cell: visible, and with a leading apostrophe where a spreadsheet would
+    see a formula.
+    """
     return f"'{visible(text)}" if text.startswith(_FORMULA_STARTS) else visible(text)
 
 
 def markdown_text(text: str) -> str:
-    """Return text for a Markdown table cell: visible, no markup, no HTML, no link, and it mentions nobody."""
+    """Return text for a Markdown table cell: visible, no markup, no HTML, no link, and it mentions
+    nobody.
+    """
     return _MARKDOWN.sub(_plain, visible(text))
 
 
@@ -64,19 +75,31 @@ def _plain(found: re.Match[str]) -> str:
     return f"\\{found[0]}" if found["special"] else _HTML[found[0]]
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()) -> list[str]:
-    """Return the lines of a Markdown table of escaped cells; the columns at the places in ``right`` hold figures."""
+def markdown_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
+) -> list[str]:
+    """Return the lines of a Markdown table of escaped cells.
+
+    The columns at the places in ``right`` hold figures.
+    """
     rule = ["---:" if place in right else "---" for place in range(len(heads))]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
 
 
-def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()) -> str:
-    """Return a table for a terminal; the columns at the places in ``right`` are aligned to the right."""
+def text_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
+) -> str:
+    """Return a table for a terminal.
+
+    The columns at the places in ``right`` are aligned to the right.
+    """
     lines = [[one_line(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
     drawn = []
     for cells in lines:
-        gaps = [" " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True)]
+        gaps = [
+            " " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True)
+        ]
         padded = [
             gap + cell if place in right else cell + gap
             for place, (cell, gap) in enumerate(zip(cells, gaps, strict=True))
@@ -86,12 +109,16 @@ def text_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Co
 
 
 def display_width(text: str) -> int:
-    """Return how many columns of a terminal a visible text takes: wide characters two, combining ones none."""
+    """Return how many columns of a terminal a visible text takes: wide characters two, combining
+    ones none.
+    """
     return sum(_char_width(char) for char in text)
 
 
 def fit(text: str, width: int) -> str:
-    """Return a visible text padded with spaces, or cut with an ellipsis, to a number of terminal columns."""
+    """Return a visible text padded with spaces, or cut with an ellipsis, to a number of terminal
+    columns.
+    """
     text = visible(text)
     room = width - display_width(text)
     if room >= 0:
@@ -106,7 +133,8 @@ def fit(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int = 80) -> list[str]:
-    """Return a visible text in lines of so many terminal columns at most, broken between words where possible.
+    """Return a visible text in lines of so many terminal columns at most, broken between words
+    where possible.
 
     Each begins with the blanks that the text begins with, half a line of them at most.
     """
@@ -143,7 +171,9 @@ def _char_width(char: str) -> int:
 
 def is_unseen(char: str) -> bool:
     """Whether a character is a control, a direction mark, or another that is obeyed and not seen."""
-    return char not in _WANTED_FORMAT_CHARACTERS and unicodedata.category(char) in _UNSEEN_CATEGORIES
+    return (
+        char not in _WANTED_FORMAT_CHARACTERS and unicodedata.category(char) in _UNSEEN_CATEGORIES
+    )
 
 
 def _escape(char: str) -> str:
@@ -152,7 +182,12 @@ def _escape(char: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text that can't break a table or drive a terminal: its lines as one, control characters as escapes."""
+    """Return text that can't break a table or drive a terminal: its lines as one, control
+    characters as escapes.
+    """
     first, *further = text.split("\n")
     joined = "; ".join([first, *(line.strip() for line in further if line.strip())])
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in joined)
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in joined
+    )

@@ -1,4 +1,6 @@
-"""A table on a page: searched, sorted and copied by the page's script, which draws the rows that are in view."""
+"""A table on a page: searched, sorted and copied by the page's script, which draws the rows that
+are in view.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,12 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         digits = column.decimals(figures)
         # More digits than are shown only make the page larger.
         values = [None if figure is None else round(figure, digits + 2) for figure in figures]
-        return page | {"kind": "number", "digits": digits, "signed": int(column.is_signed), "values": values}
+        return page | {
+            "kind": "number",
+            "digits": digits,
+            "signed": int(column.is_signed),
+            "values": values,
+        }
     words = [visible(cell) for cell in column.cells(rows)]
     if column.kind is Kind.SPARK:
         return page | _words(words) | {"kind": "spark", "box": column.box}
@@ -61,7 +68,11 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         page["kind"] = "badge"
         words = [f"{column.tone(row)}|{word}" for row, word in zip(rows, words, strict=True)]
     distinct = _words(words)
-    return page | distinct | {"choice": int(column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES)}
+    return (
+        page
+        | distinct
+        | {"choice": int(column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES)}
+    )
 
 
 def _words(words: Sequence[str]) -> dict[str, list[object]]:

@@ -18,7 +18,8 @@ from orchestrator.records.workload import Build, Case, DelegateName, grouped
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.units import US_PER_MS, tokens_per_s
 
-#: Identities that are file names as they are; any other is named by its hash, so that no name is ever a path.
+#: Identities that are file names as they are; any other is named by its hash, so that no name is
+#: ever a path.
 _PLAIN_NAME: Final = re.compile(r"[0-9a-f][0-9a-z-]{0,79}")
 _RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 #: From so many tokens per second on, decimals say nothing.
@@ -30,7 +31,9 @@ MODEL_HASH: Final = 16
 
 _DELEGATE_PLACES: Final = {name: place for place, name in enumerate(DelegateName)}
 #: ``fell back``, ``timed out``.
-STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {status: status.value.replace("-", " ") for status in CaseStatus} | {
+STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
+    status: status.value.replace("-", " ") for status in CaseStatus
+} | {
     CaseStatus.UNCONFIRMED: "not confirmed",
     CaseStatus.UNTIMED: "no timing pass",
 }
@@ -72,7 +75,9 @@ _FINE_ASPECTS: Final[tuple[tuple[str, Callable[[Case], object]], ...]] = (
 
 
 def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None = None) -> str:
-    """Return where the operators ran as a badge says it: ``full``, ``partial 28/31``, ``fell back to CPU``."""
+    """Return where the operators ran as a badge says it: ``full``, ``partial 28/31``, ``fell back
+    to CPU``.
+    """
     truth = truth or (evidence.truth if evidence is not None else DelegateTruth.UNKNOWN)
     if truth is DelegateTruth.PARTIAL:
         if evidence is not None and evidence.delegated_nodes is not None and evidence.total_nodes:
@@ -85,9 +90,11 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
 
 
 def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:
-    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to CPU``.
+    """Return what a figure that isn't the requested delegate's is a figure of: ``fell back to
+    CPU``.
 
-    A delegate that was made and took no operator hasn't fallen back: it was there, and the CPU had all of the work.
+    A delegate that was made and took no operator hasn't fallen back: it was there, and the CPU had
+    all of the work.
     """
     if truth is DelegateTruth.WRONG_BACKEND:
         return truth_words(evidence, truth)
@@ -97,8 +104,8 @@ def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | Non
 def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict[str, str]:
     """Return identity -> label: the name, with the identity where two would look the same.
 
-    ``shown`` is how much of an identity is enough when it is a hash; serial numbers often differ in their last
-    characters only.
+    ``shown`` is how much of an identity is enough when it is a hash; serial numbers often differ in
+    their last characters only.
     """
     counts = Counter(names.values())
     return {
@@ -110,8 +117,9 @@ def unique_labels(names: Mapping[str, str], *, shown: int | None = None) -> dict
 def configuration_labels(cases: Iterable[Case], builds: Mapping[str, Build]) -> dict[CaseKey, str]:
     """Return a label for each case that no other case of its model on its device has.
 
-    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them is added to all
-    cases of this configuration, so that they stay one column over devices. What no aspect tells apart gets its key.
+    It is :attr:`Case.configuration`; where that leaves two cases alike, what differs between them
+    is added to all cases of this configuration, so that they stay one column over devices. What no
+    aspect tells apart gets its key.
     """
     cases = tuple(cases)
     labels: dict[CaseKey, str] = {}
@@ -149,7 +157,8 @@ class ShortNames:
 
     #: Label -> its short form; no two share one.
     short: Mapping[str, str]
-    #: "native; gpu: 1 thread": what was taken from all of them, or from all of a delegate; empty for nothing.
+    #: "native; gpu: 1 thread": what was taken from all of them, or from all of a delegate; empty
+    #: for nothing.
     common: str
 
     def of(self, label: str) -> str:
@@ -158,7 +167,8 @@ class ShortNames:
 
 
 def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
-    """Return short forms of (label, case): parts that are the same everywhere are left out, the delegate never is.
+    """Return short forms of (label, case): parts that are the same everywhere are left out, the
+    delegate never is.
 
     So is the number of threads of a delegate beside the CPU that has one number everywhere.
     """
@@ -185,7 +195,9 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
     }
     if len(set(short.values())) < len(short):
         return ShortNames(short={}, common="")
-    by_threads = grouped((name for name, word in single.items() if word not in shared), lambda name: single[name])
+    by_threads = grouped(
+        (name for name, word in single.items() if word not in shared), lambda name: single[name]
+    )
     everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
     common = [", ".join(everywhere)] if everywhere else []
     common += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]
@@ -204,7 +216,9 @@ def figure_ms(latency_us: float | None, decimals: int) -> str:
 
 
 def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
-    """Return a case's figure without its unit: milliseconds with a column's decimals, or tokens per second."""
+    """Return a case's figure without its unit: milliseconds with a column's decimals, or tokens per
+    second.
+    """
     speed = tokens_per_s(latency_us) if case.is_per_token else None
     if speed is None:
         return figure_ms(latency_us, decimals)
@@ -223,11 +237,18 @@ def _build_label(sha256: str, builds: Mapping[str, Build]) -> str:
 
 
 #: What became of a change -> the class that colours it; any other is a doubt.
-STATE_CLASSES: Final[Mapping[str, str]] = {"confirmed": "v-error", "refuted": "t-full", "expected": "tied"}
+STATE_CLASSES: Final[Mapping[str, str]] = {
+    "confirmed": "v-error",
+    "refuted": "t-full",
+    "expected": "tied",
+}
 
 
 def page_name(identity: str) -> str:
-    """Return the file name, without its ending, of a series' or campaign's page; whatever it is called."""
+    """Return the file name, without its ending, of a series' or campaign's page.
+
+    Whatever it is called.
+    """
     if _PLAIN_NAME.fullmatch(identity) and not _RESERVED.fullmatch(identity):
         return identity
     return f"x-{hashlib.sha256(identity.encode(errors='surrogatepass')).hexdigest()[:32]}"

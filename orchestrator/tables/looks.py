@@ -1,4 +1,6 @@
-"""What runs left behind, as a report shows it: the log of one run a case, and the device's state over time."""
+"""What runs left behind, as a report shows it: the log of one run a case, and the device's state
+over time.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,15 @@ Outputs = Callable[[Sequence[RunId]], Iterable[tuple[RunId, tuple[Attachment, ..
 
 #: Characters of log kept for a case when the report is made; a rendering may keep fewer.
 LOG_CHARACTERS: Final = 6_000
-#: The start of a log names what was asked for and what was created; its end, what came out or what broke.
+#: The start of a log names what was asked for and what was created; its end, what came out or what
+#: broke.
 _HEAD_SHARE: Final = 0.6
 _TEXT_NAMES: Final = ("stdout", "stderr", "logcat")
 #: Samples of a device's state during one run that are drawn.
 _MOST_SAMPLES: Final = 120
 _KHZ_PER_MHZ: Final = 1000
-#: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a thermal name.
+#: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
+#: thermal name.
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
 #: Estimates of a full charge that are closer are one battery's.
 _OTHER_BATTERY: Final = 1.1
@@ -69,8 +73,8 @@ def shown_logs(
 ) -> dict[RunId, tuple[LogExcerpt, tuple[Trace, ...]]]:
     """Return of each case the log that has most to tell and the traces of its run, by run.
 
-    ``cases`` are the runs of each in their order. Only that run's output is asked for, or the next one's where it left
-    no text, for all cases at once.
+    ``cases`` are the runs of each in their order. Only that run's output is asked for, or the next
+    one's where it left no text, for all cases at once.
     """
     waiting = [iter(sorted(runs, key=_log_rank, reverse=True)) for runs in cases]
     found: dict[RunId, tuple[LogExcerpt, tuple[Trace, ...]]] = {}
@@ -90,20 +94,26 @@ def shown_logs(
 
 
 def _log_rank(run: RunRecord) -> int:
-    """Return how much a run's log has to tell, higher first: failures, then numbers that can't be trusted."""
+    """Return how much a run's log has to tell, higher first: failures, then numbers that can't be
+    trusted.
+    """
     if run.outcome is not Outcome.COMPLETED:
         return 3
     return {Quality.REJECTED: 2, Quality.SUSPECT: 1, Quality.TRUSTED: 0}[run.verdict.quality]
 
 
 def excerpt(attachments: Sequence[Attachment], limit: int = LOG_CHARACTERS) -> LogExcerpt | None:
-    """Return what a program printed, cut in the middle to ``limit`` characters; None when nothing was kept."""
+    """Return what a program printed, cut in the middle to ``limit`` characters.
+
+    None when nothing was kept.
+    """
     texts = [item for item in attachments if item.name in _TEXT_NAMES and item.data]
     if not texts:
         return None
     share, left_out_bytes, parts = limit // len(texts), 0, []
     for item in texts:
-        # Four bytes hold any character, so both ends are enough for the cut, however long the log is.
+        # Four bytes hold any character, so both ends are enough for the cut, however long the log
+        # is.
         ends = item.data
         if len(ends) > share * 4:
             ends = ends[: share * 4] + ends[-share * 4 :]
@@ -117,11 +127,15 @@ def excerpt(attachments: Sequence[Attachment], limit: int = LOG_CHARACTERS) -> L
 def shorter(log: LogExcerpt, limit: int) -> LogExcerpt:
     """Return an excerpt cut further, to ``limit`` characters."""
     text, omitted = _cut(log.text, limit)
-    return LogExcerpt(text=text, total_bytes=log.total_bytes, left_out_bytes=log.left_out_bytes + omitted)
+    return LogExcerpt(
+        text=text, total_bytes=log.total_bytes, left_out_bytes=log.left_out_bytes + omitted
+    )
 
 
 def _cut(text: str, limit: int) -> tuple[str, int]:
-    """Return the text's start and end at whole lines where it can be, and the number of bytes left out."""
+    """Return the text's start and end at whole lines where it can be, and the number of bytes left
+    out.
+    """
     if len(text) <= limit:
         return text, 0
     head = text[: int(limit * _HEAD_SHARE)]
@@ -135,7 +149,9 @@ def _cut(text: str, limit: int) -> tuple[str, int]:
 
 def hottest_text(state: DeviceState | None) -> str:
     """Return the hottest plausible zone: ``41.0 (cpu-1-0)``, in degrees Celsius."""
-    zones = [] if state is None else [(heat, zone) for zone, heat in plausible_heat_c(state).items()]
+    zones = (
+        [] if state is None else [(heat, zone) for zone, heat in plausible_heat_c(state).items()]
+    )
     return "{:.1f} ({})".format(*max(zones)) if zones else NOTHING
 
 
@@ -162,7 +178,9 @@ def battery_text(state: DeviceState | None) -> str:
 
 
 def battery_change_text(states: Sequence[DeviceState]) -> str:
-    """Return that the battery was another one later on, where its full charge says so; empty where it doesn't.
+    """Return that the battery was another one later on, where its full charge says so.
+
+    Empty where it doesn't.
 
     ``states`` in the order of time. The full charge is what is in the battery by its per cent.
     """
@@ -181,7 +199,10 @@ def clocks_text(state: DeviceState | None) -> str:
     if state is None or not (state.clock_khz or state.clock_limit_khz):
         return NOTHING
     clocks, limits = state.clock_khz, state.clock_limit_khz
-    return ", ".join(f"cpu{cpu} {_mhz(clocks.get(cpu))}/{_mhz(limits.get(cpu))}" for cpu in sorted({*clocks, *limits}))
+    return ", ".join(
+        f"cpu{cpu} {_mhz(clocks.get(cpu))}/{_mhz(limits.get(cpu))}"
+        for cpu in sorted({*clocks, *limits})
+    )
 
 
 def _mhz(khz: int | None) -> str:
@@ -189,25 +210,41 @@ def _mhz(khz: int | None) -> str:
 
 
 def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
-    """Return the hottest zone and each cluster's clock and limit over time; nothing where they aren't known twice."""
+    """Return the hottest zone and each cluster's clock and limit over time.
+
+    Nothing where they aren't known twice.
+    """
     states = [
-        state for run in invocations for state in (run.run.state_before, run.run.state_after) if state is not None
+        state
+        for run in invocations
+        for state in (run.run.state_before, run.run.state_after)
+        if state is not None
     ]
-    return _traces((state.at.timestamp(), state) for state in sorted(states, key=lambda state: state.at))
+    return _traces(
+        (state.at.timestamp(), state) for state in sorted(states, key=lambda state: state.at)
+    )
 
 
 def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
-    """Return the same while one invocation ran, and how busy the GPU was, by samples of the device's state."""
+    """Return the same while one invocation ran, and how busy the GPU was, by samples of the
+    device's state.
+    """
     return _traces((sample.uptime_s, sample) for sample in samples)
 
 
 def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace, ...]:
-    """Return what states (seconds, state) in the order of time show; what was seen once only is no trace."""
+    """Return what states (seconds, state) in the order of time show.
+
+    What was seen once only is no trace.
+    """
     series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for at, state in states:
         if zones := plausible_heat_c(state):
             series["hottest zone", "°C"].append((at, max(zones.values())))
-        for name, clocks in (("limit of cpu", state.clock_limit_khz), ("clock of cpu", state.clock_khz)):
+        for name, clocks in (
+            ("limit of cpu", state.clock_limit_khz),
+            ("clock of cpu", state.clock_khz),
+        ):
             for cpu, khz in sorted(clocks.items()):
                 series[f"{name}{cpu}", "MHz"].append((at, khz / _KHZ_PER_MHZ))
         if isinstance(state, Sample) and state.gpu_busy_percent is not None:
@@ -220,11 +257,22 @@ def _trace(name: str, unit: str, points: Sequence[tuple[float, float]]) -> Trace
     low, high = min(values), max(values)
     duration_s = points[-1][0] - points[0][0]
     line = _line(points, low, high) if high > low else ""
-    return Trace(name=name, unit=unit, low=low, high=high, last=values[-1], duration_s=duration_s, points=line)
+    return Trace(
+        name=name,
+        unit=unit,
+        low=low,
+        high=high,
+        last=values[-1],
+        duration_s=duration_s,
+        points=line,
+    )
 
 
 def _line(points: Sequence[tuple[float, float]], low: float, high: float) -> str:
     start, end = points[0][0], points[-1][0]
     x_scale = WIDTH / (end - start) if end > start else 0.0
     y_scale = (HEIGHT - 8) / (high - low)
-    return " ".join(f"{(at - start) * x_scale:.1f},{HEIGHT - 4 - (value - low) * y_scale:.1f}" for at, value in points)
+    return " ".join(
+        f"{(at - start) * x_scale:.1f},{HEIGHT - 4 - (value - low) * y_scale:.1f}"
+        for at, value in points
+    )

@@ -1,4 +1,6 @@
-"""Where the time of a profiled run goes, operator by operator, and what explains the change between two runs."""
+"""Where the time of a profiled run goes, operator by operator, and what explains the change between
+two runs.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 #: A change below both of these is noise of a profiled run, which is a single one.
 _LEAST_SHARE: Final = 0.05
 _LEAST_US: Final = 10.0
-#: The number that some programs put behind an operator's name: it shifts when a delegate takes other nodes.
+#: The number that some programs put behind an operator's name: it shifts when a delegate takes
+#: other nodes.
 _NODE_NUMBER: Final = re.compile(r":\d+$")
-#: How the name of what a delegate ran itself begins, and the numbers in the types of a GPU's kernels.
+#: How the name of what a delegate ran itself begins, and the numbers in the types of a GPU's
+#: kernels.
 _KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
 _OUTSIDE_TYPE: Final = "outside of operators"
@@ -43,7 +47,9 @@ class Place(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorRow:
-    """One node of the model's graph as it ran, one kernel of a delegate, or one partition that a delegate ran whole."""
+    """One node of the model's graph as it ran, one kernel of a delegate, or one partition that a
+    delegate ran whole.
+    """
 
     node_type: str
     name: str
@@ -76,7 +82,10 @@ class TypeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One profiled run's operators in the order in which they ran; a whole partition's inner ones aren't among them."""
+    """One profiled run's operators in the order in which they ran.
+
+    A whole partition's inner ones aren't among them.
+    """
 
     run_id: str
     campaign_id: str
@@ -101,7 +110,10 @@ class Profile:
         """How many stretches of CPU operators stand before, between and after what a delegate ran."""
         if not any(row.is_delegate for row in self.rows):
             return 0
-        return sum(not is_delegate for is_delegate, _ in groupby(self.rows, key=lambda row: row.is_delegate))
+        return sum(
+            not is_delegate
+            for is_delegate, _ in groupby(self.rows, key=lambda row: row.is_delegate)
+        )
 
     def by_type(self) -> tuple[TypeRow, ...]:
         """Return the times by node type, most first; they add up to one inference."""
@@ -119,7 +131,13 @@ class Profile:
         if self.outside_us:
             share = self.outside_us / (self.outside_us + self.total_us)
             types.append(
-                TypeRow(node_type=_OUTSIDE_TYPE, place=Place.OUTSIDE, nodes=0, mean_us=self.outside_us, share=share)
+                TypeRow(
+                    node_type=_OUTSIDE_TYPE,
+                    place=Place.OUTSIDE,
+                    nodes=0,
+                    mean_us=self.outside_us,
+                    share=share,
+                )
             )
         return tuple(sorted(types, key=lambda row: (-row.mean_us, row.node_type)))
 
@@ -132,7 +150,8 @@ class DiffRow:
     name: str
     before_us: float | None
     after_us: float | None
-    #: ``left the delegate``, ``taken by a delegate``, ``new``, ``gone``, ``slower``, ``faster`` or ``same``.
+    #: ``left the delegate``, ``taken by a delegate``, ``new``, ``gone``, ``slower``, ``faster`` or
+    #: ``same``.
     change: str
 
     @property
@@ -152,7 +171,9 @@ class ProfileDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffPair:
-    """Two profiled runs of one model on one device, and what explains the change from the first to the second."""
+    """Two profiled runs of one model on one device, and what explains the change from the first to
+    the second.
+    """
 
     row: ResultRow
     #: What each of them is, for example the configuration, or the campaign.
@@ -162,21 +183,31 @@ class DiffPair:
 
 
 def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
-    """Return one case's newest usable profile of each campaign, in their order, from its runs of that pass."""
+    """Return one case's newest usable profile of each campaign, in their order, from its runs of
+    that pass.
+    """
     newest: dict[str, RunRecord] = {}
     for run in runs:
-        if run.outcome is Outcome.COMPLETED and run.report is not None and _counted_rows(run.report.operators):
+        if (
+            run.outcome is Outcome.COMPLETED
+            and run.report is not None
+            and _counted_rows(run.report.operators)
+        ):
             newest[str(run.campaign_id)] = run
     return tuple(_profile(run) for run in newest.values())
 
 
 def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
-    """Return what explains the difference between two runs of one model: operators that moved, then those that changed.
+    """Return what explains the difference between two runs of one model: operators that moved, then
+    those that changed.
 
-    Operators are matched by type, name and how often that name came before; all partitions of one delegate are one row.
+    Operators are matched by type, name and how often that name came before; all partitions of one
+    delegate are one row.
     """
     old, new = _keyed(before), _keyed(after)
-    rows = [_diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])]
+    rows = [
+        _diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])
+    ]
     rows.sort(key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
     return ProfileDiff(rows=tuple(rows), sentences=tuple(_sentences(rows, before, after)))
 
@@ -213,19 +244,30 @@ def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorR
 def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
     """Return the rows of running that are times, in their order.
 
-    Blocks of a delegate's own profile repeat the time of its partition, and a DSP's rows are cycles and no times.
+    Blocks of a delegate's own profile repeat the time of its partition, and a DSP's rows are cycles
+    and no times.
     """
     running = [row for row in operators if row.phase == "run" and row.unit == "us"]
     blocks = list(dict.fromkeys(row.block for row in running))
     inner = {block for block in blocks if _is_delegate(block)}
     outer = [row for row in running if row.block not in inner]
-    return sorted(outer, key=lambda row: (blocks.index(row.block), row.run_order if row.run_order is not None else 0))
+    return sorted(
+        outer,
+        key=lambda row: (
+            blocks.index(row.block),
+            row.run_order if row.run_order is not None else 0,
+        ),
+    )
 
 
-def _outer_and_nested(rows: Sequence[OperatorTime]) -> tuple[list[OperatorTime], list[OperatorTime]]:
-    """Return the rows of the subgraph that was run, and those of the subgraphs that its operators ran.
+def _outer_and_nested(
+    rows: Sequence[OperatorTime],
+) -> tuple[list[OperatorTime], list[OperatorTime]]:
+    """Return the rows of the subgraph that was run, and those of the subgraphs that its operators
+    ran.
 
-    An operator's time contains that of its subgraph, so the one that took longest contains all others.
+    An operator's time contains that of its subgraph, so the one that took longest contains all
+    others.
     """
     times: dict[str, float] = defaultdict(float)
     for row in rows:
@@ -260,7 +302,9 @@ def _keyed(profile: Profile) -> dict[tuple[str, str, int], OperatorRow]:
     return keyed
 
 
-def _diff_row(old: OperatorRow | None, new: OperatorRow | None, before: Profile, after: Profile) -> DiffRow:
+def _diff_row(
+    old: OperatorRow | None, new: OperatorRow | None, before: Profile, after: Profile
+) -> DiffRow:
     row = new or old
     assert row is not None
     if old is not None and new is not None:
@@ -284,7 +328,10 @@ def _diff_row(old: OperatorRow | None, new: OperatorRow | None, before: Profile,
 
 def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iterable[str]:
     yield _times(before, after)
-    for change, verb in (("left the delegate", "now on the CPU"), ("taken by a delegate", "no longer on the CPU")):
+    for change, verb in (
+        ("left the delegate", "now on the CPU"),
+        ("taken by a delegate", "no longer on the CPU"),
+    ):
         moved = [row for row in rows if row.change == change]
         if moved:
             yield f"{counted(len(moved), 'operator')} {change} ({verb}): {_named(moved)}."
@@ -312,7 +359,9 @@ def _times(before: Profile, after: Profile) -> str:
 
 def _named(rows: Sequence[DiffRow]) -> str:
     types = Counter(row.node_type for row in rows)
-    parts = [f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)]
+    parts = [
+        f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)
+    ]
     more = f" and {len(types) - _MOST_NAMED} more types" if len(types) > _MOST_NAMED else ""
     time_us = sum(row.difference_us for row in rows)
     return f"{', '.join(parts)}{more} ({_signed(time_us)})"
@@ -322,11 +371,14 @@ def _signed(time_us: float) -> str:
     return f"{'+' if time_us >= 0 else '-'}{format_latency(abs(time_us))}"
 
 
-def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) -> tuple[DiffPair, ...]:
+def diff_pairs(
+    rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]
+) -> tuple[DiffPair, ...]:
     """Return the profiles that are worth comparing, at most 300 pairs.
 
-    First one series over campaigns, as stored, also where model or program changed in between; then each delegate's
-    newest profile against that of the CPU with as many threads, or of the only CPU configuration that has one.
+    First one series over campaigns, as stored, also where model or program changed in between; then
+    each delegate's newest profile against that of the CPU with as many threads, or of the only CPU
+    configuration that has one.
     """
     pairs = [*_over_campaigns(rows, campaign_titles), *_over_delegates(rows)]
     return tuple(pairs[:_MOST_PAIRS])
@@ -334,9 +386,15 @@ def diff_pairs(rows: Sequence[ResultRow], campaign_titles: Mapping[str, str]) ->
 
 def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Iterable[DiffPair]:
     order = list(titles)
-    for members in grouped((row for row in rows if row.profiles), lambda row: row.case.series_key).values():
+    for members in grouped(
+        (row for row in rows if row.profiles), lambda row: row.case.series_key
+    ).values():
         found = [(row, profile) for row in members for profile in row.profiles]
-        found.sort(key=lambda item: order.index(item[1].campaign_id) if item[1].campaign_id in order else -1)
+        found.sort(
+            key=lambda item: (
+                order.index(item[1].campaign_id) if item[1].campaign_id in order else -1
+            )
+        )
         for (_, before), (row, after) in pairwise(found):
             if before.campaign_id != after.campaign_id:
                 yield DiffPair(
@@ -349,7 +407,9 @@ def _over_campaigns(rows: Sequence[ResultRow], titles: Mapping[str, str]) -> Ite
 
 def _over_delegates(rows: Sequence[ResultRow]) -> Iterable[DiffPair]:
     profiled = (row for row in rows if row.profiles)
-    for members in grouped(profiled, lambda row: (row.model.subject, row.device.serial, row.case.tool)).values():
+    for members in grouped(
+        profiled, lambda row: (row.model.subject, row.device.serial, row.case.tool)
+    ).values():
         on_cpu = [row for row in members if row.case.delegate.is_cpu]
         for row in members:
             if row.case.delegate.is_cpu or not on_cpu:
@@ -369,14 +429,24 @@ _CHANGE_CLASSES: Final = {
     "taken by a delegate": "q-trusted",
     "faster": "q-trusted",
 }
-_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS, "digits": 3}
+_MS: Final[dict[str, Any]] = {
+    "kind": Kind.NUMBER,
+    "unit": "ms",
+    "scale": 1 / US_PER_MS,
+    "digits": 3,
+}
 _TIMED: Final[Sequence[Column[Any]]] = (
     Column("type", "type", lambda node: node.node_type, is_choice=True),
-    Column("where", "where", lambda node: node.place, is_choice=True,
-           tone=lambda node: "t-full" if node.place is Place.DELEGATE else ""),
+    Column(
+        "where",
+        "where",
+        lambda node: node.place,
+        is_choice=True,
+        tone=lambda node: "t-full" if node.place is Place.DELEGATE else "",
+    ),
     Column("mean_us", "time", lambda node: node.mean_us, **_MS),
     Column("share", "share", lambda node: node.share, Kind.NUMBER, "%", 100, digits=1),
-)  # fmt: skip
+)
 TYPES: Final[Sequence[Column[TypeRow]]] = (
     *_TIMED[:2],
     Column("nodes", "nodes", lambda kind: kind.nodes, Kind.COUNT),
@@ -391,7 +461,9 @@ def _node(item: tuple[int, OperatorRow]) -> OperatorRow:
 #: Of an operator with its number in the order of running.
 OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
     Column("order", "order", lambda item: item[0], Kind.COUNT),
-    Column("subgraph", "inside of", lambda item: item[1].subgraph, is_choice=True, is_optional=True),
+    Column(
+        "subgraph", "inside of", lambda item: item[1].subgraph, is_choice=True, is_optional=True
+    ),
     _TIMED[0].of(_node),
     Column("node", "node", lambda item: item[1].name),
     *(column.of(_node) for column in _TIMED[1:]),
@@ -402,6 +474,11 @@ CHANGES: Final[Sequence[Column[DiffRow]]] = (
     Column("before_us", "before", lambda row: row.before_us, **_MS),
     Column("after_us", "after", lambda row: row.after_us, **_MS),
     Column("difference_us", "difference", lambda row: row.difference_us, **_MS),
-    Column("change", "change", lambda row: row.change, is_choice=True,
-           tone=lambda row: _CHANGE_CLASSES.get(row.change, "")),
-)  # fmt: skip
+    Column(
+        "change",
+        "change",
+        lambda row: row.change,
+        is_choice=True,
+        tone=lambda row: _CHANGE_CLASSES.get(row.change, ""),
+    ),
+)

@@ -1,10 +1,11 @@
 """What goes into a page: scripts of its template by their hash, data folded and harmless.
 
-Hashes are made of the files in reports/templates, never of a finished page: a script that slipped into one through what
-a phone, a file or another lab wrote isn't run.
+Hashes are made of the files in reports/templates, never of a finished page: a script that slipped
+into one through what a phone, a file or another lab wrote isn't run.
 
-A report makes millions of small objects that live until it is written, and no cycles among them. The collector looks
-through all of them again and again, and finds nothing: a quarter of the time of a report of 5,000 cases.
+A report makes millions of small objects that live until it is written, and no cycles among them.
+The collector looks through all of them again and again, and finds nothing: a quarter of the time of
+a report of 5,000 cases.
 """
 
 from __future__ import annotations
@@ -46,16 +47,24 @@ def inline_script(kind: str) -> Markup:
 
 @cache
 def script_hash(kind: str) -> str:
-    """Return the word of a Content-Security-Policy that lets a kind of page run its own script; empty without one."""
+    """Return the word of a Content-Security-Policy that lets a kind of page run its own script.
+
+    Empty without one.
+    """
     code = inline_script(kind)
-    return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" if code else ""
+    return (
+        f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+        if code
+        else ""
+    )
 
 
 @cache
 def page_policy(kind: str, *, has_files: bool) -> str:
     """Return the Content-Security-Policy that a page carries itself.
 
-    ``has_files``: it belongs to a site, whose style sheet, scripts and charts' library are files beside it.
+    ``has_files``: it belongs to a site, whose style sheet, scripts and charts' library are files
+    beside it.
     """
     # A report's charts are compiled by Vega.
     own = f"{script_hash(kind)} 'unsafe-eval'" if SCRIPTS[kind] else ""
@@ -70,7 +79,9 @@ def page_policy(kind: str, *, has_files: bool) -> str:
 #: Enough for text that repeats itself; higher levels take several times as long for some percent.
 _LEVEL = 5
 #: What is folded is made here, and holds itself nowhere.
-_to_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False).encode
+_to_text = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
 
 
 def pack(value: object) -> str:
@@ -91,7 +102,10 @@ Result = TypeVar("Result")
 
 
 def without_collector(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return the function with the collector off while it runs; it is on again afterwards when it was on before."""
+    """Return the function with the collector off while it runs.
+
+    It is on again afterwards when it was on before.
+    """
 
     @wraps(function)
     def held(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

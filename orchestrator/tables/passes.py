@@ -1,4 +1,7 @@
-"""What the passes beside timing show of a case: starts, memory, sustained runs, energy and loads; never mixed."""
+"""What the passes beside timing show of a case: starts, memory, sustained runs, energy and loads.
+
+Never mixed.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ class SustainedRow:
     attempt: int
     #: Whether it lasted as long as it was to; a cut one says nothing of what came later.
     is_whole: bool
-    #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate itself.
+    #: Seconds since its start, and the latency then in microseconds; of invocations of the delegate
+    #: itself.
     points: tuple[tuple[float, float], ...]
     curve: SustainedCurve
     elapsed_s: float
@@ -131,7 +135,10 @@ def _is_usable(run: RunRecord) -> bool:
 
 
 def latency_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
-    """Return the reports that the latency comes from; none where it isn't the requested delegate's."""
+    """Return the reports that the latency comes from.
+
+    None where it isn't the requested delegate's.
+    """
     used = set(result.used) if result.status in OWN_FIGURE else set()
     return [run.report for run in runs if run.report is not None and run.run_id in used]
 
@@ -155,7 +162,9 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
             stage=stage,
             count=len(starts),
             init_us=known_median(run.report.init_us for run in starts if run.report is not None),
-            first_us=known_median(run.report.first_inference_us for run in starts if run.report is not None),
+            first_us=known_median(
+                run.report.first_inference_us for run in starts if run.report is not None
+            ),
             quality=worst_quality(starts),
         )
         for stage, starts in stages.items()
@@ -163,15 +172,22 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
     )
 
 
-def sustained_rows(runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[SustainedRow, ...]:
-    """Return the attempts of one case's sustained runs, by campaign; those with fewer than two figures are left out.
+def sustained_rows(
+    runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]
+) -> tuple[SustainedRow, ...]:
+    """Return the attempts of one case's sustained runs, by campaign.
 
-    An attempt that was cut and the one restarted are two curves: the phone cooled in between. Invocations of another
-    delegate are no points. Campaigns by their names say how long attempts were to last.
+    Those with fewer than two figures are left out.
+
+    An attempt that was cut and the one restarted are two curves: the phone cooled in between.
+    Invocations of another delegate are no points. Campaigns by their names say how long attempts
+    were to last.
     """
     own = (run for run in runs if truth_of(run) not in NOT_WHAT_WAS_ASKED)
     named = grouped(own, lambda run: str(run.campaign_id))
-    planned_s = {name: campaigns[name].terms.sustained if name in campaigns else 0.0 for name in named}
+    planned_s = {
+        name: campaigns[name].terms.sustained if name in campaigns else 0.0 for name in named
+    }
     return tuple(
         SustainedRow(
             campaign_id=campaign_id,
@@ -201,11 +217,20 @@ def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
 
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
-    """Return a case's energy by its runs of that pass; None for none. Blocks of its commonest grade count."""
-    found = [(run, run.report.extra) for run in runs if run.report is not None and not run.is_without_result]
+    """Return a case's energy by its runs of that pass; None for none.
+
+    Blocks of its commonest grade count.
+    """
+    found = [
+        (run, run.report.extra)
+        for run in runs
+        if run.report is not None and not run.is_without_result
+    ]
     if not found:
         return None
-    missing = Counter(str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra)
+    missing = Counter(
+        str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra
+    )
     grades = Counter(str(extra["energy_grade"]) for _, extra in found if "energy_grade" in extra)
     grade = grades.most_common(1)[0][0] if grades else ""
     blocks = [(run, extra) for run, extra in found if extra.get("energy_grade") == grade]
@@ -213,21 +238,33 @@ def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
         net_uj=mean_of([float(extra["energy_net_uj"]) for _, extra in blocks]),
         gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
         grade=grade,
-        rails=tuple(sorted({rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()})),
+        rails=tuple(
+            sorted(
+                {rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()}
+            )
+        ),
         quality=worst_quality(run for run, _ in found),
         drift=max((_drift(extra) for _, extra in blocks), default=None),
         missing=tuple(missing.most_common()),
-        blocks={(str(run.campaign_id), run.invocation): float(extra["energy_net_uj"]) for run, extra in blocks},
+        blocks={
+            (str(run.campaign_id), run.invocation): float(extra["energy_net_uj"])
+            for run, extra in blocks
+        },
     )
 
 
 def _drift(extra: Mapping[str, float | str]) -> float:
-    work, before, after = (float(extra[f"energy_{name}_w"]) for name in ("work", "rest_before", "rest_after"))
+    work, before, after = (
+        float(extra[f"energy_{name}_w"]) for name in ("work", "rest_before", "rest_after")
+    )
     return abs(after - before) / (work - (before + after) / 2)
 
 
 def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[LoadRow, ...]:
-    """Return a case's figures by load, from its runs of that pass, without a load first; campaigns by their names."""
+    """Return a case's figures by load, from its runs of that pass, without a load first.
+
+    Campaigns by their names.
+    """
     seen: dict[str, dict[_Round, float]] = {}
     cores: dict[str, list[float]] = defaultdict(list)
     died: Counter[str] = Counter()
@@ -283,32 +320,96 @@ STARTS: Final[Sequence[Column[StartRow]]] = (
 )
 #: Also among the columns of a case, in CSV, JSON and frames.
 ENERGY: Final[Sequence[Column[EnergyRow]]] = (
-    Column("energy_net_uj", "net", lambda item: item.net_uj and item.net_uj.value, Kind.NUMBER, "mJ", 1e-3, exact=3),
-    Column("energy_net_half_uj", "±95 %", lambda item: item.net_uj and item.net_uj.half_width, Kind.NUMBER, "mJ", 1e-3,
-           exact=3, shown=lambda item: _half(item.net_uj, _share(item.net_uj))),
-    Column("energy_gross_uj", "gross", lambda item: item.gross_uj and item.gross_uj.value, Kind.NUMBER, "mJ", 1e-3,
-           exact=3),
+    Column(
+        "energy_net_uj",
+        "net",
+        lambda item: item.net_uj and item.net_uj.value,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+    ),
+    Column(
+        "energy_net_half_uj",
+        "±95 %",
+        lambda item: item.net_uj and item.net_uj.half_width,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+        shown=lambda item: _half(item.net_uj, _share(item.net_uj)),
+    ),
+    Column(
+        "energy_gross_uj",
+        "gross",
+        lambda item: item.gross_uj and item.gross_uj.value,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+    ),
     Column("energy_grade", "by", lambda item: item.grade or None, is_choice=True),
     Column("blocks", "blocks", lambda item: len(item.blocks), Kind.COUNT, forms=PEOPLE),
-    Column("drift", "rests differ by", lambda item: item.drift, Kind.NUMBER, "%", 100, digits=1, forms=PAGE),
-    Column("quality", "quality", lambda item: item.quality, shown=_quality, tone=_quality_class, forms=PEOPLE),
+    Column(
+        "drift",
+        "rests differ by",
+        lambda item: item.drift,
+        Kind.NUMBER,
+        "%",
+        100,
+        digits=1,
+        forms=PAGE,
+    ),
+    Column(
+        "quality",
+        "quality",
+        lambda item: item.quality,
+        shown=_quality,
+        tone=_quality_class,
+        forms=PEOPLE,
+    ),
     Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
-    Column("missing", "blocks without a figure",
-           lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing), is_optional=True, forms=PEOPLE),
-)  # fmt: skip
+    Column(
+        "missing",
+        "blocks without a figure",
+        lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing),
+        is_optional=True,
+        forms=PEOPLE,
+    ),
+)
 LOADS: Final[Sequence[Column[LoadRow]]] = (
     Column("load", "load", lambda load: load.load, is_choice=True),
     Column("median_us", "median", lambda load: load.median_us, **_MS),
     Column("factor", "times as long", lambda load: load.factor, Kind.RECORD, forms=NESTED),
-    Column("factor", "times as long", lambda load: load.factor and load.factor.value, Kind.NUMBER, digits=3,
-           forms=PEOPLE),
-    Column("factor_half", "±95 %", lambda load: load.factor and load.factor.half_width, Kind.NUMBER, "%", 100,
-           digits=1, forms=PEOPLE, shown=lambda load: _half(load.factor, getattr(load.factor, "half_width", None))),
+    Column(
+        "factor",
+        "times as long",
+        lambda load: load.factor and load.factor.value,
+        Kind.NUMBER,
+        digits=3,
+        forms=PEOPLE,
+    ),
+    Column(
+        "factor_half",
+        "±95 %",
+        lambda load: load.factor and load.factor.half_width,
+        Kind.NUMBER,
+        "%",
+        100,
+        digits=1,
+        forms=PEOPLE,
+        shown=lambda load: _half(load.factor, getattr(load.factor, "half_width", None)),
+    ),
     Column("runs", "runs", lambda load: load.count, Kind.COUNT),
     Column("cores", "load kept busy", lambda load: load.cores, Kind.NUMBER, "cores", digits=1),
-    Column("died", "load died", lambda load: load.died, Kind.COUNT,
-           shown=lambda load: "" if not load.died else None),
-)  # fmt: skip
+    Column(
+        "died",
+        "load died",
+        lambda load: load.died,
+        Kind.COUNT,
+        shown=lambda load: "" if not load.died else None,
+    ),
+)
 FIGURES: Final[Sequence[Column[PassFigure]]] = (
     Column("pass", "pass", lambda item: item.run_pass, is_choice=True),
     Column("figure", "figure", lambda item: item.head, is_choice=True),
@@ -317,12 +418,20 @@ FIGURES: Final[Sequence[Column[PassFigure]]] = (
 )
 SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
     Column("attempt", "attempt", lambda run: run.attempt, Kind.COUNT),
-    Column("is_whole", "length", lambda run: run.is_whole, Kind.FLAG, is_choice=True,
-           shown=lambda run: "whole" if run.is_whole else "cut"),
+    Column(
+        "is_whole",
+        "length",
+        lambda run: run.is_whole,
+        Kind.FLAG,
+        is_choice=True,
+        shown=lambda run: "whole" if run.is_whole else "cut",
+    ),
     Column("burst_us", "burst", lambda run: run.curve.burst_us, **_MS),
     Column("steady_us", "steady", lambda run: run.curve.steady_us, **_MS),
-    Column("slowdown", "slowdown", lambda run: run.curve.slowdown - 1, Kind.NUMBER, "%", 100, digits=1),
+    Column(
+        "slowdown", "slowdown", lambda run: run.curve.slowdown - 1, Kind.NUMBER, "%", 100, digits=1
+    ),
     Column("onset_s", "slower from", lambda run: run.curve.onset_s, Kind.NUMBER, "s", digits=0),
     Column("elapsed_s", "duration", lambda run: run.curve.duration_s, Kind.NUMBER, "s", digits=0),
     Column("count", "runs", lambda run: run.curve.count, Kind.COUNT),
-)  # fmt: skip
+)

@@ -1,4 +1,7 @@
-"""The columns of a case, as a report, an export and a frame have them; and those of the parts of a case."""
+"""The columns of a case, as a report, an export and a frame have them.
+
+And those of the parts of a case.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
     """Return the decimals that a column of these cases' medians in milliseconds needs."""
     shown = [row for row in rows if not row.case.is_per_token] or rows
-    return column_decimals([row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary])
+    return column_decimals(
+        [row.result.summary.median_us / US_PER_MS for row in shown if row.result.summary]
+    )
 
 
 def _marked(row: ResultRow) -> str:
@@ -73,7 +78,12 @@ def _of_delegate(name: str) -> Callable[[ResultRow], int | None]:
     return lambda row: getattr(row.delegate, name) if row.delegate is not None else None
 
 
-def _ms(name: str, head: str, value: Callable[[ResultRow], float | None], **other: Any) -> Column[ResultRow]:  # noqa: ANN401
+def _ms(
+    name: str,
+    head: str,
+    value: Callable[[ResultRow], float | None],
+    **other: Any,  # noqa: ANN401
+) -> Column[ResultRow]:
     return Column(name, head, value, Kind.NUMBER, "ms", 1 / US_PER_MS, exact=3, **other)
 
 
@@ -95,7 +105,15 @@ def _memory(name: str, head: str, value: Callable[[ResultRow], float | None]) ->
 
 def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[ResultRow]:  # noqa: ANN401
     return Column(
-        name, head, lambda row: row.speeds[place], Kind.NUMBER, unit, digits=1, exact=3, is_optional=True, **other
+        name,
+        head,
+        lambda row: row.speeds[place],
+        Kind.NUMBER,
+        unit,
+        digits=1,
+        exact=3,
+        is_optional=True,
+        **other,
     )
 
 
@@ -114,7 +132,9 @@ WHO: Final[Sequence[Column[ResultRow]]] = (
     Column("configuration", "configuration", lambda row: row.configuration, is_choice=True),
 )
 #: Its figure, beside others that are about another thing.
-_MEDIAN: Final = _own("median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True)
+_MEDIAN: Final = _own(
+    "median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True
+)
 _FIGURE: Final[Column[ResultRow]] = Column(
     "figure",
     "figure",
@@ -123,17 +143,39 @@ _FIGURE: Final[Column[ResultRow]] = Column(
     is_optional=True,
 )
 _QUALITY: Final[Column[ResultRow]] = Column(
-    "quality", "quality", lambda row: row.result.quality, shown=_quality, tone=_quality_class, is_choice=True
+    "quality",
+    "quality",
+    lambda row: row.result.quality,
+    shown=_quality,
+    tone=_quality_class,
+    is_choice=True,
 )
 _DELEGATE: Final[Column[ResultRow]] = Column(
-    "delegate_truth", "delegate", lambda row: row.result.truth, shown=lambda row: row.delegate_text,
-    tone=_truth_class, is_choice=True,
-)  # fmt: skip
+    "delegate_truth",
+    "delegate",
+    lambda row: row.result.truth,
+    shown=lambda row: row.delegate_text,
+    tone=_truth_class,
+    is_choice=True,
+)
 _PRECISION: Final[Column[ResultRow]] = Column(
-    "precision", "±95 %", lambda row: row.result.precision, Kind.NUMBER, "", 100, digits=1, exact=6, shown=_spread
+    "precision",
+    "±95 %",
+    lambda row: row.result.precision,
+    Kind.NUMBER,
+    "",
+    100,
+    digits=1,
+    exact=6,
+    shown=_spread,
 )
 _SPEED_UP: Final = _ratio_of(
-    "speed_up", lambda ratio: ratio.value, head="speed-up", unit="x CPU", digits=2, forms=DATA | PAGE
+    "speed_up",
+    lambda ratio: ratio.value,
+    head="speed-up",
+    unit="x CPU",
+    digits=2,
+    forms=DATA | PAGE,
 )
 #: A case's figure and what it is worth, behind the columns of its parts.
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
@@ -148,25 +190,47 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column("delegate", "requested delegate", lambda row: row.case.delegate, forms=DATA),
     Column("threads", "threads", lambda row: row.case.threads, Kind.COUNT, forms=DATA),
     Column("tool", "program", lambda row: row.case.tool, forms=DATA),
-    Column("flags", "flags", lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT),
+    Column(
+        "flags", "flags", lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT
+    ),
     Column("flags", "flags", lambda row: row.case.flags, Kind.RECORD, forms=NESTED),
     Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
     Column("status", "status", lambda row: row.result.status, forms=DATA),
     replace(_MEDIAN, forms=DATA | PAGE),
     replace(
-        _MEDIAN, forms=LINES, shown=lambda row: NOTHING if row.case.is_per_token or row.own is None else None
+        _MEDIAN,
+        forms=LINES,
+        shown=lambda row: NOTHING if row.case.is_per_token or row.own is None else None,
     ),
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
-    _own("interval_low_us", "from", lambda own: own.interval and own.interval.low, unit="ms, 95 %",
-         forms=DATA | PAGE),
-    _own("interval_high_us", "to", lambda own: own.interval and own.interval.high, unit="ms, 95 %",
-         forms=DATA | PAGE),
-    Column("interval_method", "method", lambda row: row.own and row.own.interval and row.own.interval.method,
-           forms=DATA),
+    _own(
+        "interval_low_us",
+        "from",
+        lambda own: own.interval and own.interval.low,
+        unit="ms, 95 %",
+        forms=DATA | PAGE,
+    ),
+    _own(
+        "interval_high_us",
+        "to",
+        lambda own: own.interval and own.interval.high,
+        unit="ms, 95 %",
+        forms=DATA | PAGE,
+    ),
+    Column(
+        "interval_method",
+        "method",
+        lambda row: row.own and row.own.interval and row.own.interval.method,
+        forms=DATA,
+    ),
     replace(_PRECISION, head="±", unit="%, 95 %", forms=DATA | PAGE),
     replace(_PRECISION, forms=LINES - _TEXT_ONLY),
-    replace(_PRECISION, forms=_TEXT_ONLY, shown=lambda row: f"{'~' if row.result.imprecision else ''}{_spread(row)}"),
+    replace(
+        _PRECISION,
+        forms=_TEXT_ONLY,
+        shown=lambda row: f"{'~' if row.result.imprecision else ''}{_spread(row)}",
+    ),
     Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA | PAGE),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA | PAGE),
@@ -174,12 +238,30 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _ratio_of("speed_up", lambda ratio: ratio.value, head="vs CPU", forms=LINES, shown=_ratio),
     _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
     _ratio_of("speed_up_high", lambda ratio: ratio.interval and ratio.interval.high),
-    Column("best", "rank", lambda row: row.best, shown=lambda row: _RANKS[row.best],
-           tone=lambda row: _RANK_CLASSES[row.best], is_choice=True, is_optional=True,
-           forms=EVERYWHERE - _TEXT_ONLY),
+    Column(
+        "best",
+        "rank",
+        lambda row: row.best,
+        shown=lambda row: _RANKS[row.best],
+        tone=lambda row: _RANK_CLASSES[row.best],
+        is_choice=True,
+        is_optional=True,
+        forms=EVERYWHERE - _TEXT_ONLY,
+    ),
     _DELEGATE,
-    Column("delegate_actual", "ran on", lambda row: row.place if row.delegate is not None else None, forms=DATA),
-    Column("delegated_nodes", "delegated nodes", _of_delegate("delegated_nodes"), Kind.COUNT, forms=DATA),
+    Column(
+        "delegate_actual",
+        "ran on",
+        lambda row: row.place if row.delegate is not None else None,
+        forms=DATA,
+    ),
+    Column(
+        "delegated_nodes",
+        "delegated nodes",
+        _of_delegate("delegated_nodes"),
+        Kind.COUNT,
+        forms=DATA,
+    ),
     Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
     replace(_QUALITY, forms=DATA | PAGE),
     replace(
@@ -188,18 +270,44 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         shown=lambda row: row.quality_text + (", virtual" if row.is_virtual else ""),
     ),
     replace(_QUALITY, forms=_TEXT_ONLY, shown=lambda row: row.quality_word),
-    Column("outputs", "outputs", lambda row: row.result.parity,
-           shown=lambda row: PARITY_WORDS[row.result.parity] if row.result.parity else "",
-           tone=lambda row: PARITY_CLASSES[row.result.parity] if row.result.parity else "",
-           is_choice=True, is_optional=True, forms=PAGE),
-    Column("grade", "grade", lambda row: row.result.grade,
-           shown=lambda row: row.result.grade.value if row.result.grade else NOTHING, is_choice=True,
-           forms=DATA | PAGE),
+    Column(
+        "outputs",
+        "outputs",
+        lambda row: row.result.parity,
+        shown=lambda row: PARITY_WORDS[row.result.parity] if row.result.parity else "",
+        tone=lambda row: PARITY_CLASSES[row.result.parity] if row.result.parity else "",
+        is_choice=True,
+        is_optional=True,
+        forms=PAGE,
+    ),
+    Column(
+        "grade",
+        "grade",
+        lambda row: row.result.grade,
+        shown=lambda row: row.result.grade.value if row.result.grade else NOTHING,
+        is_choice=True,
+        forms=DATA | PAGE,
+    ),
     Column("is_judged", "judged", lambda row: row.result.is_judged, Kind.FLAG, forms=DATA),
-    Column("invocations_used", "runs", lambda row: len(row.result.used) if row.own is not None else 0,
-           Kind.COUNT, "used", forms=DATA | PAGE),
-    Column("invocations_ended", "of", lambda row: row.result.ended, Kind.COUNT, "ended", forms=DATA | PAGE),
-    Column("baseline", "speed-up over", lambda row: row.baseline, is_choice=True, forms=DATA | PAGE),
+    Column(
+        "invocations_used",
+        "runs",
+        lambda row: len(row.result.used) if row.own is not None else 0,
+        Kind.COUNT,
+        "used",
+        forms=DATA | PAGE,
+    ),
+    Column(
+        "invocations_ended",
+        "of",
+        lambda row: row.result.ended,
+        Kind.COUNT,
+        "ended",
+        forms=DATA | PAGE,
+    ),
+    Column(
+        "baseline", "speed-up over", lambda row: row.baseline, is_choice=True, forms=DATA | PAGE
+    ),
     _own("mean_us", "mean", lambda own: own.mean_us),
     _own("min_us", "least", lambda own: own.min_us),
     _own("max_us", "most", lambda own: own.max_us),
@@ -211,26 +319,61 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
     _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
     *(column.of(lambda row: row.energy, forms=DATA) for column in ENERGY if column.forms & FLAT),
-    Column("accuracy_percent", "accuracy", lambda row: row.model.accuracy, Kind.NUMBER, "%", exact=3, forms=DATA),
-    _ms("not_a_result_us", "not a result",
-        lambda row: row.result.summary.median_us if row.result.summary and row.own is None else None, forms=DATA),
+    Column(
+        "accuracy_percent",
+        "accuracy",
+        lambda row: row.model.accuracy,
+        Kind.NUMBER,
+        "%",
+        exact=3,
+        forms=DATA,
+    ),
+    _ms(
+        "not_a_result_us",
+        "not a result",
+        lambda row: (
+            row.result.summary.median_us if row.result.summary and row.own is None else None
+        ),
+        forms=DATA,
+    ),
     Column("reason_code", "why not", lambda row: row.result.reason_code, forms=DATA | PAGE),
     Column("reason", "reason", lambda row: row.result.reason, forms=DATA),
-    Column("findings", "findings", lambda row: " ".join(item.finding.code for item in row.findings), forms=FLAT),
+    Column(
+        "findings",
+        "findings",
+        lambda row: " ".join(item.finding.code for item in row.findings),
+        forms=FLAT,
+    ),
     Column("case_key", "case", lambda row: row.key, forms=DATA),
     Column("notes", "notes", lambda row: row.result.notes, Kind.RECORD, forms=NESTED),
-    Column("stopped", "stopped", lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
-           Kind.RECORD, forms=NESTED),
+    Column(
+        "stopped",
+        "stopped",
+        lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
+        Kind.RECORD,
+        forms=NESTED,
+    ),
     Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
     Column("starts", "starts", lambda row: _records(STARTS, row.starts), Kind.RECORD, forms=NESTED),
     Column("energy", "energy", lambda row: _energy(row.energy, row), Kind.RECORD, forms=NESTED),
-    Column("contention", "contention", lambda row: _records(LOADS, row.loads), Kind.RECORD, forms=NESTED),
-    Column("passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED),
-)  # fmt: skip
+    Column(
+        "contention",
+        "contention",
+        lambda row: _records(LOADS, row.loads),
+        Kind.RECORD,
+        forms=NESTED,
+    ),
+    Column(
+        "passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED
+    ),
+)
 
 
 def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dict[str, Any]]:
-    return [{column.name: column.data(item) for column in columns if Form.JSON in column.forms} for item in items]
+    return [
+        {column.name: column.data(item) for column in columns if Form.JSON in column.forms}
+        for item in items
+    ]
 
 
 def _energy(energy: EnergyRow | None, row: ResultRow) -> Mapping[str, object] | None:
@@ -249,7 +392,10 @@ def _energy(energy: EnergyRow | None, row: ResultRow) -> Mapping[str, object] | 
 
 
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return the table of all cases; a median and its interval are read together, so with as many decimals."""
+    """Return the table of all cases.
+
+    A median and its interval are read together, so with as many decimals.
+    """
     digits = figures_decimals(rows)
     shared = {"median_us", "interval_low_us", "interval_high_us"}
     return case_table(
@@ -294,7 +440,10 @@ def parts_table(
     *,
     of_case: Sequence[Column[ResultRow]] = (),
 ) -> Table[Part[Item]]:
-    """Return a table with a row for each part of some cases; columns of the case itself stand behind."""
+    """Return a table with a row for each part of some cases.
+
+    Columns of the case itself stand behind.
+    """
     return Table(
         name=name,
         caption=caption,
@@ -318,7 +467,9 @@ def _part(part: tuple[Any, Item]) -> Item:
     return part[1]
 
 
-def parts_of(rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]]) -> list[tuple[ResultRow, Item]]:
+def parts_of(
+    rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]]
+) -> list[tuple[ResultRow, Item]]:
     """Return what the rows have several of, each beside its row."""
     return [(row, item) for row in rows for item in of(row)]
 
@@ -326,7 +477,9 @@ def parts_of(rows: Iterable[ResultRow], of: Callable[[ResultRow], Iterable[Item]
 def energy_table(rows: Sequence[ResultRow]) -> Table[Part[EnergyRow]]:
     """Return the energy of the cases that have any."""
     parts = [(row, row.energy) for row in rows if row.energy is not None]
-    what = " or ".join(sorted({"token" if row.case.is_per_token else "inference" for row, _ in parts}))
+    what = " or ".join(
+        sorted({"token" if row.case.is_per_token else "inference" for row, _ in parts})
+    )
     return parts_table("energy", f"Energy per {what}, net of the phone's at rest", parts, ENERGY)
 
 
@@ -344,7 +497,9 @@ def loads_table(rows: Sequence[ResultRow]) -> Table[Any]:
 
 def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the figures of passes that have some of their own."""
-    return parts_table("passes", "Medians of further passes", parts_of(rows, lambda row: row.figures), FIGURES)
+    return parts_table(
+        "passes", "Medians of further passes", parts_of(rows, lambda row: row.figures), FIGURES
+    )
 
 
 def sustained_table(rows: Sequence[ResultRow]) -> Table[Any]:
@@ -353,9 +508,16 @@ def sustained_table(rows: Sequence[ResultRow]) -> Table[Any]:
     return parts_table("sustained", caption, parts_of(rows, lambda row: row.sustained), SUSTAINED)
 
 
-_STARTED: Final = frozenset({
-    "init_us", "first_inference_us", "warmup_us", "init_memory_mib", "overall_memory_mib", "peak_memory_mib",
-})  # fmt: skip
+_STARTED: Final = frozenset(
+    {
+        "init_us",
+        "first_inference_us",
+        "warmup_us",
+        "init_memory_mib",
+        "overall_memory_mib",
+        "peak_memory_mib",
+    }
+)
 
 
 def memory_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
@@ -375,15 +537,28 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     nodes = [
         replace(column, head=head, unit="nodes", forms=EVERYWHERE)
         for column, head in zip(
-            (column for column in RESULTS if column.name.endswith("_nodes")), ("delegated", "of"), strict=True
+            (column for column in RESULTS if column.name.endswith("_nodes")),
+            ("delegated", "of"),
+            strict=True,
         )
     ]
-    left = Column[ResultRow]("left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True)
+    left = Column[ResultRow](
+        "left_to_cpu", "left to the CPU", lambda row: row.left_to_cpu, is_optional=True
+    )
     return case_table(
         "delegates",
         "What each delegate brought, and which operators fell off it",
         [row for row in rows if not row.case.delegate.is_cpu],
-        (*WHO, replace(_SPEED_UP, forms=EVERYWHERE), _MEDIAN, _FIGURE, _DELEGATE, *nodes, _QUALITY, left),
+        (
+            *WHO,
+            replace(_SPEED_UP, forms=EVERYWHERE),
+            _MEDIAN,
+            _FIGURE,
+            _DELEGATE,
+            *nodes,
+            _QUALITY,
+            left,
+        ),
         groups=2,
     )
 
@@ -415,14 +590,25 @@ def exported_table(rows: Iterable[Exported]) -> Table[Exported]:
         columns=[
             *(column.of(lambda item: item.campaign) for column in CAMPAIGN),
             *(column.of(_exported) for column in RESULTS),
-            Column("findings", "findings", lambda item: _records(FINDINGS, item.row.findings), Kind.RECORD,
-                   forms=NESTED),
-            Column("invocations", "invocations",
-                   lambda item: [invocations_table([item.row]).record(pair) for pair in _invocations(item.row)],
-                   Kind.RECORD, forms=NESTED),
+            Column(
+                "findings",
+                "findings",
+                lambda item: _records(FINDINGS, item.row.findings),
+                Kind.RECORD,
+                forms=NESTED,
+            ),
+            Column(
+                "invocations",
+                "invocations",
+                lambda item: [
+                    invocations_table([item.row]).record(pair) for pair in _invocations(item.row)
+                ],
+                Kind.RECORD,
+                forms=NESTED,
+            ),
         ],
         rows=rows,
-    )  # fmt: skip
+    )
 
 
 #: An invocation with its case.
@@ -457,9 +643,17 @@ def _state(value: DeviceState | None) -> Mapping[str, object] | None:
 
 
 _STATE: Final = (
-    "at", "heat_c", "thermal_status", "battery_percent", "battery_heat_c", "plugged", "clock_khz",
-    "clock_limit_khz", "load_1min", "memory_available_bytes",
-)  # fmt: skip
+    "at",
+    "heat_c",
+    "thermal_status",
+    "battery_percent",
+    "battery_heat_c",
+    "plugged",
+    "clock_khz",
+    "clock_limit_khz",
+    "load_1min",
+    "memory_available_bytes",
+)
 #: Of a run, those that stand before the case's and those that follow it.
 _RUN: Final[Sequence[Column[Invocation]]] = [column.of(lambda pair: pair[1].run) for column in RUNS]
 INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
@@ -472,20 +666,48 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
     Column("is_used", "used", _is_result, Kind.FLAG),
     Column("is_virtual", "virtual", lambda pair: pair[0].is_virtual, Kind.FLAG, forms=DATA),
     Column("origin", "origin", lambda pair: pair[1].origin, is_optional=True),
-    Column("figure", "figure", lambda pair: pair[1].figure if pair[1].latency_us is not None else None, forms=DATA),
+    Column(
+        "figure",
+        "figure",
+        lambda pair: pair[1].figure if pair[1].latency_us is not None else None,
+        forms=DATA,
+    ),
     Column("latency_us", "latency", _latency, Kind.NUMBER, "ms", 1 / US_PER_MS),
-    Column("tokens_per_s", "speed",
-           lambda pair: tokens_per_s(_latency(pair)) if pair[0].case.is_per_token else None,
-           Kind.NUMBER, "tokens/s", is_optional=True),
-    Column("not_a_result_us", "not a result",
-           lambda pair: None if _is_result(pair) else pair[1].latency_us, Kind.NUMBER, "ms", 1 / US_PER_MS,
-           is_optional=True),
+    Column(
+        "tokens_per_s",
+        "speed",
+        lambda pair: tokens_per_s(_latency(pair)) if pair[0].case.is_per_token else None,
+        Kind.NUMBER,
+        "tokens/s",
+        is_optional=True,
+    ),
+    Column(
+        "not_a_result_us",
+        "not a result",
+        lambda pair: None if _is_result(pair) else pair[1].latency_us,
+        Kind.NUMBER,
+        "ms",
+        1 / US_PER_MS,
+        is_optional=True,
+    ),
     Column("p5_us", "p5", _percentile("p5_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
     Column("p95_us", "p95", _percentile("p95_us"), Kind.NUMBER, "ms", 1 / US_PER_MS, forms=DATA),
     Column("command", "command", lambda pair: pair[1].command, forms=DATA),
-    Column("state_before", "state before", lambda pair: _state(pair[1].run.state_before), Kind.RECORD, forms=NESTED),
-    Column("state_after", "state after", lambda pair: _state(pair[1].run.state_after), Kind.RECORD, forms=NESTED),
-)  # fmt: skip
+    Column(
+        "state_before",
+        "state before",
+        lambda pair: _state(pair[1].run.state_before),
+        Kind.RECORD,
+        forms=NESTED,
+    ),
+    Column(
+        "state_after",
+        "state after",
+        lambda pair: _state(pair[1].run.state_after),
+        Kind.RECORD,
+        forms=NESTED,
+    ),
+)
 
 
 def invocations_table(rows: Iterable[ResultRow]) -> Table[Invocation]:

@@ -1,6 +1,9 @@
-"""What a report shows of one case, device, model and invocation. Text here is as phones and users wrote it.
+"""What a report shows of one case, device, model and invocation.
 
-Nothing in here is escaped: each rendering (HTML, text, CSV, JSON, Markdown) makes it harmless in its own way.
+Text here is as phones and users wrote it.
+
+Nothing in here is escaped: each rendering (HTML, text, CSV, JSON, Markdown) makes it harmless in
+its own way.
 """
 
 from __future__ import annotations
@@ -16,7 +19,13 @@ from orchestrator.delegates import place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import THREADS_UNUSED, DelegateEvidence, DelegateTruth, FigureKind, RunRecord
+from orchestrator.records.run import (
+    THREADS_UNUSED,
+    DelegateEvidence,
+    DelegateTruth,
+    FigureKind,
+    RunRecord,
+)
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.tables.column import NOTHING
@@ -43,12 +52,17 @@ class BestMark(enum.StrEnum):
 
 
 def origin_of(campaign: Campaign) -> str:
-    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of this store's own."""
+    """Return where a campaign was imported from: ``imported from night.zip ...``.
+
+    Empty for one of this store's own.
+    """
     return campaign.terms.origin.text if campaign.terms.origin is not None else ""
 
 
 def title_of(campaign: Campaign) -> str:
-    """Return a campaign's name with the moment of its start, which tells two nights of one plan apart."""
+    """Return a campaign's name with the moment of its start, which tells two nights of one plan
+    apart.
+    """
     origin = origin_of(campaign)
     title = f"{campaign.name or campaign.campaign_id}, {campaign.created_at:%Y-%m-%d %H:%M}"
     return f"{title}, {origin}" if origin else title
@@ -66,7 +80,9 @@ class DeviceRow:
 
     @property
     def title(self) -> str:
-        """The label, with the word that a virtual phone must wear wherever its name stands without a badge."""
+        """The label, with the word that a virtual phone must wear wherever its name stands without
+        a badge.
+        """
         return f"{self.label} (virtual)" if self.is_virtual else self.label
 
 
@@ -75,12 +91,14 @@ class ModelRow:
     """A model under a label that no other model of the report has."""
 
     sha256: str
-    #: What is measured of it (Case.subject): only figures of one subject are set against each other.
+    #: What is measured of it (Case.subject): only figures of one subject are set against each
+    #: other.
     subject: str
     label: str
     #: None for a model that is named by a run and isn't in the store's list.
     size_bytes: int | None
-    #: In percent, as somebody else measured it on the model's own test data; None where nobody said.
+    #: In percent, as somebody else measured it on the model's own test data; None where nobody
+    #: said.
     accuracy: float | None = None
 
 
@@ -104,7 +122,8 @@ class FindingRow:
     finding: Finding
     #: In how many invocations; 0 when it is about the case as a whole.
     count: int
-    #: Whether it is about an invocation that the case's figure comes from, or about the figure as a whole.
+    #: Whether it is about an invocation that the case's figure comes from, or about the figure as a
+    #: whole.
     is_of_figure: bool
 
     @property
@@ -119,7 +138,10 @@ RUN_PLACE: Final = "\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationRow:
-    """One process that was started. Its run has no attachments; its texts are as a report may show them."""
+    """One process that was started. Its run has no attachments.
+
+    Its texts are as a report may show them.
+    """
 
     run: RunRecord
     truth: DelegateTruth
@@ -152,18 +174,21 @@ class ResultRow:
     case: Case
     model: ModelRow
     device: DeviceRow
-    #: A label for delegate, threads, tool and flags that no other case of this model on this device has.
+    #: A label for delegate, threads, tool and flags that no other case of this model on this device
+    #: has.
     configuration: str
-    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a fake binary.
+    #: The device is virtual, an invocation says that it ran on a virtual one, or the program is a
+    #: fake binary.
     is_virtual: bool
     result: CaseResult
     best: BestMark = BestMark.NONE
     #: Over the baseline configuration; None when either side isn't judged.
     speed_up: Ratio | None = None
-    #: The configuration that the speed-up is over: the fastest on the CPU of the same device, program and settings.
+    #: The configuration that the speed-up is over: the fastest on the CPU of the same device,
+    #: program and settings.
     baseline: str = ""
-    #: What stands against the other figures of this model on this device: means where one of them has no medians. None
-    #: for what isn't judged.
+    #: What stands against the other figures of this model on this device: means where one of them
+    #: has no medians. None for what isn't judged.
     compared: Summary | None = None
     #: Medians over the invocations that have them.
     init_us: float | None
@@ -188,9 +213,11 @@ class ResultRow:
     #: Of passes that have figures of their own.
     figures: tuple[PassFigure, ...] = ()
     findings: tuple[FindingRow, ...]
-    #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code, sentence).
+    #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code,
+    #: sentence).
     stopped: tuple[tuple[str, str], ...]
-    #: Where its invocations were imported from, as their campaigns say it; empty for this lab's own.
+    #: Where its invocations were imported from, as their campaigns say it; empty for this lab's
+    #: own.
     origin: str
 
     @property
@@ -205,7 +232,10 @@ class ResultRow:
 
     @property
     def own(self) -> Summary | None:
-        """The figure, where it is the requested delegate's and wasn't rejected; None for any other."""
+        """The figure, where it is the requested delegate's and wasn't rejected.
+
+        None for any other.
+        """
         return self.result.own_summary
 
     @property
@@ -216,46 +246,86 @@ class ResultRow:
 
     @property
     def has_mean(self) -> bool:
-        """Whether the figure is made of means, where others' are of medians; tokens per second always are."""
-        return not self.case.is_per_token and self.own is not None and self.result.figure is FigureKind.MEAN
+        """Whether the figure is made of means, where others' are of medians.
+
+        Tokens per second always are.
+        """
+        return (
+            not self.case.is_per_token
+            and self.own is not None
+            and self.result.figure is FigureKind.MEAN
+        )
 
     @property
     def speeds(self) -> tuple[float | None, float | None, float | None]:
-        """A language model's tokens per second with the ends of their interval; None for every other case."""
+        """A language model's tokens per second with the ends of their interval.
+
+        None for every other case.
+        """
         own = self.own if self.case.is_per_token else None
-        low, high = (own.interval.high, own.interval.low) if own is not None and own.interval else (None, None)
-        return tokens_per_s(own.median_us if own is not None else None), tokens_per_s(low), tokens_per_s(high)
+        low, high = (
+            (own.interval.high, own.interval.low)
+            if own is not None and own.interval
+            else (None, None)
+        )
+        return (
+            tokens_per_s(own.median_us if own is not None else None),
+            tokens_per_s(low),
+            tokens_per_s(high),
+        )
 
     @property
     def has_memory(self) -> bool:
         """Whether it is known how much memory the case took."""
-        return any(part is not None for part in (self.init_memory_mib, self.overall_memory_mib, self.peak_memory_mib))
+        return any(
+            part is not None
+            for part in (self.init_memory_mib, self.overall_memory_mib, self.peak_memory_mib)
+        )
 
     @property
     def command(self) -> str:
         """The command of the first invocation that came as far as one."""
-        return next((invocation.command for invocation in self.invocations if invocation.run.command), "")
+        return next(
+            (invocation.command for invocation in self.invocations if invocation.run.command), ""
+        )
 
     @property
     def next_step(self) -> str:
-        """What to do about a case without a figure of its own; empty when there is nothing to do."""
+        """What to do about a case without a figure of its own.
+
+        Empty when there is nothing to do.
+        """
         return next_step(self.result)
 
     @property
     def is_unused_thread_count(self) -> bool:
-        """Whether it wasn't measured because its delegate uses no threads: another case has its figure."""
-        return self.result.status is CaseStatus.SKIPPED and self.result.reason_code == THREADS_UNUSED
+        """Whether it wasn't measured because its delegate uses no threads: another case has its
+        figure.
+        """
+        return (
+            self.result.status is CaseStatus.SKIPPED and self.result.reason_code == THREADS_UNUSED
+        )
 
     @property
     def place(self) -> str:
-        """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
+        """Where the operators ran, by what the program said: ``gpu``.
+
+        Empty when nothing was read.
+        """
         return place_of(self.delegate) if self.delegate is not None else ""
 
     @property
     def left_to_cpu(self) -> str:
-        """The operators that a delegate left to the CPU, with the program's reasons; empty where none were listed."""
-        operators = tuple(dict.fromkeys(self.delegate.cpu_operators)) if self.delegate is not None else ()
-        named = [f"{name} ({reason})" if reason else name for name, reason in operators[:_MOST_OPERATORS]]
+        """The operators that a delegate left to the CPU, with the program's reasons.
+
+        Empty where none were listed.
+        """
+        operators = (
+            tuple(dict.fromkeys(self.delegate.cpu_operators)) if self.delegate is not None else ()
+        )
+        named = [
+            f"{name} ({reason})" if reason else name for name, reason in operators[:_MOST_OPERATORS]
+        ]
         more = len(operators) - _MOST_OPERATORS
         return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
 
@@ -268,7 +338,11 @@ class ResultRow:
     @property
     def quality_word(self) -> str:
         """What the figure is worth, or why there is none: ``clean``, ``timed out``."""
-        return self.result.quality.word if self.result.quality is not None else STATUS_WORDS[self.result.status]
+        return (
+            self.result.quality.word
+            if self.result.quality is not None
+            else STATUS_WORDS[self.result.status]
+        )
 
     @property
     def quality_text(self) -> str:
@@ -281,18 +355,26 @@ class ResultRow:
         """Where the operators ran, in words; ``---`` when nothing ran."""
         if self.result.status is CaseStatus.FELL_BACK:
             return fallback_words(self.delegate, self.result.truth)
-        return NOTHING if self.result.truth is None else truth_words(self.delegate, self.result.truth)
+        return (
+            NOTHING if self.result.truth is None else truth_words(self.delegate, self.result.truth)
+        )
 
     @property
     def why_none(self) -> str:
         """Why there is no figure of its own: ``rejected: fell back to CPU``, ``failed: crashed``."""
         if self.result.status is CaseStatus.FELL_BACK:
             return f"{self.quality_word}: {self.delegate_text}"
-        return f"{self.quality_word}: {self.result.reason_code}" if self.result.reason_code else self.quality_word
+        return (
+            f"{self.quality_word}: {self.result.reason_code}"
+            if self.result.reason_code
+            else self.quality_word
+        )
 
     @property
     def why_not_clean(self) -> str:
-        """Why the figure isn't clean, or why there is none: ``suspect: few-runs``, ``failed: crashed``."""
+        """Why the figure isn't clean, or why there is none: ``suspect: few-runs``, ``failed:
+        crashed``.
+        """
         is_measured = self.result.status is CaseStatus.MEASURED
         return f"{self.quality_word}: {self.worst_code}" if is_measured else self.why_none
 
@@ -306,13 +388,17 @@ class ResultRow:
             return "not confirmed where it ran"
         if result.status in {CaseStatus.MEASURED, CaseStatus.REJECTED}:
             return f"{'rejected' if result.status is CaseStatus.REJECTED else 'suspect'} ({self.worst_code})"
-        return STATUS_WORDS[result.status] + (f" ({result.reason_code})" if result.reason_code else "")
+        return STATUS_WORDS[result.status] + (
+            f" ({result.reason_code})" if result.reason_code else ""
+        )
 
     @property
     def worst_code(self) -> str:
-        """Why the figure isn't clean: the code that weighs most of its own invocations, or what else there is.
+        """Why the figure isn't clean: the code that weighs most of its own invocations, or what
+        else there is.
 
-        What was noticed about another pass, or about an invocation that doesn't count, says nothing about the figure.
+        What was noticed about another pass, or about an invocation that doesn't count, says nothing
+        about the figure.
         """
         result = self.result
         weighing = [
@@ -320,7 +406,9 @@ class ResultRow:
             for item in self.findings
             if item.finding.severity is not Severity.INFO and item.is_of_figure
         ]
-        if result.parity is ParityVerdict.WRONG or (result.parity is ParityVerdict.DRIFT and not weighing):
+        if result.parity is ParityVerdict.WRONG or (
+            result.parity is ParityVerdict.DRIFT and not weighing
+        ):
             return PARITY_WORDS[result.parity]
         if weighing:
             return weighing[0]

@@ -13,11 +13,21 @@ from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS
 
 
-def _report(name: str, head: str, value: Callable[[ToolReport], Any], **other: Any) -> Column[RunRecord]:  # noqa: ANN401
+def _report(
+    name: str,
+    head: str,
+    value: Callable[[ToolReport], Any],
+    **other: Any,  # noqa: ANN401
+) -> Column[RunRecord]:
     return Column(name, head, value, **other).of(lambda run: run.report)
 
 
-_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS, "forms": DATA}
+_MS: Final[dict[str, Any]] = {
+    "kind": Kind.NUMBER,
+    "unit": "ms",
+    "scale": 1 / US_PER_MS,
+    "forms": DATA,
+}
 RUNS: Final[Sequence[Column[RunRecord]]] = (
     Column("run_id", "run", lambda run: run.run_id, shown=lambda run: run.run_id[:12]),
     Column("campaign_id", "campaign", lambda run: run.campaign_id, forms=DATA),
@@ -27,26 +37,48 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
     Column("outcome", "outcome", lambda run: run.outcome),
     Column("reason_code", "why", lambda run: run.reason_code, is_optional=True),
     Column("reason", "reason", lambda run: run.reason, forms=DATA),
-    Column("quality", "quality", lambda run: run.verdict.quality, shown=lambda run: run.verdict.quality.word),
-    _report("inferences", "inferences", lambda report: report.inference and report.inference.count,
-            kind=Kind.COUNT, forms=DATA),
+    Column(
+        "quality",
+        "quality",
+        lambda run: run.verdict.quality,
+        shown=lambda run: run.verdict.quality.word,
+    ),
+    _report(
+        "inferences",
+        "inferences",
+        lambda report: report.inference and report.inference.count,
+        kind=Kind.COUNT,
+        forms=DATA,
+    ),
     _report("init_us", "init", lambda report: report.init_us, **_MS),
-    _report("first_inference_us", "first inference", lambda report: report.first_inference_us, **_MS),
+    _report(
+        "first_inference_us", "first inference", lambda report: report.first_inference_us, **_MS
+    ),
     Column("started_at", "started", lambda run: run.started_at, Kind.MOMENT, forms=DATA),
-    Column("duration_s", "took", lambda run: run.duration_s, Kind.NUMBER, "s", digits=1, forms=DATA),
+    Column(
+        "duration_s", "took", lambda run: run.duration_s, Kind.NUMBER, "s", digits=1, forms=DATA
+    ),
     Column("exit_code", "exit code", lambda run: run.exit_code, Kind.COUNT, forms=DATA),
-)  # fmt: skip
+)
 
 
 def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
-    """Return stored runs, each as it ended; what its case's figure is made of is another question."""
+    """Return stored runs, each as it ended.
+
+    What its case's figure is made of is another question.
+    """
     what = (
         Column[RunRecord]("serial", "phone", lambda run: run.case.serial),
         Column[RunRecord]("model", "model", lambda run: run.case.model_name),
         Column[RunRecord]("configuration", "configuration", lambda run: run.case.configuration),
     )
     latency = Column[RunRecord](
-        "latency_us", "latency", lambda run: run.report and run.report.latency_us(), Kind.NUMBER, "ms", 1 / US_PER_MS
+        "latency_us",
+        "latency",
+        lambda run: run.report and run.report.latency_us(),
+        Kind.NUMBER,
+        "ms",
+        1 / US_PER_MS,
     )
     return Table(
         name="runs",
@@ -69,12 +101,17 @@ class StoredCampaign:
     @property
     def title(self) -> str:
         """Its name, with the word for what isn't usual about it."""
-        marks = (" (imported)" if self.campaign.terms.origin else "") + (" (hidden)" if self.is_hidden else "")
+        marks = (" (imported)" if self.campaign.terms.origin else "") + (
+            " (hidden)" if self.is_hidden else ""
+        )
         return self.campaign.name + marks
 
     @property
     def runs(self) -> str:
-        """Stored of planned; more than planned: options and Flex builds that were found to be measured too."""
+        """Stored of planned.
+
+        More than planned: options and Flex builds that were found to be measured too.
+        """
         return f"{self.stored}/{max(self.stored, self.planned)}"
 
 
@@ -93,4 +130,10 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
 
 def campaigns_table(rows: Sequence[StoredCampaign]) -> Table[StoredCampaign]:
     """Return stored campaigns."""
-    return Table(name="campaigns", caption="Stored campaigns", columns=CAMPAIGNS, rows=rows, order="newest first")
+    return Table(
+        name="campaigns",
+        caption="Stored campaigns",
+        columns=CAMPAIGNS,
+        rows=rows,
+        order="newest first",
+    )

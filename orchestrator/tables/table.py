@@ -23,9 +23,11 @@ class Table(Generic[R]):
     rows: Iterable[R]
     #: How many columns stand in text as headings above the rows that have them in common.
     groups: int = 0
-    #: What text has in the place of a row's figures and all that follows; empty for a row with figures.
+    #: What text has in the place of a row's figures and all that follows; empty for a row with
+    #: figures.
     instead: Callable[[R], str] | None = None
-    #: What a row opens on a page: the case with its evidence, or a page; with ``link`` around it, it is an address.
+    #: What a row opens on a page: the case with its evidence, or a page; with ``link`` around it,
+    #: it is an address.
     key: Callable[[R], str] | None = None
     link: tuple[str, str] = ("#c-", "")
     is_virtual: Callable[[R], bool] = lambda _: False
@@ -41,7 +43,11 @@ class Table(Generic[R]):
         if form not in PEOPLE:
             return columns
         rows = self.listed
-        return [column for column in columns if not (column.is_optional and _is_empty(column, form, rows))]
+        return [
+            column
+            for column in columns
+            if not (column.is_optional and _is_empty(column, form, rows))
+        ]
 
     @property
     def listed(self) -> Sequence[R]:

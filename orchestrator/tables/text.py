@@ -36,7 +36,10 @@ def render(table: Table[R], width: int | None = None) -> str:
     Columns that don't fit beside the others follow in a band below, each beside the rows' names.
     """
     rows = table.listed
-    groups, (first, *others) = (columns := table.of(Form.TEXT))[: table.groups], columns[table.groups :]
+    groups, (first, *others) = (
+        (columns := table.of(Form.TEXT))[: table.groups],
+        columns[table.groups :],
+    )
     names = [one_line(cell) for cell in first.cells(rows)]
     longest = max(map(display_width, (first.title, *names)))
     name_width = min(longest, _WIDEST_NAME) if groups else longest
@@ -49,11 +52,16 @@ def render(table: Table[R], width: int | None = None) -> str:
         seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
         own = min(max(map(display_width, (*heads, *seen))), max(room, 1))
         drawn.append(_Drawn([one_line(part) for part in heads], cells, own, column.is_figure))
-    places = [tuple(one_line(cell) for cell in place) for place in zip(*(g.cells(rows) for g in groups), strict=True)]
+    places = [
+        tuple(one_line(cell) for cell in place)
+        for place in zip(*(g.cells(rows) for g in groups), strict=True)
+    ]
     shown: list[str] = []
     for number, band in enumerate(_bands(drawn, room, gap)):
         block = _Block(band, name_width, " " * gap, room, " " * bool(groups))
-        shown += block.lines(first.title, names, places, reasons if not number else [""] * len(rows))
+        shown += block.lines(
+            first.title, names, places, reasons if not number else [""] * len(rows)
+        )
     return "\n".join(line.rstrip() for line in shown)
 
 
@@ -79,7 +87,11 @@ class _Block:
     indent: str
 
     def lines(
-        self, title: str, names: Sequence[str], places: Sequence[tuple[str, ...]], reasons: Sequence[str]
+        self,
+        title: str,
+        names: Sequence[str],
+        places: Sequence[tuple[str, ...]],
+        reasons: Sequence[str],
     ) -> Iterator[str]:
         """Yield heads and rows; with headings, a head below each change of them."""
         if not places:
@@ -95,7 +107,10 @@ class _Block:
             yield from self.row(name, self.cells(place, reason))
 
     def heads(self, title: str) -> Iterator[str]:
-        """Yield the lines of the head; words of several lines stand at the bottom, above their figures."""
+        """Yield the lines of the head.
+
+        Words of several lines stand at the bottom, above their figures.
+        """
         depth = max((len(column.heads) for column in self.columns), default=1)
         padded = ([""] * (depth - len(column.heads)) + column.heads for column in self.columns)
         for number, level in enumerate(zip(*padded, strict=True) if self.columns else [()]):

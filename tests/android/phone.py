@@ -1,9 +1,9 @@
 """One phone of real parts: ``unshare --net --mount python3 phone.py ROOT FOLDER LISTENER``.
 
-It runs in a network of its own, where nothing but loopback is, so that adbd is out of everybody's reach. LISTENER is
-the number of an inherited socket that listens on 127.0.0.1 of this computer; what connects there is passed on to adbd.
-Each line on standard input is an order (cut, kill-adbd, hang, resume, reboot) and is answered by a line; the end of
-the input is the end of the phone.
+It runs in a network of its own, where nothing but loopback is, so that adbd is out of everybody's
+reach. LISTENER is the number of an inherited socket that listens on 127.0.0.1 of this computer;
+what connects there is passed on to adbd. Each line on standard input is an order (cut, kill-adbd,
+hang, resume, reboot) and is answered by a line; the end of the input is the end of the phone.
 """
 
 import asyncio
@@ -51,7 +51,11 @@ class Phone:
         """Return adbd's number on this computer, the grandchild of what this process started."""
         assert self.process is not None
         init = _children(self.process.pid)[0]
-        return next(pid for pid in _children(init) if Path(f"/proc/{pid}/comm").read_text().strip() == "adbd")
+        return next(
+            pid
+            for pid in _children(init)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "adbd"
+        )
 
     def cut(self) -> None:
         """Close every link at once."""
@@ -104,7 +108,15 @@ def prepare(folder: Path) -> None:
         fcntl.ioctl(control, 0x8914, name)  # SIOCSIFFLAGS
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
     subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DATA_BYTES},mode=771,uid=1000,gid=1000", "data", folder / "data"],
+        [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={DATA_BYTES},mode=771,uid=1000,gid=1000",
+            "data",
+            folder / "data",
+        ],
         check=True,
     )
     for name, uid, mode in (("local", 0, 0o751), ("local/tmp", 2000, 0o771), ("data", 1000, 0o771)):
@@ -126,7 +138,9 @@ async def main(root: Path, folder: Path, listener: socket.socket) -> None:
     phone.boot()
     server = await asyncio.start_server(phone.pass_on, sock=listener)
     orders = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(orders), sys.stdin
+    )
     try:
         while line := await orders.readline():
             phone.obey(line.decode().strip())

@@ -1,4 +1,5 @@
-"""A real benchmark_model on a phone of real parts, from the command line: every stored figure is the printed one."""
+"""A real benchmark_model on a phone of real parts, from the command line: every stored figure is
+the printed one."""
 
 from __future__ import annotations
 
@@ -42,12 +43,17 @@ def program() -> Path:
     named = os.environ.get(SETTING)
     path = Path(named) if named else REPO.parent / "shared/realphone/bin/benchmark_model"
     if not path.is_file():
-        pytest.skip(f"no real benchmark_model at {path}: name one for Android on x86-64 in ${SETTING}")
+        pytest.skip(
+            f"no real benchmark_model at {path}: name one for Android on x86-64 in ${SETTING}"
+        )
     return path
 
 
 def measured(done: Done) -> dict[str, Any]:
-    """Return what a campaign told; its exit code is 1 where a busy computer leaves no clean figure."""
+    """Return what a campaign told.
+
+    Its exit code is 1 where a busy computer leaves no clean figure.
+    """
     told: dict[str, Any] = done.ended_with(int(bool(done.json["nothing_clean"]))).json
     return told
 
@@ -80,7 +86,9 @@ class Home:
 
 
 @pytest.fixture(scope="module")
-def home(real_phone: RealPhone, adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def home(
+    real_phone: RealPhone, adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Home]:
     program()
     adb_server.connect(real_phone.address)
     folder = tmp_path_factory.mktemp("real") / "home"
@@ -99,21 +107,33 @@ def plan(folder: Path, *, passes: str, invocations: int, min_secs: float = 0.1) 
 
 
 def printed(run: RunRecord) -> str:
-    return "\n".join(item.data.decode() for item in run.attachments if item.name in {"stdout", "stderr"})
+    return "\n".join(
+        item.data.decode() for item in run.attachments if item.name in {"stdout", "stderr"}
+    )
 
 
 def check_figures(run: RunRecord) -> int:
-    """Hold the stored figures of a run against what the program printed; return how many there were."""
+    """Hold the stored figures of a run against what the program printed.
+
+    Return how many there were.
+    """
     text, report = printed(run), run.report
     assert report is not None
     pairs: list[tuple[float | None, str]] = []
     (timings,) = _TIMINGS.findall(text)
     pairs += zip(
-        (report.init_us, report.first_inference_us, report.warmup_mean_us, report.inference_mean_us),
+        (
+            report.init_us,
+            report.first_inference_us,
+            report.warmup_mean_us,
+            report.inference_mean_us,
+        ),
         timings,
         strict=True,
     )
-    for summary, line in zip((report.warmup, report.inference), _SUMMARY.findall(text), strict=True):
+    for summary, line in zip(
+        (report.warmup, report.inference), _SUMMARY.findall(text), strict=True
+    ):
         words = re.findall(r"(\w+)=(\S+)", line)
         pairs += [(getattr(summary, _FIELDS[name]), word) for name, word in words]
     (footprint,) = _FOOTPRINT.findall(text)
@@ -124,15 +144,24 @@ def check_figures(run: RunRecord) -> int:
     return len(pairs)
 
 
-def test_every_pass_ends_and_every_stored_figure_is_the_printed_one(home: Home, tmp_path: Path) -> None:
+def test_every_pass_ends_and_every_stored_figure_is_the_printed_one(
+    home: Home, tmp_path: Path
+) -> None:
     path = plan(tmp_path, passes=", ".join(sorted(PASSES)), invocations=2)
     done = measured(home("run", path, "--json"))
     assert (done["status"], done["left"]) == ("finished", 0)
     runs = home.runs(done["campaign_id"])
-    assert Counter(run.run_pass for run in runs) == {"timing": 4, "memory": 2, "profile": 2, "parity": 2, "cold": 8}
+    assert Counter(run.run_pass for run in runs) == {
+        "timing": 4,
+        "memory": 2,
+        "profile": 2,
+        "parity": 2,
+        "cold": 8,
+    }
     assert {run.outcome for run in runs} == {"completed"}
     for run in runs:
-        # 4 times, 2 sizes, and at least 5 figures of each of two summaries; the pass memory has a peak besides.
+        # 4 times, 2 sizes, and at least 5 figures of each of two summaries; the pass memory has a
+        # peak besides.
         assert check_figures(run) >= 16
         assert run.report is not None
         assert (run.report.peak_memory_mib is not None) == (run.run_pass == "memory")
@@ -143,7 +172,9 @@ def test_every_pass_ends_and_every_stored_figure_is_the_printed_one(home: Home, 
             assert len(run.report.operators) >= 30
 
 
-def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(home: Home, tmp_path: Path) -> None:
+def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(
+    home: Home, tmp_path: Path
+) -> None:
     process = home.start("run", plan(tmp_path, passes="timing", invocations=3, min_secs=2.0))
     assert process.stderr is not None
     assert any(" 2/6 " in line for line in process.stderr)
@@ -153,7 +184,11 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(home: Home, tmp
     assert (campaign["status"], campaign["stored"] < 6) == ("running", True)
     before = {run.run_id for run in home.runs(campaign["campaign_id"])}
     done = measured(home("run", "--resume", "--json"))
-    assert (done["campaign_id"], done["status"], done["left"]) == (campaign["campaign_id"], "finished", 0)
+    assert (done["campaign_id"], done["status"], done["left"]) == (
+        campaign["campaign_id"],
+        "finished",
+        0,
+    )
     runs = home.runs(campaign["campaign_id"])
     assert before <= {run.run_id for run in runs}
     assert Counter((run.case.delegate, run.invocation) for run in runs) == Counter(
@@ -161,7 +196,9 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(home: Home, tmp
     )
     assert {run.outcome for run in runs} == {"completed"}
     assert all(check_figures(run) for run in runs)
-    left = home.server.run("-s", home.phone.address, "shell", "ps -A -o ARGS; ls /data/local/tmp/benchfarm/runs")
+    left = home.server.run(
+        "-s", home.phone.address, "shell", "ps -A -o ARGS; ls /data/local/tmp/benchfarm/runs"
+    )
     assert b"benchmark_model" not in left.stdout
     assert b"benchfarm-run:" not in left.stdout
 
@@ -175,7 +212,12 @@ def test_two_builds_are_compared_in_turns(home: Home, tmp_path: Path) -> None:
     ).ok().json  # fmt: skip
     (case,) = done["cases"]
     assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
-    assert case["verdict"]["outcome"] in {"same", "inconclusive", "slower", "faster"}  # this computer does much else
+    assert case["verdict"]["outcome"] in {
+        "same",
+        "inconclusive",
+        "slower",
+        "faster",
+    }  # this computer does much else
     runs = home.runs(done["campaign_id"])
     used = {*case["baseline"]["run_ids"], *case["candidate"]["run_ids"]}
     assert used

@@ -1,4 +1,5 @@
-"""``benchfarm device check`` on a phone of real parts: offered until it was made, and everything on the phone works."""
+"""``benchfarm device check`` on a phone of real parts: offered until it was made, and everything on
+the phone works."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(
     real_phone: RealPhone, adb_server: AdbServer, tmp_path: Path
 ) -> None:
     adb_server.connect(real_phone.address)
-    cli, environ = Cli(home=tmp_path / "home"), {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
+    cli, environ = (
+        Cli(home=tmp_path / "home"),
+        {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"},
+    )
     offer = "benchfarm device check -s "
     assert offer in cli("devices", **environ).ok().stdout
     assert offer in cli("doctor", **environ).stdout
@@ -49,10 +53,14 @@ def checked(own_phone: RealPhone, adb_server: AdbServer, tmp_path: Path) -> Any:
 
     def check(exit_code: int = 0) -> dict[str, tuple[str, str, str]]:
         adb_server.connect(own_phone.address)
-        cli, environ = Cli(home=tmp_path / "home"), {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
+        cli, environ = (
+            Cli(home=tmp_path / "home"),
+            {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"},
+        )
         (phone,) = cli("device", "check", "--json", **environ).ended_with(exit_code).json["phones"]
         return {
-            item["name"].rpartition("/")[2]: (item["result"], item["seen"], item["cost"]) for item in phone["checks"]
+            item["name"].rpartition("/")[2]: (item["result"], item["seen"], item["cost"])
+            for item in phone["checks"]
         }
 
     return check
@@ -87,10 +95,15 @@ def test_a_tool_that_hangs_is_named_with_its_limit_and_what_needs_it_isnt_tried(
     for name in ("facts", "state", "quiet mode"):
         assert found[name][:2] == ("fails", "not tried: dumpsys battery gave no answer within 5 s")
     assert found["detached run"][0] == "works"
-    assert b"sleep 86499" not in adb_server.run("-s", own_phone.address, "shell", "ps -A -o ARGS").stdout
+    assert (
+        b"sleep 86499"
+        not in adb_server.run("-s", own_phone.address, "shell", "ps -A -o ARGS").stdout
+    )
 
 
-def test_a_phone_that_hangs_as_a_whole_is_asked_nothing_more(own_phone: RealPhone, checked: Any) -> None:
+def test_a_phone_that_hangs_as_a_whole_is_asked_nothing_more(
+    own_phone: RealPhone, checked: Any
+) -> None:
     own_phone.put("df", "kill -STOP $(pidof adbd); exec sleep 86498")
     found = checked(3)
     assert list(found)[-2:] == ["df", "answers"]
@@ -99,7 +112,9 @@ def test_a_phone_that_hangs_as_a_whole_is_asked_nothing_more(own_phone: RealPhon
     assert "reboot it" in found["answers"][2]
 
 
-def test_a_phone_that_computes_no_checksum_is_said_to_compute_none(own_phone: RealPhone, checked: Any) -> None:
+def test_a_phone_that_computes_no_checksum_is_said_to_compute_none(
+    own_phone: RealPhone, checked: Any
+) -> None:
     for tool in ("sha256sum", "md5sum"):
         own_phone.take_away(tool)
     found = checked(3)
@@ -129,7 +144,10 @@ def test_advice_about_a_phone_is_quoted_for_the_shell(
     serial = "$(touch${IFS}gone)"
     own_phone.name(serial)
     adb_server.connect(own_phone.address)
-    cli, environ = Cli(home=tmp_path / "home"), {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
+    cli, environ = (
+        Cli(home=tmp_path / "home"),
+        {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"},
+    )
     for command in ("devices", "doctor"):
         said = cli(command, **environ).stdout
         assert f"benchfarm device check -s {shlex.quote(serial)}" in said

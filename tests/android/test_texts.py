@@ -1,4 +1,5 @@
-"""What real phones answer, printed by a phone of real parts: each has its code, its reason and a next step."""
+"""What real phones answer, printed by a phone of real parts: each has its code, its reason and a
+next step."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import FolderRefusedError, InstallError, LogOverrunError, RunAsRefusedError, SystemDownError
+from orchestrator.errors import (
+    FolderRefusedError,
+    InstallError,
+    LogOverrunError,
+    RunAsRefusedError,
+    SystemDownError,
+)
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import PACKAGE, ApkTool
@@ -29,8 +36,8 @@ from tests.samples.places import MODELS
 from tests.samples.real_phone import RealPhone
 from tests.unit.artifacts.sample_files import app_bytes, real
 
-#: Stands in for taskset, and for the program that it would start: prints the next of the texts, logs what the phone
-#: logs of it with the process's own number, and ends as the text says.
+#: Stands in for taskset, and for the program that it would start: prints the next of the texts,
+#: logs what the phone logs of it with the process's own number, and ends as the text says.
 TASKSET = """#!/system/bin/sh
 cd /mnt/phone/texts
 read -r n <next
@@ -48,8 +55,8 @@ esac
 #: What the package manager does first: it takes as many bytes as its last argument says.
 TAKE_APK = 'for last; do :; done; head -c "$last" >/dev/null'
 NEURON = "Check failed: neuron_model->Compile() == NEURON_NO_ERROR"
-#: What a program printed, how it ended, what the phone logged; the code that it has, a part of the reason and of the
-#: next step. The same code never twice in a row: the case would be given up.
+#: What a program printed, how it ended, what the phone logged; the code that it has, a part of the
+#: reason and of the next step. The same code never twice in a row: the case would be given up.
 RUNS = (
     (
         'CANNOT LINK EXECUTABLE "./b": library "libc++_shared.so" not found: needed by main executable', "1", "",
@@ -198,11 +205,16 @@ def test_what_a_run_prints_has_its_code_and_next_step(
     program.write_bytes(real(benchmark_elf(abi="x86_64", version="1")))
     environ = {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"}
     done = cli(
-        "run", plan(tmp_path, "native", program, invocations=len(RUNS), settings=", affinity: f"), "--json", **environ
+        "run",
+        plan(tmp_path, "native", program, invocations=len(RUNS), settings=", affinity: f"),
+        "--json",
+        **environ,
     )
     campaign = done.json["campaign_id"]
     runs = cli("results", "runs", campaign, "--limit", 0, "--json", **environ).ok().json
-    runs = sorted(runs["runs"] if isinstance(runs, dict) else runs, key=lambda run: run["invocation"])
+    runs = sorted(
+        runs["runs"] if isinstance(runs, dict) else runs, key=lambda run: run["invocation"]
+    )
     assert [run["reason_code"] for run in runs] == [code for _, _, _, code, *_ in RUNS]
     for run, (_, _, _, code, reason, step) in zip(runs, RUNS, strict=True):
         assert reason in run["reason"], run
@@ -235,7 +247,8 @@ def test_an_install_that_the_phone_refuses_has_its_code_and_next_step(
 
 
 @pytest.mark.parametrize(
-    "answer", ["cmd: Can't find service: package", "cmd: Failure calling service package: Broken pipe (32)"]
+    "answer",
+    ["cmd: Can't find service: package", "cmd: Failure calling service package: Broken pipe (32)"],
 )
 def test_a_phone_whose_services_are_down_is_waited_for(
     device: AdbDevice, phone: RealPhone, tmp_path: Path, answer: str
@@ -255,11 +268,17 @@ def test_a_phone_whose_services_are_down_is_waited_for(
 def test_ctrl_c_ends_an_install_that_waits_for_somebody_at_the_screen(
     phone: RealPhone, adb_server: Server, cli: Cli, tmp_path: Path
 ) -> None:
-    stand_in(phone, "cmd", '[ "$2" != install ] || { ' + TAKE_APK + "; echo >/mnt/phone/waits; sleep 600; }; exit 1")
+    stand_in(
+        phone,
+        "cmd",
+        '[ "$2" != install ] || { ' + TAKE_APK + "; echo >/mnt/phone/waits; sleep 600; }; exit 1",
+    )
     apk = tmp_path / "benchmark.apk"
     apk.write_bytes(app_bytes(abis=["x86_64"]))
     process = cli.start(
-        "run", plan(tmp_path, "apk", apk, invocations=1), BENCHFARM_ADB_SERVER=f"127.0.0.1:{adb_server.port}"
+        "run",
+        plan(tmp_path, "apk", apk, invocations=1),
+        BENCHFARM_ADB_SERVER=f"127.0.0.1:{adb_server.port}",
     )
     while not (phone.folder / "state/waits").exists():
         assert process.poll() is None, process.communicate()
@@ -272,14 +291,23 @@ def app_request() -> InvocationRequest:
         serial=Serial("x"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
         tool=ToolName.APK, build_sha256=BuildSha("b" * 64),
     )  # fmt: skip
-    build = Build(name="apk", tool=ToolName.APK, sha256=BuildSha("b" * 64), abi="x86_64", version="", path=Path("/x"))
+    build = Build(
+        name="apk",
+        tool=ToolName.APK,
+        sha256=BuildSha("b" * 64),
+        abi="x86_64",
+        version="",
+        path=Path("/x"),
+    )
     return InvocationRequest(
         case=case, run_id=RunId("run-1"), run_pass=Pass.TIMING, build=build, program_path="", timeout_s=300.0,
         facts=DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=False), model_path="/data/local/m",
     )  # fmt: skip
 
 
-def test_an_activity_that_the_phone_refuses_to_start_is_told(device: AdbDevice, phone: RealPhone) -> None:
+def test_an_activity_that_the_phone_refuses_to_start_is_told(
+    device: AdbDevice, phone: RealPhone
+) -> None:
     line = "java.lang.SecurityException: Shell does not have permission to access user 10"
     stand_in(
         phone, "am", "[ $1 = start ] || exit 0; echo 'Starting: Intent { (has extras) }'\n"
@@ -288,11 +316,21 @@ def test_an_activity_that_the_phone_refuses_to_start_is_told(device: AdbDevice, 
     )  # fmt: skip
     request = app_request()
     report = ApkTool().parse(ApkTool().run(device, request), request.case)
-    assert (report.outcome, report.failure_code, report.failure_reason) == ("failed", "activity-refused", line)
+    assert (report.outcome, report.failure_code, report.failure_reason) == (
+        "failed",
+        "activity-refused",
+        line,
+    )
 
 
-def test_an_activity_manager_that_is_down_ends_the_run_at_once(device: AdbDevice, phone: RealPhone) -> None:
-    stand_in(phone, "am", '[ $1 = start ] || exit 0; echo "cmd: Can\'t find service: activity" >&2; exit 20')
+def test_an_activity_manager_that_is_down_ends_the_run_at_once(
+    device: AdbDevice, phone: RealPhone
+) -> None:
+    stand_in(
+        phone,
+        "am",
+        '[ $1 = start ] || exit 0; echo "cmd: Can\'t find service: activity" >&2; exit 20',
+    )
     with pytest.raises(SystemDownError, match="activity"):
         ApkTool().run(device, app_request())
 
@@ -316,8 +354,14 @@ def test_the_causes_why_an_app_s_files_are_refused_are_told_apart(
     assert answer in str(raised.value)
 
 
-def test_a_run_whose_files_are_refused_keeps_what_its_log_says(device: AdbDevice, phone: RealPhone) -> None:
-    stand_in(phone, "run-as", "echo 'run-as: Could not set capabilities: Operation not permitted' >&2; exit 1")
+def test_a_run_whose_files_are_refused_keeps_what_its_log_says(
+    device: AdbDevice, phone: RealPhone
+) -> None:
+    stand_in(
+        phone,
+        "run-as",
+        "echo 'run-as: Could not set capabilities: Operation not permitted' >&2; exit 1",
+    )
     request = app_request()
     text = (
         f"Running TensorFlow Lite benchmark with args: --result_file_path=/x/run-{request.run_id}/r",
@@ -333,7 +377,9 @@ def test_a_run_whose_files_are_refused_keeps_what_its_log_says(device: AdbDevice
     assert "forbids run-as" in str(report.extra["files_refused"])
 
 
-def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(device: AdbDevice, tmp_path: Path) -> None:
+def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     source = tmp_path / "model.tflite"
     source.write_bytes(b"x" * 1000)
     with pytest.raises(FolderRefusedError) as raised:
@@ -343,12 +389,17 @@ def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(device: AdbD
 
 def test_a_log_that_was_overwritten_is_no_lost_link(device: AdbDevice, phone: RealPhone) -> None:
     stand_in(phone, "logcat", "echo 'read: unexpected EOF!' >&2; exit 1")
-    with pytest.raises(LogOverrunError, match="unexpected EOF") as raised, device.follow_log() as lines:
+    with (
+        pytest.raises(LogOverrunError, match="unexpected EOF") as raised,
+        device.follow_log() as lines,
+    ):
         list(lines)
     assert "logcat -G 16M" in raised.value.hint
 
 
-def test_a_log_that_was_overwritten_is_opened_again_from_its_last_line(device: AdbDevice, phone: RealPhone) -> None:
+def test_a_log_that_was_overwritten_is_opened_again_from_its_last_line(
+    device: AdbDevice, phone: RealPhone
+) -> None:
     stand_in(
         phone, "logcat",
         """echo "--------- beginning of main"
@@ -369,7 +420,9 @@ echo "11-28 10:00:00.300  77  77 I tflite: since $since"
 exec sleep 60""",
     )  # fmt: skip
     with device.follow_log() as lines:
-        told = list(itertools.islice((line.split(b": ", 1)[1].decode() for line in lines if line), 5))
+        told = list(
+            itertools.islice((line.split(b": ", 1)[1].decode() for line in lines if line), 5)
+        )
     assert told == ["first", "twice", "twice", "new", "since 11-28 10:00:00.200"]
 
 
@@ -407,7 +460,11 @@ def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes
         os.chown(path, 2000, 2000)
     settings = (phone.folder / "bin" / "settings").read_text()
     stand_in(
-        phone, "settings", settings.replace("\ncase $1 in", f"\ncase $1 in\n  put|delete) {REFUSED.format(why=PUT)};;")
+        phone,
+        "settings",
+        settings.replace(
+            "\ncase $1 in", f"\ncase $1 in\n  put|delete) {REFUSED.format(why=PUT)};;"
+        ),
     )
     stand_in(phone, "input", REFUSED.format(why=PRESS))
     stay = phone.folder / "state/settings/global/stay_on_while_plugged_in"
@@ -415,7 +472,9 @@ def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes
     if svc == "works":
         # The power service puts the setting itself.
         values = "case $3 in true) v=7 ;; usb) v=2 ;; *) v=0 ;; esac"
-        stand_in(phone, "svc", f"{values}; echo $v >/mnt/phone/settings/global/stay_on_while_plugged_in")
+        stand_in(
+            phone, "svc", f"{values}; echo $v >/mnt/phone/settings/global/stay_on_while_plugged_in"
+        )
     else:
         stand_in(phone, "svc", REFUSED.format(why=PUT))
     (phone.folder / "state/wakefulness").write_text("Asleep\n")
@@ -430,7 +489,10 @@ def test_a_phone_that_refuses_settings_and_keys_is_measured_every_night_and_owes
         assert [run["reason_code"] for run in runs] == ["benchmark-failed"] * 2, done.stderr
         assert "can't be restored" not in done.stderr
         for line in (PUT, PRESS):
-            assert f"{line} (shell-restricted). Turn on 'USB debugging (Security settings)'" in done.stderr
+            assert (
+                f"{line} (shell-restricted). Turn on 'USB debugging (Security settings)'"
+                in done.stderr
+            )
         assert stay.read_text() == "2\n"
     cli("device", "restore", "TEXTS", **environ).ok()
     assert not list((cli.home / "state/journals").glob("*.undo"))

@@ -48,12 +48,21 @@ def device(real_phone: RealPhone, adb_server: object) -> Iterator[AdbDevice]:
 
 
 def test_the_apps_arguments_arrive_as_one_string(device: AdbDevice, real_phone: RealPhone) -> None:
-    flags = tuple((f"flag{number}", word) for number, word in enumerate(AWKWARD) if not re.search(r"\s", word))
+    flags = tuple(
+        (f"flag{number}", word) for number, word in enumerate(AWKWARD) if not re.search(r"\s", word)
+    )
     case = Case(
         serial=Serial("x"), model_sha256=ModelSha("a" * 64), model_name="m", delegate=DelegateName.CPU, threads=1,
         tool=ToolName.APK, build_sha256=BuildSha("b" * 64), flags=flags,
     )  # fmt: skip
-    build = Build(name="apk", tool=ToolName.APK, sha256=BuildSha("b" * 64), abi="x86_64", version="", path=Path("/x"))
+    build = Build(
+        name="apk",
+        tool=ToolName.APK,
+        sha256=BuildSha("b" * 64),
+        abi="x86_64",
+        version="",
+        path=Path("/x"),
+    )
     request = InvocationRequest(
         case=case, run_id=RunId("run-1"), run_pass=Pass.TIMING, build=build, program_path="", timeout_s=60.0,
         facts=DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=False),
@@ -67,8 +76,12 @@ def test_the_apps_arguments_arrive_as_one_string(device: AdbDevice, real_phone: 
     assert f"--graph={request.model_path}" in given
 
 
-@pytest.mark.parametrize("command", ["am start --es args", "pm path", f"run-as {PACKAGE} sh -c", "settings get global"])
-def test_every_word_arrives_as_it_was(device: AdbDevice, real_phone: RealPhone, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["am start --es args", "pm path", f"run-as {PACKAGE} sh -c", "settings get global"]
+)
+def test_every_word_arrives_as_it_was(
+    device: AdbDevice, real_phone: RealPhone, command: str
+) -> None:
     words = [*AWKWARD, *WITH_SPACE]
     device.shell("\n".join(f"{command} {quote(word)} </dev/null" for word in words))
     name, *rest = command.split()
@@ -77,7 +90,11 @@ def test_every_word_arrives_as_it_was(device: AdbDevice, real_phone: RealPhone, 
 
 def test_a_setting_is_restored_whatever_it_held(device: AdbDevice, real_phone: RealPhone) -> None:
     names = [f"name{number}" for number, _ in enumerate(AWKWARD)]
-    device.shell("\n".join(put_setting("global", name, word) for name, word in zip(names, AWKWARD, strict=True)))
+    device.shell(
+        "\n".join(
+            put_setting("global", name, word) for name, word in zip(names, AWKWARD, strict=True)
+        )
+    )
     stored = [(real_phone.folder / "state/settings/global" / name).read_text() for name in names]
     assert stored == [f"{word}\n" for word in AWKWARD]
     device.shell("\n".join(put_setting("global", name, "null") for name in names))

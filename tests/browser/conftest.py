@@ -29,7 +29,9 @@ def browser():
     playwright_api.expect.set_options(timeout=PATIENCE_MS)
     with playwright_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", *DRAWS_ITSELF], timeout=3 * PATIENCE_MS
+            executable_path=str(CHROMIUM),
+            args=["--no-sandbox", *DRAWS_ITSELF],
+            timeout=3 * PATIENCE_MS,
         )
         yield browser
         browser.close()
@@ -68,11 +70,16 @@ def tabs(browser: Any) -> list[Tab]:
 
 @pytest.fixture
 def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
-    """Open addresses; at the end check that no page complained, or asked for anything outside of ``within``."""
+    """Open addresses.
+
+    At the end check that no page complained, or asked for anything outside of ``within``.
+    """
     plain: list[Tab] = []
     special: list[Tab] = []
 
-    def open_one(address: str, viewport: dict[str, int] = WIDE, *, within: str = "", **options: Any) -> Any:
+    def open_one(
+        address: str, viewport: dict[str, int] = WIDE, *, within: str = "", **options: Any
+    ) -> Any:
         tab = tabs.pop() if tabs and not options else Tab(browser.new_context(**options).new_page())
         (special if options else plain).append(tab)
         tab.own = (within or address, "data:", "blob:")
@@ -88,17 +95,30 @@ def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
-def serious_faults(page: Any, within: str = "html", only: Sequence[str] = ()) -> list[tuple[str, str, str]]:
-    """Return the serious faults of accessibility, or those of some rules, that axe finds in a part of a page."""
+def serious_faults(
+    page: Any, within: str = "html", only: Sequence[str] = ()
+) -> list[tuple[str, str, str]]:
+    """Return the serious faults of accessibility, or those of some rules, that axe finds in a part
+    of a page."""
     if not page.evaluate("'axe' in window"):
-        page.evaluate(Path(str(resources.files("axe_core_python") / "axe.min.js")).read_text("utf-8"))
-    # It collects nothing else, and reads no style sheets again: none of its rules that apply here needs them.
-    options = {"resultTypes": ["violations"], "preload": False} | ({"runOnly": [*only]} if only else {})
+        page.evaluate(
+            Path(str(resources.files("axe_core_python") / "axe.min.js")).read_text("utf-8")
+        )
+    # It collects nothing else, and reads no style sheets again: none of its rules that apply here
+    # needs them.
+    options = {"resultTypes": ["violations"], "preload": False} | (
+        {"runOnly": [*only]} if only else {}
+    )
     found = page.evaluate(
-        "([part, options]) => axe.run(part, options).then(found => found.violations)", [within, options]
+        "([part, options]) => axe.run(part, options).then(found => found.violations)",
+        [within, options],
     )
     return [
-        (item["id"], item["nodes"][0]["html"][:200], item["nodes"][0].get("failureSummary", "")[:300])
+        (
+            item["id"],
+            item["nodes"][0]["html"][:200],
+            item["nodes"][0].get("failureSummary", "")[:300],
+        )
         for item in found
         if item["impact"] in ("serious", "critical")
     ]

@@ -56,7 +56,9 @@ def test_worst_is_first_with_what_explains_it_and_its_runs_are_a_click_away(open
     expect(line.locator("del")).to_have_count(1)
     expect(line.locator("svg.forest")).to_have_count(0)
     # Operators that explain a change stand beside it.
-    expect(page.locator(".compared tbody tr", has_text="FASTER")).to_contain_text("taken by a delegate")
+    expect(page.locator(".compared tbody tr", has_text="FASTER")).to_contain_text(
+        "taken by a delegate"
+    )
 
 
 def test_without_scripts_the_runs_are_on_the_page(open_page):
@@ -65,8 +67,12 @@ def test_without_scripts_the_runs_are_on_the_page(open_page):
     expect(page.locator("details.case .case-body").first).to_contain_text("Inference timings in us")
 
 
-@pytest.mark.parametrize(("name", "viewport", "scheme"), [("nights", WIDE, "light"), ("hostile", PHONE, "dark")])
-def test_page_fits_the_window_and_has_no_serious_fault_of_accessibility(open_page, name, viewport, scheme):
+@pytest.mark.parametrize(
+    ("name", "viewport", "scheme"), [("nights", WIDE, "light"), ("hostile", PHONE, "dark")]
+)
+def test_page_fits_the_window_and_has_no_serious_fault_of_accessibility(
+    open_page, name, viewport, scheme
+):
     page = open_page(name, viewport, color_scheme=scheme)
     # Names that break out of a page where they can stay text.
     assert "owned" not in page.title()

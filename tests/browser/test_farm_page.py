@@ -1,4 +1,5 @@
-"""The live page of the farm in a real browser, on a real PostgreSQL server, as ``benchfarm serve`` serves it."""
+"""The live page of the farm in a real browser, on a real PostgreSQL server, as ``benchfarm serve``
+serves it."""
 
 import json
 import re
@@ -80,7 +81,9 @@ def row(page, serial):
 
 def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
     def asked(path, *, body=None):
-        request = urllib.request.Request(f"{address}api/v1/{path}", data=body, method="POST" if body else "GET")
+        request = urllib.request.Request(
+            f"{address}api/v1/{path}", data=body, method="POST" if body else "GET"
+        )
         request.add_header("Authorization", f"Bearer {TOKEN}")
         request.add_header("Content-Type", "application/json")
         try:
@@ -92,7 +95,9 @@ def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
     for escape in (r"\ud800", r"\u0000"):
         for name in ("scope", "kind"):
             values = {"scope": "farm", "kind": "pause"} | {name: "SPOT"}
-            status, answer = asked("holds", body=json.dumps(values).replace("SPOT", escape).encode())
+            status, answer = asked(
+                "holds", body=json.dumps(values).replace("SPOT", escape).encode()
+            )
             assert (status, "no text" in answer["error"]) == (422, True)
     assert asked("holds", body=rb'{"scope": "phone:\ud83d\ude00"}')[0] != 422
     _, jobs = asked("jobs")
@@ -102,7 +107,9 @@ def test_the_api_takes_no_text_that_is_none_and_lists_jobs_by_pages(address):
     assert asked("jobs?offset=2") == (200, [])
 
 
-def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_workspace, queue, store, left):
+def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(
+    open_workspace, queue, store, left
+):
     page = open_workspace()
     expect(page.locator("#devices tbody tr")).to_have_count(len(live_farm.TITLES))
     working = row(page, live_farm.WORKING)
@@ -133,7 +140,10 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(open_wor
 
 
 def test_of_many_phones_those_that_are_free_are_folded(open_workspace, queue):
-    known = {f"free-{number}": Announced(facts=dump(live_farm.facts_of(live_farm.FREE))) for number in range(20)}
+    known = {
+        f"free-{number}": Announced(facts=dump(live_farm.facts_of(live_farm.FREE)))
+        for number in range(20)
+    }
     host_lives(queue, "lab-3", version="0.1.0")
     queue.announce("lab-3", known)
     queue.rows("UPDATE farm_hosts SET seen_at = now() + interval '1 hour'")
@@ -200,4 +210,6 @@ def test_who_has_the_token_steers_the_farm(open_workspace, queue, address):
     assert {job["status"] for job in queue.jobs(live_farm.SUBMISSION)} == {"runs", "cancelled"}
     # Neither the address nor what the browser keeps has it.
     assert TOKEN not in page.url
-    assert TOKEN not in page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+    assert TOKEN not in page.evaluate(
+        "JSON.stringify([localStorage, sessionStorage, document.cookie])"
+    )

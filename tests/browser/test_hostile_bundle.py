@@ -1,4 +1,5 @@
-"""A bundle in which every text breaks out of a page where it can, from its import to what a real browser runs."""
+"""A bundle in which every text breaks out of a page where it can, from its import to what a real
+browser runs."""
 
 from __future__ import annotations
 
@@ -27,17 +28,36 @@ from tests.samples.stored_lab import stored
 expect = installed("playwright.sync_api").expect
 
 PAYLOAD = "</script></style>'\"><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-KINDS = {"campaign": Campaign, "device": DeviceFacts, "model": Model, "build": Build, "run": RunRecord}
+KINDS = {
+    "campaign": Campaign,
+    "device": DeviceFacts,
+    "model": Model,
+    "build": Build,
+    "run": RunRecord,
+}
 #: What must stay for the bundle to be taken in at all: names that become files' and addresses.
 PLAIN = {"campaign_id", "run_id"}
-LOGS = {DelegateName.XNNPACK: "default_float_10_224.txt", DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt"}
+LOGS = {
+    DelegateName.XNNPACK: "default_float_10_224.txt",
+    DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt",
+}
 
 
 def real_lab() -> Lab:
     """Return cases with real output, so that they have figures after they were read again."""
-    outputs = {delegate: (REPO / "tests" / "data" / "native" / name).read_bytes() for delegate, name in LOGS.items()}
-    owners = [case(REAL_PIXEL, delegate=delegate, threads=threads) for delegate in LOGS for threads in (1, 2, 4)]
-    return lab_of([run for owner in owners for run in series(owner, 9_000, 3, log=outputs[owner.delegate])], REAL_PIXEL)
+    outputs = {
+        delegate: (REPO / "tests" / "data" / "native" / name).read_bytes()
+        for delegate, name in LOGS.items()
+    }
+    owners = [
+        case(REAL_PIXEL, delegate=delegate, threads=threads)
+        for delegate in LOGS
+        for threads in (1, 2, 4)
+    ]
+    return lab_of(
+        [run for owner in owners for run in series(owner, 9_000, 3, log=outputs[owner.delegate])],
+        REAL_PIXEL,
+    )
 
 
 LABS = {"small": real_lab, "large": lambda: large_lab(64, invocations=2)}
@@ -63,7 +83,8 @@ def with_value(record: Any, path: tuple[Any, ...], change: Callable[[Any], Any])
 
 
 def hostile(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Return the records with every value spoiled that may be, and how many fields of each kind that were."""
+    """Return the records with every value spoiled that may be, and how many fields of each kind
+    that were."""
     may: dict[tuple[object, ...], bool] = {}
     for line in lines:
         kind, record = line["kind"], line["record"]
@@ -80,24 +101,43 @@ def hostile(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str
             if may[field]:
                 with_value(record, path, spoiled)
         for name in ("properties", "heat_c", "extra"):
-            for holder in (record, record.get("state_before"), record.get("state_after"), record.get("report")):
+            for holder in (
+                record,
+                record.get("state_before"),
+                record.get("state_after"),
+                record.get("report"),
+            ):
                 if holder and isinstance(holder.get(name), dict):
                     holder[name] = {spoiled(key): value for key, value in holder[name].items()}
-    return lines, {kind: sum(found for field, found in may.items() if field[0] == kind) for kind in KINDS}
+    return lines, {
+        kind: sum(found for field, found in may.items() if field[0] == kind) for kind in KINDS
+    }
 
 
 def packed(bundle, path, change) -> dict[str, int]:
-    """Write a bundle with other records and raw output, all sums right; return what ``change`` counted."""
+    """Write a bundle with other records and raw output, all sums right.
+
+    Return what ``change`` counted.
+    """
     with zipfile.ZipFile(bundle) as old:
         members = {name: old.read(name) for name in old.namelist()}
-    outputs = {name: data + f"\nINFO: {PAYLOAD}\n".encode() for name, data in members.items() if "blobs/" in name}
-    moved = {name.removeprefix("blobs/"): hashlib.sha256(data).hexdigest() for name, data in outputs.items()}
+    outputs = {
+        name: data + f"\nINFO: {PAYLOAD}\n".encode()
+        for name, data in members.items()
+        if "blobs/" in name
+    }
+    moved = {
+        name.removeprefix("blobs/"): hashlib.sha256(data).hexdigest()
+        for name, data in outputs.items()
+    }
     lines, counts = change([json.loads(line) for line in members["records.jsonl"].splitlines()])
     for line in lines:
         if "left" in line:
             line["left"] = [[name, moved[sha256]] for name, sha256 in line["left"]]
     records = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    manifest = json.loads(members["manifest.json"]) | {"records_sha256": hashlib.sha256(records).hexdigest()}
+    manifest = json.loads(members["manifest.json"]) | {
+        "records_sha256": hashlib.sha256(records).hexdigest()
+    }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
         new.writestr("records.jsonl", records)
         new.writestr("manifest.json", json.dumps(manifest))
@@ -112,12 +152,22 @@ def home(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     lab = LABS[request.param]()
     theirs = Cli(home=stored(folder / "theirs", lab))
-    theirs("export", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "fine.zip").ok()
+    theirs(
+        "export",
+        *(campaign.campaign_id for campaign in lab.campaigns),
+        "--out",
+        folder / "fine.zip",
+    ).ok()
     counts = packed(folder / "fine.zip", folder / "hostile.zip", hostile)
     assert all(counts[kind] >= 3 for kind in KINDS), counts
     ours = prepared_cli(folder / "ours")
     ours("import", folder / "hostile.zip").ok()
-    ours("report", *(campaign.campaign_id for campaign in lab.campaigns), "--out", folder / "report.html").ok()
+    ours(
+        "report",
+        *(campaign.campaign_id for campaign in lab.campaigns),
+        "--out",
+        folder / "report.html",
+    ).ok()
     ours("history", "site", "--out", folder / "site").ok()
     return folder
 
@@ -132,7 +182,9 @@ def visited(page: Any) -> int:
         "() => { const it = document.querySelector('[data-grid]:not(.drawn)'); it?.scrollIntoView(); return !it; }"
     )
     links = page.locator("a.open[href^='#c-']")
-    keys = dict.fromkeys(links.evaluate_all("links => links.map(link => link.getAttribute('href'))"))
+    keys = dict.fromkeys(
+        links.evaluate_all("links => links.map(link => link.getAttribute('href'))")
+    )
     for key in list(keys)[:12]:
         page.locator(f"a.open[href='{key}']").first.evaluate("link => link.click()")
         expect(page.get_by_role("dialog")).to_be_visible()
@@ -175,7 +227,8 @@ def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
         address = re.search(r"http://127\.0\.0\.1:\d+", served.stderr.readline()).group()
         page = open_address(f"{address}/campaigns/index.html", within=address)
         is_harmless(page)
-        # Its report is made when it is asked for: until it comes, the list before it is still shown.
+        # Its report is made when it is asked for: until it comes, the list before it is still
+        # shown.
         with page.expect_navigation():
             page.locator("main a").first.click()
         assert visited(page) > 5
@@ -190,11 +243,20 @@ def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
 @pytest.mark.parametrize("home", ["small"], indirect=True)
 def test_numbers_of_a_bundle_are_numbers(home, tmp_path):
     """A script in a number's place is refused as a whole, so that no page has to be afraid of one."""
-    fields = [("exit_code",), ("invocation",), ("duration_s",), ("report", "delegate", "delegated_nodes")]
+    fields = [
+        ("exit_code",),
+        ("invocation",),
+        ("duration_s",),
+        ("report", "delegate", "delegated_nodes"),
+    ]
 
     def spoil(path):
         def change(lines):
-            run = next(line["record"] for line in lines if line["kind"] == "run" and line["record"]["report"])
+            run = next(
+                line["record"]
+                for line in lines
+                if line["kind"] == "run" and line["record"]["report"]
+            )
             with_value(run, path, spoiled)
             return lines, {}
 

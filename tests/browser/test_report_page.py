@@ -51,8 +51,12 @@ def means_lab():
 
 
 def wide_lab():
-    """Return phones of one name with long serials, more configurations than fit beside each other, and profiles."""
-    phones = [replace(PIXEL_3, serial=Serial(f"adb-8A1Y0ABCD{n}-x{n}._adb-tls-connect._tcp")) for n in (1, 2)]
+    """Return phones of one name with long serials, more configurations than fit beside each other,
+    and profiles."""
+    phones = [
+        replace(PIXEL_3, serial=Serial(f"adb-8A1Y0ABCD{n}-x{n}._adb-tls-connect._tcp"))
+        for n in (1, 2)
+    ]
     flags = [(), *(((f"a_long_name_of_a_flag_{n}", "true"),) for n in range(9))]
     owners = [
         case(phone, delegate=delegate, threads=1, flags=given)
@@ -60,22 +64,39 @@ def wide_lab():
         for delegate in (DelegateName.XNNPACK, DelegateName.GPU)
         for given in flags
     ]
-    runs = [record for number, owner in enumerate(owners) for record in series(owner, 10_000 + 500 * number, count=3)]
-    kernels = [(f"{kind} {n}", f"Delegate/{kind} {n}:{n}", 90.0 + n) for kind in KERNELS for n in range(8)]
+    runs = [
+        record
+        for number, owner in enumerate(owners)
+        for record in series(owner, 10_000 + 500 * number, count=3)
+    ]
+    kernels = [
+        (f"{kind} {n}", f"Delegate/{kind} {n}:{n}", 90.0 + n) for kind in KERNELS for n in range(8)
+    ]
     runs += [profile(owner, kernels) for owner in owners[-len(flags) :]]
     return lab_of(runs, *phones)
 
 
 def twelve_lab():
-    """Return four kinds of phones, three of each, that measured three models in five configurations."""
+    """Return four kinds of phones, three of each, that measured three models in five
+    configurations."""
     d = DelegateName
-    models = [MOBILENET, MOBILENET_INT8, replace(MOBILENET, name="other.tflite", sha256=ModelSha("0" * 64))]
+    models = [
+        MOBILENET,
+        MOBILENET_INT8,
+        replace(MOBILENET, name="other.tflite", sha256=ModelSha("0" * 64)),
+    ]
     phones = [
         replace(PIXEL_3, serial=Serial(f"virtual-{kind}-{n}"), model=f"Pixel {kind}")
         for kind in range(3, 7)
         for n in "abc"
     ]
-    configurations = ((d.XNNPACK, 1, 9), (d.XNNPACK, 4, 4), (d.GPU, 1, 1), (d.NNAPI, 1, 5), (d.CPU, 4, 6))
+    configurations = (
+        (d.XNNPACK, 1, 9),
+        (d.XNNPACK, 4, 4),
+        (d.GPU, 1, 1),
+        (d.NNAPI, 1, 5),
+        (d.CPU, 4, 6),
+    )
     runs = [
         record
         for phone in phones
@@ -120,7 +141,9 @@ def open_report(open_address, reports):
         address = (reports / f"{name}.html").as_uri()
         page = open_address(address + fragment, viewport, within=address, **options)
         if is_unfolded:
-            page.evaluate("document.querySelectorAll('.part, .model-block').forEach(part => { part.open = true; })")
+            page.evaluate(
+                "document.querySelectorAll('.part, .model-block').forEach(part => { part.open = true; })"
+            )
         return page
 
     return open_one
@@ -141,7 +164,12 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     cell.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    for heading in ("Invocations", "Conditions before and after", "Command", "Log of invocation 1, exit code 0"):
+    for heading in (
+        "Invocations",
+        "Conditions before and after",
+        "Command",
+        "Log of invocation 1, exit code 0",
+    ):
         expect(dialog.get_by_role("heading", name=heading)).to_be_visible()
     expect(dialog).to_contain_text("Inference timings in us")
     page.keyboard.press("Escape")
@@ -198,7 +226,9 @@ def test_evidence_looks_the_same_from_the_page_and_from_its_data(
     data = build_report_data(**LABS[name]().inputs(), accuracy=ACCURACY)
     folded.write_text(render_html(data, title="Nightly"), encoding="utf-8")
     keys = [row.key for row in data.results]
-    laid_out, drawn = (page.evaluate(SHOWN, keys) for page in (open_report(name), open_address(folded.as_uri())))
+    laid_out, drawn = (
+        page.evaluate(SHOWN, keys) for page in (open_report(name), open_address(folded.as_uri()))
+    )
     assert laid_out == drawn
     assert len(drawn) == len(keys) > 0
     assert all("<table" in html or "No invocation" in html for html in drawn.values())
@@ -324,7 +354,10 @@ def test_results_can_be_copied_as_markdown(open_report):
 def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):
     page = open_report("small")
     cell = page.locator("td[data-label='gpu, native'][data-row]").first
-    assert (cell.locator(".num").inner_text(), cell.locator(".vs").inner_text()) == ("6.45", "3.71\u00d7 CPU")
+    assert (cell.locator(".num").inner_text(), cell.locator(".vs").inner_text()) == (
+        "6.45",
+        "3.71\u00d7 CPU",
+    )
     page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 1 thread, native")
     expect(cell.locator(".vs")).to_have_text("9.46\u00d7 baseline")
     page.get_by_label("Figures", exact=True).select_option("relative")
@@ -340,7 +373,9 @@ def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):
 def test_a_median_is_never_set_against_a_mean(open_report):
     page = open_report("means")
     assert page.locator("table.matrix td:has(.badge:text-is('mean'))").count() == 1
-    gpu, one = (page.locator(f"td[data-label='{name}'][data-row]") for name in ("gpu", "xnnpack, 1 thread"))
+    gpu, one = (
+        page.locator(f"td[data-label='{name}'][data-row]") for name in ("gpu", "xnnpack, 1 thread")
+    )
     page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 4 threads, native")
     expect(gpu.locator(".vs")).to_have_text("4.00\u00d7 baseline")
     expect(one.locator(".vs")).to_have_text("---")
@@ -362,7 +397,9 @@ def chart(page, name):
 
 
 def every_chart_is_drawn_within_its_frame(page):
-    names = page.locator("[data-chart]").evaluate_all("items => items.map(item => item.dataset.chart)")
+    names = page.locator("[data-chart]").evaluate_all(
+        "items => items.map(item => item.dataset.chart)"
+    )
     assert names == [
         "latency",
         "threads",
@@ -395,23 +432,34 @@ TEXTS = """(figure, role) => Array.from(figure.querySelectorAll(`svg .role-${rol
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 @pytest.mark.parametrize("name", ["rich", "wide"])
-def test_charts_stay_in_their_frames_and_tell_configurations_and_devices_apart(open_report, viewport, name):
+def test_charts_stay_in_their_frames_and_tell_configurations_and_devices_apart(
+    open_report, viewport, name
+):
     page = open_report(name, viewport)
     if name == "rich":
         every_chart_is_drawn_within_its_frame(page)
     for drawn in ("latency", "operators", "starts", "delegates"):
         figure = chart(page, drawn)
-        shown = {role: figure.evaluate(TEXTS, role) for role in ("axis-label", "legend-label", "axis-title")}
+        shown = {
+            role: figure.evaluate(TEXTS, role)
+            for role in ("axis-label", "legend-label", "axis-title")
+        }
         # The axis of the figures has numbers.
         labels = [text for text, _ in shown["axis-label"] if not re.fullmatch(r"[\d.,\s]+", text)]
         legend = [text for text, _ in shown["legend-label"]]
         assert len(set(labels)) == len(labels) > 0, drawn
         assert len(set(legend)) == len(legend) <= 8, drawn
-        assert not [text for texts in shown.values() for text, outside in texts if "…" in text or outside > 0], drawn
+        assert not [
+            text
+            for texts in shown.values()
+            for text, outside in texts
+            if "…" in text or outside > 0
+        ], drawn
 
 
 @pytest.mark.parametrize(
-    ("name", "note"), [("latency", "18 devices, without intervals"), ("starts", "The 24 largest of 90")]
+    ("name", "note"),
+    [("latency", "18 devices, without intervals"), ("starts", "The 24 largest of 90")],
 )
 def test_chart_of_many_devices_stays_as_high_as_a_window(open_report, name, note):
     figure = chart(open_report("large"), name)
@@ -435,7 +483,9 @@ def test_chart_can_be_saved_as_a_picture(open_report, kind, start):
     page = open_report("small")
     figure = chart(page, "latency")
     with page.expect_download() as download:
-        figure.get_by_role("button", name=f"Save Latency by configuration and device as {kind}").click()
+        figure.get_by_role(
+            "button", name=f"Save Latency by configuration and device as {kind}"
+        ).click()
     assert Path(download.value.path()).read_bytes().startswith(start)
 
 
@@ -449,7 +499,8 @@ def test_pair_of_profiles_can_be_chosen(open_report):
     assert "left the delegate" not in column(host, "change")
 
 
-#: The report with everything in it in both widths, where the other colours are checked too; others once.
+#: The report with everything in it in both widths, where the other colours are checked too; others
+#: once.
 AXE_VIEWS = [("rich", WIDE, "light"), ("rich", PHONE, "dark"), ("empty", WIDE, "light")]
 AXE_VIEWS += [(name, PHONE, "dark") for name in ("hostile", "folded")]
 
@@ -508,10 +559,14 @@ def test_hostile_names_stay_text(open_report):
     page = open_report("hostile")
     assert page.title().startswith(HOSTILE_NAMES[0])
     expect(page.locator("img")).to_have_count(0)
-    kinds = page.locator("body script").evaluate_all("scripts => scripts.map(script => script.type)")
+    kinds = page.locator("body script").evaluate_all(
+        "scripts => scripts.map(script => script.type)"
+    )
     assert set(kinds) == {"application/json", "text/plain", ""}
     assert kinds.count("") == 1
-    expect(page.locator("#comparison h3 bdi", has_text="<script>document.title='owned'</script>")).to_have_count(1)
+    expect(
+        page.locator("#comparison h3 bdi", has_text="<script>document.title='owned'</script>")
+    ).to_have_count(1)
     for place in range(page.locator("table.matrix td a.open").count()):
         page.evaluate("dialog.close()")
         page.locator("table.matrix td a.open").nth(place).evaluate("link => link.click()")
@@ -520,7 +575,9 @@ def test_hostile_names_stay_text(open_report):
     assert page.title().startswith(HOSTILE_NAMES[0])
 
 
-SLIPPED = "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+SLIPPED = (
+    "<script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
+)
 
 
 def test_script_that_slipped_into_a_page_is_not_run_from_disk_nor_served(browser, reports):
@@ -562,7 +619,9 @@ def test_virtual_numbers_are_hatched_and_named_once_a_row(open_report):
 
 
 @pytest.mark.parametrize(("viewport", "screens"), [(WIDE, 4), (PHONE, 8)], ids=["wide", "phone"])
-def test_twelve_phones_are_told_at_a_glance_and_links_open_what_is_folded(open_report, viewport, screens):
+def test_twelve_phones_are_told_at_a_glance_and_links_open_what_is_folded(
+    open_report, viewport, screens
+):
     page = open_report("twelve", viewport, is_unfolded=False)
     assert page.evaluate("document.documentElement.scrollHeight") <= screens * viewport["height"]
     lines = page.locator("table.winners tbody tr:not(.winners-model)")

@@ -54,7 +54,9 @@ def series_of(page):
 
 def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     page = open_page()
-    expect(page.locator("#summary")).to_contain_text("Last night, 2026-04-09: 8 of 12 series have a figure.")
+    expect(page.locator("#summary")).to_contain_text(
+        "Last night, 2026-04-09: 8 of 12 series have a figure."
+    )
     rows = rows_of(page)
     expect(rows).to_have_count(12)
     text = rows.first.inner_text()
@@ -64,9 +66,16 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     assert line["width"] > 50
     assert line["height"] > 5
     assert rows.first.locator(".spark-change").get_attribute("d").startswith("M")
-    assert rows.filter(has_text="expected").first.locator(".spark-expected").get_attribute("d").startswith("M")
+    assert (
+        rows.filter(has_text="expected")
+        .first.locator(".spark-expected")
+        .get_attribute("d")
+        .startswith("M")
+    )
     expect(rows.first.locator("td.is-slower").first).to_have_text(re.compile(r"^\+19\.\d$"))
-    inner, outer = page.locator(".grid .view").evaluate("view => [view.scrollWidth, view.clientWidth]")
+    inner, outer = page.locator(".grid .view").evaluate(
+        "view => [view.scrollWidth, view.clientWidth]"
+    )
     assert inner <= outer
     expect(rows.filter(has_text="virtual")).to_have_count(4)
 
@@ -97,7 +106,11 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     expect(page.locator(".readout")).to_contain_text("invocations")
     page.locator("table.nights-table a").first.click()
     page.wait_for_selector("#summary")
-    assert page.get_by_role("heading", level=1).inner_text().startswith("nightly: mobilenet and resnet on 2 phones")
+    assert (
+        page.get_by_role("heading", level=1)
+        .inner_text()
+        .startswith("nightly: mobilenet and resnet on 2 phones")
+    )
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     page.locator("[data-chart]").first.scroll_into_view_if_needed()
     page.wait_for_selector("[data-chart].drawn")
@@ -132,12 +145,16 @@ def test_a_range_of_nights_is_chosen_for_all_pages(open_page):
     assert 0 < groups.filter(visible=True).count() < groups.count()
     # Rows that the table draws later have the same nights.
     page.get_by_role("button", name="last figure").click()
-    assert {item.get_attribute("viewBox").split()[2] for item in page.locator("svg.spark").all()} == {"15"}
+    assert {
+        item.get_attribute("viewBox").split()[2] for item in page.locator("svg.spark").all()
+    } == {"15"}
     rows_of(page).filter(has_text="Pixel 6").first.locator("a.open").click()
     page.wait_for_selector("svg.nights")
     nights = page.locator("table.nights-table tbody tr")
     assert (nights.filter(visible=True).count(), nights.count()) == (14, NIGHTS)
-    outer, line = (page.locator(name).bounding_box() for name in ("svg.nights", "svg.nights .night-line"))
+    outer, line = (
+        page.locator(name).bounding_box() for name in ("svg.nights", "svg.nights .night-line")
+    )
     # The older nights are beyond the left end of what is seen; the newest is at the right one.
     assert line["x"] < outer["x"]
     assert line["x"] + line["width"] == pytest.approx(outer["x"] + 0.985 * outer["width"], abs=3)
@@ -162,8 +179,12 @@ def test_without_scripts_there_are_lines_charts_and_links(open_page):
     expect(page.locator("#theme")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
-def test_pages_fit_the_window_and_have_no_serious_fault_of_accessibility(open_page, viewport, scheme):
+@pytest.mark.parametrize(
+    ("viewport", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"]
+)
+def test_pages_fit_the_window_and_have_no_serious_fault_of_accessibility(
+    open_page, viewport, scheme
+):
     page = open_page(viewport=viewport, color_scheme=scheme)
 
     def check():

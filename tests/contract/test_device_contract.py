@@ -1,4 +1,5 @@
-"""One suite for the Device port, over this computer and phones: virtual ones, those of real parts, one on a cable."""
+"""One suite for the Device port, over this computer and phones: virtual ones, those of real parts,
+one on a cable."""
 
 import contextlib
 import hashlib
@@ -61,7 +62,9 @@ Body = HostBody | PhoneBody
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     kind = metafunc.config.getoption("--phone")
-    metafunc.parametrize("body", [*(["host"] if kind == "virtual" else []), *BODIES[kind]], indirect=True)
+    metafunc.parametrize(
+        "body", [*(["host"] if kind == "virtual" else []), *BODIES[kind]], indirect=True
+    )
 
 
 @pytest.fixture
@@ -144,13 +147,17 @@ def test_a_quoted_name_is_data(device: Device, name: str) -> None:
 
 
 def test_a_detached_run_brings_streams_and_exit_code(device: Device, run_id: RunId) -> None:
-    result = device.run_detached("echo out; echo err >&2; exit 9 # it's", run_id=run_id, timeout_s=30)
+    result = device.run_detached(
+        "echo out; echo err >&2; exit 9 # it's", run_id=run_id, timeout_s=30
+    )
     assert (result.exit_code, result.stdout, result.stderr) == (9, b"out\n", b"err\n")
     assert not result.timed_out
     assert result.duration_s > 0
 
 
-def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(device: Device, run_id: RunId) -> None:
+def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(
+    device: Device, run_id: RunId
+) -> None:
     device.run_detached("pwd >where; printf data >result", run_id=run_id, timeout_s=30)
     folder = device.run_folder(run_id)
     where = device.read_file(f"{folder}/where")
@@ -167,12 +174,16 @@ def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:
     assert device.run_detached("cat; echo end", run_id=run_id, timeout_s=30).stdout == b"end\n"
 
 
-def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(body: Body, run_id: RunId) -> None:
+def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(
+    body: Body, run_id: RunId
+) -> None:
     mark = f"7{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
     # On a busy computer a run may not come to its first word in so short a time.
     for timeout_s in (1.0, 5.0, 25.0):
         result = body.device.run_detached(
-            f"echo begun; sleep {mark}", run_id=RunId(f"{run_id}-{timeout_s:.0f}"), timeout_s=timeout_s
+            f"echo begun; sleep {mark}",
+            run_id=RunId(f"{run_id}-{timeout_s:.0f}"),
+            timeout_s=timeout_s,
         )
         assert result.exit_code is None
         assert result.timed_out
@@ -191,7 +202,10 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
     worker = threading.Thread(
         target=lambda: results.append(
             body.device.run_detached(
-                f"sh -c 'sleep {mark}; true'; true", run_id=run_id, timeout_s=120, cancelled=cancelled
+                f"sh -c 'sleep {mark}; true'; true",
+                run_id=run_id,
+                timeout_s=120,
+                cancelled=cancelled,
             )
         )
     )
@@ -209,7 +223,9 @@ def test_a_run_that_is_cancelled_before_it_begins_never_does(body: Body, run_id:
     mark = f"6{run_id[:4].translate(str.maketrans('abcdef', '012345'))}"
     cancelled = threading.Event()
     cancelled.set()
-    result = body.device.run_detached(f"sleep {mark}", run_id=run_id, timeout_s=120, cancelled=cancelled)
+    result = body.device.run_detached(
+        f"sleep {mark}", run_id=run_id, timeout_s=120, cancelled=cancelled
+    )
     assert (result.exit_code, result.timed_out) == (None, False)
     # One that is sent later has begun and ended by now.
     body.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
@@ -255,7 +271,9 @@ def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
 
 
 @pytest.mark.parametrize("name", AWKWARD_NAMES)
-def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(device: Device, tmp_path: Path, name: str) -> None:
+def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(
+    device: Device, tmp_path: Path, name: str
+) -> None:
     data = name.encode() * 1000
     source = tmp_path / "source"
     source.write_bytes(data)
@@ -275,7 +293,9 @@ def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None
     assert first.pushed_bytes == (len(data) if device.kind is DeviceKind.ANDROID else 0)
 
 
-def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(device: Device, tmp_path: Path) -> None:
+def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(
+    device: Device, tmp_path: Path
+) -> None:
     contents = {"program": b"program" * 50, "liba.so": b"a" * 500, "libb.so": b"b" * 500}
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
@@ -283,7 +303,11 @@ def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(device: Device, tm
     def place_all(set_of: bytes) -> dict[str, PlacedFile]:
         return {
             name: device.place(
-                tmp_path / name, kind="programs", sha256=sha_of(data), name=name, set_sha256=sha_of(set_of)
+                tmp_path / name,
+                kind="programs",
+                sha256=sha_of(data),
+                name=name,
+                set_sha256=sha_of(set_of),
             )
             for name, data in contents.items()
         }
@@ -297,15 +321,23 @@ def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(device: Device, tm
 
 
 def test_an_executable_can_be_executed(device: Device, tmp_path: Path) -> None:
-    script = b"#!/bin/sh\necho I ran\n" if device.kind is DeviceKind.HOST else b"#!/system/bin/sh\necho I ran\n"
+    script = (
+        b"#!/bin/sh\necho I ran\n"
+        if device.kind is DeviceKind.HOST
+        else b"#!/system/bin/sh\necho I ran\n"
+    )
     source = tmp_path / "program"
     source.write_bytes(script)
     source.chmod(0o755)
-    placed = device.place(source, kind="programs", sha256=sha_of(script), name="a program", executable=True)
+    placed = device.place(
+        source, kind="programs", sha256=sha_of(script), name="a program", executable=True
+    )
     assert device.shell(quote(placed.path)).stdout == b"I ran\n"
 
 
-def test_a_source_that_is_not_what_it_should_be_is_never_placed(device: Device, tmp_path: Path) -> None:
+def test_a_source_that_is_not_what_it_should_be_is_never_placed(
+    device: Device, tmp_path: Path
+) -> None:
     source = tmp_path / "m.tflite"
     source.write_bytes(b"something else")
     with pytest.raises(Exception, match="checksum") as caught:
@@ -347,7 +379,11 @@ def test_facts_and_state_are_consistent(device: Device) -> None:
 
 
 def is_running(body: Body, command: str) -> bool:
-    listing = body.sh("ps -A -o PID,ARGS" if body.device.kind is DeviceKind.ANDROID else "ps -A -o pid,args").text
+    listing = body.sh(
+        "ps -A -o PID,ARGS" if body.device.kind is DeviceKind.ANDROID else "ps -A -o pid,args"
+    ).text
     return any(
-        line.split(None, 1)[1].strip() == command for line in listing.splitlines() if len(line.split(None, 1)) > 1
+        line.split(None, 1)[1].strip() == command
+        for line in listing.splitlines()
+        if len(line.split(None, 1)) > 1
     )

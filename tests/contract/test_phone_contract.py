@@ -1,4 +1,5 @@
-"""What phones do to benchfarm and benchfarm to phones: virtual ones, those of real parts, one on a cable."""
+"""What phones do to benchfarm and benchfarm to phones: virtual ones, those of real parts, one on a
+cable."""
 
 import contextlib
 import hashlib
@@ -21,7 +22,9 @@ from tests.samples.phones import BODIES, PhoneBody, body_of
 from tests.samples.places import MODELS
 
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
-QUIET = Quiet(airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True)
+QUIET = Quiet(
+    airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True
+)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -56,7 +59,9 @@ def processes(phone: PhoneBody) -> list[str]:
     """Return the command lines of the shell user's processes, without those of this question."""
     listing = phone.sh("ps -A -o USER,ARGS").text.splitlines()
     rows = [line.split(None, 1) for line in listing]
-    return sorted(row[1] for row in rows if len(row) == 2 and row[0] == "shell" and "ps -A" not in row[1])
+    return sorted(
+        row[1] for row in rows if len(row) == 2 and row[0] == "shell" and "ps -A" not in row[1]
+    )
 
 
 def snapshot(phone: PhoneBody) -> dict[str, str]:
@@ -69,18 +74,25 @@ def model() -> Path:
 
 def place(phone: PhoneBody, source: Path) -> int:
     return phone.device.place(
-        source, kind="models", sha256=hashlib.sha256(source.read_bytes()).hexdigest(), name=source.name
+        source,
+        kind="models",
+        sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+        name=source.name,
     ).pushed_bytes
 
 
-@pytest.mark.parametrize("what", [("cut",), ("kill-adbd",), ("hang", 2.0)], ids=lambda what: what[0])
+@pytest.mark.parametrize(
+    "what", [("cut",), ("kill-adbd",), ("hang", 2.0)], ids=lambda what: what[0]
+)
 def test_a_run_goes_on_without_its_link_and_ends_with_all_it_printed(
     phone: PhoneBody, run_id: RunId, what: tuple[object, ...]
 ) -> None:
     if what[0] not in phone.powers:
         pytest.skip(f"this phone can't be made to {what[0]}")
     meanwhile = when(runs(phone, run_id), lambda: phone.powers[str(what[0])](*what[1:]))
-    result = phone.device.run_detached("echo begun; sleep 3; echo end; exit 4", run_id=run_id, timeout_s=90)
+    result = phone.device.run_detached(
+        "echo begun; sleep 3; echo end; exit 4", run_id=run_id, timeout_s=90
+    )
     meanwhile.join()
     assert (result.exit_code, result.stdout, result.timed_out) == (4, b"begun\nend\n", False)
     assert not phone.device.kill_strays()
@@ -110,7 +122,9 @@ def test_a_full_phone_is_named_and_takes_the_file_once_there_is_room(phone: Phon
 
 
 @pytest.mark.parametrize("tool", ["setsid", "sha256sum", "nohup", "find"])
-def test_a_run_needs_no_tool_that_some_phones_lack(phone: PhoneBody, run_id: RunId, tool: str) -> None:
+def test_a_run_needs_no_tool_that_some_phones_lack(
+    phone: PhoneBody, run_id: RunId, tool: str
+) -> None:
     phone.do("take-away", tool)
     place(phone, model())
     result = phone.device.run_detached("echo out; exit 3", run_id=run_id, timeout_s=60)
@@ -124,7 +138,8 @@ def test_a_service_that_hangs_is_abandoned_at_its_deadline_and_costs_nothing_els
     phone.do("hang-dumpsys")
     with pytest.raises(DeviceTimeoutError):
         phone.device.shell("dumpsys battery", timeout_s=1.0)
-    # What it waits for is ended with it: nothing of a command stays on the phone beyond its deadline.
+    # What it waits for is ended with it: nothing of a command stays on the phone beyond its
+    # deadline.
     assert not [line for line in processes(phone) if "dumpsys" in line]
     assert phone.device.run_detached("echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
 
@@ -132,17 +147,23 @@ def test_a_service_that_hangs_is_abandoned_at_its_deadline_and_costs_nothing_els
 def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(phone: PhoneBody) -> None:
     with pytest.raises(DeviceTimeoutError):
         phone.device.shell("(sh -c 'sleep 4321; true'; true); echo over", timeout_s=2.0)
-    poll_until(lambda: not [line for line in processes(phone) if "4321" in line], "the command's processes have ended")
+    poll_until(
+        lambda: not [line for line in processes(phone) if "4321" in line],
+        "the command's processes have ended",
+    )
 
 
 @pytest.mark.parametrize("signal", [9, 15])
-def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(phone: PhoneBody, run_id: RunId, signal: int) -> None:
+def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(
+    phone: PhoneBody, run_id: RunId, signal: int
+) -> None:
     watcher = phone.observer()
     folder = phone.device.run_folder(run_id)
     sleeper = f"s=; read s <{folder}/waiter && read a b c shell rest </proc/$s/stat"
     killed: list[bool] = []
     killing = when(
-        lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0, lambda: killed.append(True)
+        lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0,
+        lambda: killed.append(True),
     )
     result = phone.device.run_detached("sleep 3; echo end", run_id=run_id, timeout_s=60)
     killing.join()
@@ -151,7 +172,9 @@ def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(phone: PhoneBo
 
 
 @pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])
-def test_a_quiet_phone_is_afterwards_as_it_was(phone: PhoneBody, tmp_path: Path, screen: Screen) -> None:
+def test_a_quiet_phone_is_afterwards_as_it_was(
+    phone: PhoneBody, tmp_path: Path, screen: Screen
+) -> None:
     before = snapshot(phone)
     assert len(before) > 5
     conditioner = LadderConditioner(tmp_path / "journal")
@@ -165,10 +188,15 @@ def test_a_quiet_phone_is_afterwards_as_it_was(phone: PhoneBody, tmp_path: Path,
     assert [item.text for item in differences(before, snapshot(phone))] == []
 
 
-def test_nothing_runs_on_and_nothing_lies_about_after_a_run(phone: PhoneBody, run_id: RunId) -> None:
+def test_nothing_runs_on_and_nothing_lies_about_after_a_run(
+    phone: PhoneBody, run_id: RunId
+) -> None:
     phone.device.kill_strays()
     before = processes(phone)
-    assert phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
+    assert (
+        phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout
+        == b"out\n"
+    )
     phone.device.discard_run(run_id)
     phone.device.state()
     assert phone.sh(f"ls -A {phone.device.work_folder}/runs").stdout == b""
@@ -181,7 +209,9 @@ def test_a_log_is_followed_from_now_on(phone: PhoneBody) -> None:
     phone.sh("log -t benchfarm_old before")
     mark = uuid.uuid4().hex
     with phone.device.follow_log() as lines:
-        writer = threading.Thread(target=phone.observer().sh, args=(f"log -t benchfarm 'a \"{mark}\" b'",))
+        writer = threading.Thread(
+            target=phone.observer().sh, args=(f"log -t benchfarm 'a \"{mark}\" b'",)
+        )
         writer.start()
         found = next(line for line in lines if mark.encode() in line)
         writer.join()

@@ -18,16 +18,21 @@ from tests.samples.stores import Samples
 
 @pytest.fixture
 def settings(tmp_path: Path, unused_database: str) -> Settings:
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=unused_database)
+    return Settings.from_environment(
+        {"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=unused_database
+    )
 
 
 def two_campaigns(settings: Settings, samples: Samples, **changes: object) -> None:
     with Workspace(settings) as workspace:
         for name in ("one", "two"):
             campaign = samples.begin(
-                workspace.store, samples.campaign(name, **({"status": CampaignStatus.FINISHED} | changes))
+                workspace.store,
+                samples.campaign(name, **({"status": CampaignStatus.FINISHED} | changes)),
             )
-            workspace.store.append_run(samples.run(campaign_id=campaign.campaign_id, run_id=RunId(name)))
+            workspace.store.append_run(
+                samples.run(campaign_id=campaign.campaign_id, run_id=RunId(name))
+            )
 
 
 def listed(settings: Settings, **options: bool) -> list[str]:
@@ -36,7 +41,9 @@ def listed(settings: Settings, **options: bool) -> list[str]:
     return sorted(item["campaign_id"] for item in found)
 
 
-def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings, samples: Samples) -> None:
+def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(
+    settings: Settings, samples: Samples
+) -> None:
     two_campaigns(settings, samples)
     with pytest.raises(UsageError, match="--yes"):
         stored.remove(settings, ["one"], yes=False)
@@ -50,7 +57,9 @@ def test_a_campaign_is_removed_with_its_runs_for_who_is_sure(settings: Settings,
         assert {run.run_id for run in workspace.store.runs()} == {"two"}
 
 
-def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, samples: Samples) -> None:
+def test_a_campaign_that_is_being_measured_is_not_removed(
+    settings: Settings, samples: Samples
+) -> None:
     two_campaigns(settings, samples, status=CampaignStatus.RUNNING)
     with Workspace(settings) as workspace:
         workspace.hold_campaign(samples.campaign("one").campaign_id, "nightly")
@@ -59,7 +68,9 @@ def test_a_campaign_that_is_being_measured_is_not_removed(settings: Settings, sa
     assert listed(settings) == ["one", "two"]
 
 
-def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(tmp_path: Path, samples: Samples) -> None:
+def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(
+    tmp_path: Path, samples: Samples
+) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     two_campaigns(settings, samples)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:

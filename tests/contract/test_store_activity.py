@@ -13,14 +13,22 @@ from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store
 
 
-def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store: Store, samples) -> None:
+def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
+    store: Store, samples
+) -> None:
     start = samples.campaign().created_at
     for name, days in (("night-1", 0), ("night-2", 1), ("night-3", 2)):
         created = start + timedelta(days=days)
         samples.begin(store, samples.campaign(name, created_at=created, invocations=(), skipped=()))
-        for number, changes in enumerate(({}, {}, {"outcome": Outcome.FAILED, "reason_code": "oom"})):
+        for number, changes in enumerate(
+            ({}, {}, {"outcome": Outcome.FAILED, "reason_code": "oom"})
+        ):
             campaign_id = CampaignId(name)
-            store.append_run(samples.run(number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes))
+            store.append_run(
+                samples.run(
+                    number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes
+                )
+            )
     store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, start + timedelta(hours=3))
     store.set_status(CampaignId("night-2"), CampaignStatus.FINISHED, start + timedelta(hours=30))
     found = store.activity(start + timedelta(days=1))
@@ -34,12 +42,18 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(store
     assert (newest.run_id, newest.attachments) == ("night-3-2", ())
     assert store.activity(start + timedelta(days=9)).newest == ()
     names = [CampaignId("night-1"), CampaignId("night-9")]
-    assert {name: dict(counts) for name, counts in store.reason_counts(names).items()} == {"night-1": {"oom": 1}}
+    assert {name: dict(counts) for name, counts in store.reason_counts(names).items()} == {
+        "night-1": {"oom": 1}
+    }
 
 
 def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> None:
     ends = {
-        "night-1": ({}, {"outcome": Outcome.FAILED, "reason_code": "oom"}, {"outcome": Outcome.SKIPPED}),
+        "night-1": (
+            {},
+            {"outcome": Outcome.FAILED, "reason_code": "oom"},
+            {"outcome": Outcome.SKIPPED},
+        ),
         "night-2": (
             {"outcome": Outcome.TIMED_OUT, "reason_code": "hang"},
             {"verdict": QualityVerdict(quality=Quality.REJECTED)},
@@ -52,21 +66,37 @@ def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> No
         samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
         for number, changes in enumerate(runs):
             campaign_id = CampaignId(name)
-            store.append_run(samples.run(number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes))
+            store.append_run(
+                samples.run(
+                    number, campaign_id=campaign_id, run_id=RunId(f"{name}-{number}"), **changes
+                )
+            )
     found = store.yields([CampaignId(name) for name in ends if name != "night-4"])
     assert found == {
         "night-1": Yield(made=2, without_result=1),
         "night-2": Yield(made=2, without_result=2),
         "night-3": Yield(made=0, without_result=0),
     }
-    assert [found[CampaignId(name)].is_nothing for name in ("night-1", "night-2", "night-3")] == [False, True, False]
+    assert [found[CampaignId(name)].is_nothing for name in ("night-1", "night-2", "night-3")] == [
+        False,
+        True,
+        False,
+    ]
     assert store.yields([]) == {}
 
 
-def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(store: Store, samples) -> None:
+def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(
+    store: Store, samples
+) -> None:
     (other,) = samples.campaign().skipped
-    late = [dataclasses.replace(other, reason_code="out-of-time", threads=threads) for threads in (4, 1)]
-    for name, skipped in (("night-1", (late[0], other, late[1])), ("night-2", (other,)), ("night-3", (late[1],))):
+    late = [
+        dataclasses.replace(other, reason_code="out-of-time", threads=threads) for threads in (4, 1)
+    ]
+    for name, skipped in (
+        ("night-1", (late[0], other, late[1])),
+        ("night-2", (other,)),
+        ("night-3", (late[1],)),
+    ):
         samples.begin(store, samples.campaign(name, skipped=skipped))
     names = [CampaignId(name) for name in ("night-1", "night-2", "night-9")]
     found = store.skips(names, "out-of-time")

@@ -67,12 +67,16 @@ def values_of(hint: typing.Any) -> st.SearchStrategy[typing.Any]:
         return st.sampled_from(kind)
     assert dataclasses.is_dataclass(kind), f"no values known for {hint}"
     hints = typing.get_type_hints(kind)
-    return st.builds(kind, **{item.name: values_of(hints[item.name]) for item in dataclasses.fields(kind)})
+    return st.builds(
+        kind, **{item.name: values_of(hints[item.name]) for item in dataclasses.fields(kind)}
+    )
 
 
 @given(drawn=values_of(RunRecord))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_run_comes_back_equal(store: Store, samples, drawn: RunRecord) -> None:
     campaign = samples.campaign(f"night-{next(UNIQUE)}", invocations=(), skipped=())
@@ -125,13 +129,19 @@ def test_a_campaign_comes_back_whole_and_what_it_refers_to_without_the_paths_of_
     read = store.campaign(campaign.campaign_id)
 
     assert read == campaign
-    assert [item.case.case_key for item in read.invocations] == [item.case.case_key for item in campaign.invocations]
-    assert store.devices() == {facts.serial: facts for facts in (samples.phone, samples.virtual_phone)}
+    assert [item.case.case_key for item in read.invocations] == [
+        item.case.case_key for item in campaign.invocations
+    ]
+    assert store.devices() == {
+        facts.serial: facts for facts in (samples.phone, samples.virtual_phone)
+    }
     assert store.models() == {samples.model.sha256: dataclasses.replace(samples.model, path=None)}
     assert store.builds() == {samples.build.sha256: dataclasses.replace(samples.build, path=None)}
     assert [run.invocation for run in store.runs()] == [2, 0, 1]
     key = samples.case().case_key
-    assert store.done(campaign.campaign_id) == {(key, list(Pass)[number], number) for number in range(3)}
+    assert store.done(campaign.campaign_id) == {
+        (key, list(Pass)[number], number) for number in range(3)
+    }
     finished_at = datetime(2026, 3, 2, 4, tzinfo=timezone(timedelta(hours=2)))
     store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, finished_at)
     ended = dataclasses.replace(campaign, status=CampaignStatus.FINISHED, finished_at=finished_at)
@@ -165,11 +175,15 @@ def test_progress_counts_what_is_stored_and_what_is_planned(store: Store, sample
     }
 
 
-def test_open_campaigns_are_listed_and_counted_alone_and_no_more_than_asked_for(store: Store, samples) -> None:
+def test_open_campaigns_are_listed_and_counted_alone_and_no_more_than_asked_for(
+    store: Store, samples
+) -> None:
     assert store.campaign_count() == 0
     start = samples.campaign().created_at
     for hours, campaign_id in enumerate(("ended", "stopped", "runs")):
-        samples.begin(store, samples.campaign(campaign_id, created_at=start + timedelta(hours=hours)))
+        samples.begin(
+            store, samples.campaign(campaign_id, created_at=start + timedelta(hours=hours))
+        )
     store.set_status(CampaignId("ended"), CampaignStatus.FINISHED, start + timedelta(hours=1))
     store.set_status(CampaignId("stopped"), CampaignStatus.INTERRUPTED, start + timedelta(hours=2))
 
@@ -191,9 +205,15 @@ def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is
     caplog.set_level(logging.WARNING, "orchestrator.store")
     start = samples.campaign().created_at
     updated = dataclasses.replace(samples.phone, os_version="14")
-    for campaign_id, facts, days in (("a", samples.phone, 0), ("ahead", samples.phone, 365), ("b", updated, 2)):
+    for campaign_id, facts, days in (
+        ("a", samples.phone, 0),
+        ("ahead", samples.phone, 365),
+        ("b", updated, 2),
+    ):
         assert "ahead" not in caplog.text
-        campaign = samples.campaign(campaign_id, created_at=start + timedelta(days=days), invocations=())
+        campaign = samples.campaign(
+            campaign_id, created_at=start + timedelta(days=days), invocations=()
+        )
         store.begin_campaign(campaign, devices=[facts], models=[], builds=[])
 
     assert store.devices() == {samples.phone.serial: updated}
@@ -201,9 +221,13 @@ def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is
     assert "campaign ahead is dated 2027-03-01, after this one" in caplog.text
 
 
-def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(store: Store, samples) -> None:
+def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(
+    store: Store, samples
+) -> None:
     with pytest.raises(StoreError) as refused:
-        store.begin_campaign(samples.campaign(), devices=[samples.virtual_phone], models=[], builds=[samples.build])
+        store.begin_campaign(
+            samples.campaign(), devices=[samples.virtual_phone], models=[], builds=[samples.build]
+        )
 
     assert samples.phone.serial in str(refused.value)
     assert samples.model.sha256 in str(refused.value)
@@ -224,7 +248,9 @@ def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(store: Sto
     assert list(store.runs()) == []
 
 
-def test_a_moment_without_time_zone_and_a_duration_that_is_none_are_refused(store: Store, samples) -> None:
+def test_a_moment_without_time_zone_and_a_duration_that_is_none_are_refused(
+    store: Store, samples
+) -> None:
     samples.begin(store)
     naive = datetime(2026, 3, 1)  # noqa: DTZ001 (that is the point)
 
@@ -272,7 +298,9 @@ def test_a_virtual_phone_cannot_take_the_serial_of_a_real_one(store: Store, samp
     disguised = dataclasses.replace(samples.virtual_phone, is_virtual=False)
 
     with pytest.raises(StoreError, match=samples.virtual_phone.serial):
-        store.begin_campaign(samples.campaign("b", invocations=()), devices=[disguised], models=[], builds=[])
+        store.begin_campaign(
+            samples.campaign("b", invocations=()), devices=[disguised], models=[], builds=[]
+        )
 
     assert store.devices()[samples.virtual_phone.serial].is_virtual
 
@@ -284,7 +312,9 @@ def test_runs_are_filtered_by_campaigns_and_by_cases_together(store: Store, samp
         for case in cases:
             store.append_run(
                 samples.run(
-                    run_id=RunId(f"{campaign_id}{case.threads}"), campaign_id=CampaignId(campaign_id), case=case
+                    run_id=RunId(f"{campaign_id}{case.threads}"),
+                    campaign_id=CampaignId(campaign_id),
+                    case=case,
                 )
             )
 
@@ -299,7 +329,9 @@ def test_runs_are_filtered_by_campaigns_and_by_cases_together(store: Store, samp
     assert found("ca", ()) == ["a1", "a2", "a3", "c1", "c2", "c3"]
     assert found("", (3, 1)) == ["a1", "a3", "b1", "b3", "c1", "c3"]
     assert found("bbx", (2,)) == ["b2"]
-    assert len(list(store.runs(campaign_ids=[CampaignId("a")], serials=[samples.phone.serial]))) == 3
+    assert (
+        len(list(store.runs(campaign_ids=[CampaignId("a")], serials=[samples.phone.serial]))) == 3
+    )
     assert list(store.runs(serials=[samples.virtual_phone.serial])) == []
 
 
@@ -334,7 +366,8 @@ def test_a_reading_is_replaced_and_the_raw_output_stays(store: Store, samples) -
     run = samples.run()
     store.append_run(run)
     verdict = QualityVerdict(
-        quality=Quality.REJECTED, findings=(Finding(code="fell-back", severity=Severity.ERROR, message="on the CPU"),)
+        quality=Quality.REJECTED,
+        findings=(Finding(code="fell-back", severity=Severity.ERROR, message="on the CPU"),),
     )
 
     for report in (samples.report(9999.0), samples.report(2.0**63), None):
@@ -357,7 +390,9 @@ def reading(run: RunRecord, **changes: object) -> dict[str, typing.Any]:
     return {name: getattr(run, name) for name in names} | changes
 
 
-def test_runs_appended_from_many_threads_are_all_kept_once(reopen: Callable[[], Store], samples) -> None:
+def test_runs_appended_from_many_threads_are_all_kept_once(
+    reopen: Callable[[], Store], samples
+) -> None:
     stores = [reopen(), reopen()]
     campaign = samples.begin(stores[0])
     together = threading.Barrier(6)
@@ -365,9 +400,10 @@ def test_runs_appended_from_many_threads_are_all_kept_once(reopen: Callable[[], 
     def append(worker: int) -> list[bool]:
         together.wait(timeout=30)
         # Every run is offered by two workers, through the same store and through another one.
-        return [stores[worker % 2].append_run(samples.run(number)) for number in range(worker // 2, 30, 3)] + [
-            stores[worker % 2].append_run(samples.run(1000 + worker))
-        ]
+        return [
+            stores[worker % 2].append_run(samples.run(number))
+            for number in range(worker // 2, 30, 3)
+        ] + [stores[worker % 2].append_run(samples.run(1000 + worker))]
 
     with ThreadPoolExecutor(6) as threads:
         answers = list(threads.map(append, range(6)))
@@ -378,7 +414,9 @@ def test_runs_appended_from_many_threads_are_all_kept_once(reopen: Callable[[], 
     assert len(list(stores[1].runs(with_attachments=True))) == 36
 
 
-def test_one_that_is_refused_takes_no_other_run_of_its_moment_with_it(store: Store, samples) -> None:
+def test_one_that_is_refused_takes_no_other_run_of_its_moment_with_it(
+    store: Store, samples
+) -> None:
     samples.begin(store)
     first = samples.run(0, attachments=())
     store.append_run(first)
@@ -415,7 +453,12 @@ def test_a_closed_store_refuses_any_use(store: Store, samples) -> None:
     samples.begin(store)
     store.close()
 
-    for use in (store.campaigns, store.devices, lambda: list(store.runs()), lambda: store.append_run(samples.run())):
+    for use in (
+        store.campaigns,
+        store.devices,
+        lambda: list(store.runs()),
+        lambda: store.append_run(samples.run()),
+    ):
         with pytest.raises(StoreError, match="closed"):
             use()
     store.close()
@@ -427,22 +470,36 @@ def test_what_some_runs_left_behind_is_read_together(store: Store, samples) -> N
         Attachment(name="logcat", data=b"".join(b"%d\n" % n for n in range(30_000))),
         Attachment(name="empty", data=b""),
     )
-    small = (Attachment(name="stdout", data=b"one\n"), Attachment(name="stdout", data=b"another of the same name\n"))
+    small = (
+        Attachment(name="stdout", data=b"one\n"),
+        Attachment(name="stdout", data=b"another of the same name\n"),
+    )
     outputs = [small, large, small, ()]
-    runs = [samples.run(number, attachments=attachments) for number, attachments in enumerate(outputs)]
+    runs = [
+        samples.run(number, attachments=attachments) for number, attachments in enumerate(outputs)
+    ]
     for run in runs:
         store.append_run(run)
 
-    found = dict(store.attachments_of([runs[3].run_id, RunId("unknown"), *(run.run_id for run in runs[:2])]))
+    found = dict(
+        store.attachments_of([runs[3].run_id, RunId("unknown"), *(run.run_id for run in runs[:2])])
+    )
 
     assert found == {run.run_id: run.attachments for run in (runs[0], runs[1], runs[3])}
     assert list(store.runs(with_attachments=True)) == runs
 
 
-def test_an_invocation_that_was_unfit_is_open_and_whatever_comes_later_takes_its_place(store: Store, samples) -> None:
+def test_an_invocation_that_was_unfit_is_open_and_whatever_comes_later_takes_its_place(
+    store: Store, samples
+) -> None:
     campaign = samples.begin(store)
     unfit = samples.run(
-        0, run_id=RunId("unfit-1"), outcome=Outcome.UNFIT, reason_code="battery-hot", report=None, attachments=()
+        0,
+        run_id=RunId("unfit-1"),
+        outcome=Outcome.UNFIT,
+        reason_code="battery-hot",
+        report=None,
+        attachments=(),
     )
     assert store.append_run(unfit)
     assert store.append_run(dataclasses.replace(unfit, run_id=RunId("unfit-2")))
@@ -464,7 +521,9 @@ def test_a_removed_campaign_leaves_nothing_that_only_it_had(store: Store, sample
         samples.begin(store, samples.campaign(name, invocations=planned))
         for case in cases:
             store.append_run(
-                samples.run(campaign_id=CampaignId(name), run_id=RunId(f"{name}-{case.threads}"), case=case)
+                samples.run(
+                    campaign_id=CampaignId(name), run_id=RunId(f"{name}-{case.threads}"), case=case
+                )
             )
         store.set_status(CampaignId(name), CampaignStatus.FINISHED, None)
     for case in (own, shared):
@@ -491,11 +550,15 @@ def test_a_removed_campaign_leaves_nothing_that_only_it_had(store: Store, sample
     # What is measured again starts over.
     planned = (Invocation(case=own, run_pass=Pass.TIMING, number=0),)
     samples.begin(store, samples.campaign("night-3", invocations=planned))
-    assert store.append_run(samples.run(campaign_id=CampaignId("night-3"), run_id=RunId("night-3-1"), case=own))
+    assert store.append_run(
+        samples.run(campaign_id=CampaignId("night-3"), run_id=RunId("night-3-1"), case=own)
+    )
     assert store.series().keys() == {own.series_key, shared.series_key}
 
 
-def test_a_case_that_another_campaign_only_plans_outlives_the_one_that_ran_it(store: Store, samples: Samples) -> None:
+def test_a_case_that_another_campaign_only_plans_outlives_the_one_that_ran_it(
+    store: Store, samples: Samples
+) -> None:
     planned = (Invocation(case=samples.case(), run_pass=Pass.TIMING, number=0),)
     for name in ("night-1", "night-2"):
         samples.begin(store, samples.campaign(name, invocations=planned))
@@ -512,7 +575,10 @@ def test_hidden_campaigns_are_listed_only_for_who_asks(store: Store, samples: Sa
     store.hide_campaign(CampaignId("night-2"))
     store.hide_campaign(CampaignId("night-2"))
     assert [item.campaign_id for item in store.campaigns(limit=1)] == ["night-1"]
-    assert [item.campaign_id for item in store.campaigns(with_hidden=True)] == ["night-2", "night-1"]
+    assert [item.campaign_id for item in store.campaigns(with_hidden=True)] == [
+        "night-2",
+        "night-1",
+    ]
     assert store.hidden_campaigns() == {"night-2"}
     assert store.campaign(CampaignId("night-2")) is not None
     store.hide_campaign(CampaignId("night-2"), is_hidden=False)

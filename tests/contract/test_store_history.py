@@ -20,12 +20,19 @@ def fill(store: Store, samples, nights: int = 3) -> None:
     """Two series over some nights, with runs that are no point of any."""
     for night in range(nights):
         created = samples.campaign().created_at + timedelta(days=night)
-        campaign = samples.campaign(f"night-{night}", created_at=created, invocations=(), skipped=())
+        campaign = samples.campaign(
+            f"night-{night}", created_at=created, invocations=(), skipped=()
+        )
         samples.begin(store, campaign)
         name = CampaignId(f"night-{night}")
 
-        def keep(invocation: int, name: CampaignId = name, night: int = night, **changes: object) -> None:
-            values: dict[str, object] = {"report": samples.report(1000.0 * (night + 1) + invocation), **changes}
+        def keep(
+            invocation: int, name: CampaignId = name, night: int = night, **changes: object
+        ) -> None:
+            values: dict[str, object] = {
+                "report": samples.report(1000.0 * (night + 1) + invocation),
+                **changes,
+            }
             run_id = RunId(f"{night}{invocation:03d}")
             store.append_run(samples.run(invocation, campaign_id=name, run_id=run_id, **values))
 
@@ -77,11 +84,16 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
         ("night-2", one, 3002.0, 1),
     ]
     assert len(store.points(since=since).latency_us) == 6
-    assert [item.campaign_id for item in store.points(since=since).campaigns] == ["night-1", "night-2"]
+    assert [item.campaign_id for item in store.points(since=since).campaigns] == [
+        "night-1",
+        "night-2",
+    ]
     assert points(store.points(since=since + timedelta(days=9))) == []
 
 
-def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(store: Store, samples) -> None:
+def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(
+    store: Store, samples
+) -> None:
     name = CampaignId("turns")
     builds = [BuildSha(letter * 64) for letter in "dbac"]
     store.begin_campaign(
@@ -93,7 +105,11 @@ def test_contents_of_points_are_in_the_order_in_which_they_were_first_stored(sto
     for number, sha256 in enumerate([*builds, *builds[::-1]]):
         case = samples.case(build_sha256=sha256)
         run_id = RunId(f"turn-{number}")
-        store.append_run(samples.run(number, campaign_id=name, run_id=run_id, case=case, report=samples.report(1000.0)))
+        store.append_run(
+            samples.run(
+                number, campaign_id=name, run_id=run_id, case=case, report=samples.report(1000.0)
+            )
+        )
     for found in (store.points(), store.points(series_keys=[samples.case().series_key])):
         measured = [item.build_sha256 for item in found.contents if item.build_sha256 in builds]
         assert measured == builds
@@ -106,7 +122,9 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
         store.set_status(CampaignId(night), CampaignStatus.FINISHED, samples.campaign().created_at)
     before = points(store.points())
 
-    store.append_run(samples.run(9, campaign_id=last, run_id=RunId("late"), report=samples.report(77.0)))
+    store.append_run(
+        samples.run(9, campaign_id=last, run_id=RunId("late"), report=samples.report(77.0))
+    )
     four = samples.case().series_key
     assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
 
@@ -121,7 +139,9 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
             reason="",
             verdict=QualityVerdict(quality=quality),
         )
-        assert points(store.points()) == sorted([*before, *((last, four, 78.0, trusted) for trusted in mark)])
+        assert points(store.points()) == sorted(
+            [*before, *((last, four, 78.0, trusted) for trusted in mark)]
+        )
 
 
 def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store, samples) -> None:
@@ -148,7 +168,9 @@ def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store,
         {
             "verdict": QualityVerdict(
                 quality=Quality.TRUSTED,
-                findings=(Finding(code="outputs-differ", severity=Severity.WARNING, message="they do"),),
+                findings=(
+                    Finding(code="outputs-differ", severity=Severity.WARNING, message="they do"),
+                ),
             )
         },
     )
@@ -162,14 +184,26 @@ def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store,
     assert store.readings(names) == {names[0]: seen[0], names[1]: before[names[1]]}
 
 
-def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_agree(store: Store, samples) -> None:
+def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_agree(
+    store: Store, samples
+) -> None:
     fill(store, samples, nights=2)
     last = CampaignId("night-1")
 
     def keep(number: int, *codes: str, **changes) -> None:
-        found = tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes)
-        verdict = QualityVerdict(quality=Quality.SUSPECT if codes else Quality.TRUSTED, findings=found)
-        made = samples.run(number, campaign_id=last, run_id=RunId(f"p{number}"), run_pass=Pass.PARITY, verdict=verdict)
+        found = tuple(
+            Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes
+        )
+        verdict = QualityVerdict(
+            quality=Quality.SUSPECT if codes else Quality.TRUSTED, findings=found
+        )
+        made = samples.run(
+            number,
+            campaign_id=last,
+            run_id=RunId(f"p{number}"),
+            run_pass=Pass.PARITY,
+            verdict=verdict,
+        )
         store.append_run(dataclasses.replace(made, **changes))
 
     keep(20)
@@ -177,7 +211,9 @@ def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_
     keep(22, case=samples.case(threads=1))
 
     def told(**question) -> list[tuple[str, str, tuple[str, ...]]]:
-        return sorted((mark.campaign_id, mark.run_pass, mark.findings) for mark in store.marks(**question))
+        return sorted(
+            (mark.campaign_id, mark.run_pass, mark.findings) for mark in store.marks(**question)
+        )
 
     without = [(f"night-{night}", "timing") for night in (0, 0, 0, 1, 1, 1)]
     assert [mark[:2] for mark in told() if mark[1] == "timing"] == without
@@ -186,7 +222,11 @@ def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_
         (last, "parity", ("outputs-drift", "wrong-outputs")),
     ]
     since = samples.campaign().created_at + timedelta(days=1)
-    assert [mark[:2] for mark in told(since=since)] == [(last, "parity"), (last, "parity"), *without[3:]]
+    assert [mark[:2] for mark in told(since=since)] == [
+        (last, "parity"),
+        (last, "parity"),
+        *without[3:],
+    ]
     assert told(series_keys=[samples.case(threads=1).series_key]) == []
 
 
@@ -200,7 +240,10 @@ def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:
 
     found = store.points(series_keys=[case.series_key])
 
-    assert {found.contents[place].build_sha256 for place in found.contents_at} == {samples.build.sha256, newer.sha256}
+    assert {found.contents[place].build_sha256 for place in found.contents_at} == {
+        samples.build.sha256,
+        newer.sha256,
+    }
     assert store.series([case.series_key]) == {case.series_key: case}
     assert set(store.series()) == {case.series_key, samples.case(threads=1).series_key}
 
@@ -286,7 +329,11 @@ def test_the_runs_of_a_case_before_a_campaign_are_the_last_that_were_stored_befo
     assert found("night-0", 3) == []
     # It has measured something else only.
     samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
-    store.append_run(samples.run(0, campaign_id=CampaignId("late"), run_id=RunId("l"), case=samples.case(threads=1)))
+    store.append_run(
+        samples.run(
+            0, campaign_id=CampaignId("late"), run_id=RunId("l"), case=samples.case(threads=1)
+        )
+    )
     assert found("late", 2) == ["2005", "2006"]
     # What it stored before is no history of its own, whatever others stored since.
     store.append_run(samples.run(9, campaign_id=CampaignId("night-0"), run_id=RunId("again")))
@@ -294,20 +341,37 @@ def test_the_runs_of_a_case_before_a_campaign_are_the_last_that_were_stored_befo
     assert found("late", 1) == ["again"]
 
 
-def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(store: Store, samples) -> None:
+def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
+    store: Store, samples
+) -> None:
     fill(store, samples)
     samples.begin(store, samples.campaign("late", invocations=(), skipped=()))
     late = CampaignId("late")
-    store.append_run(samples.run(0, campaign_id=late, run_id=RunId("l0"), outcome=Outcome.SKIPPED, duration_s=0.0))
-    store.append_run(samples.run(1, campaign_id=late, run_id=RunId("l1"), outcome=Outcome.UNFIT, duration_s=0.0))
-    store.append_run(samples.run(2, campaign_id=late, run_id=RunId("l2"), outcome=Outcome.TIMED_OUT, duration_s=99.0))
+    store.append_run(
+        samples.run(
+            0, campaign_id=late, run_id=RunId("l0"), outcome=Outcome.SKIPPED, duration_s=0.0
+        )
+    )
+    store.append_run(
+        samples.run(1, campaign_id=late, run_id=RunId("l1"), outcome=Outcome.UNFIT, duration_s=0.0)
+    )
+    store.append_run(
+        samples.run(
+            2, campaign_id=late, run_id=RunId("l2"), outcome=Outcome.TIMED_OUT, duration_s=99.0
+        )
+    )
     # A new build is another case of the same series.
     newer = samples.case(build_sha256=BuildSha("cc" * 32))
     build = dataclasses.replace(samples.build, sha256=newer.build_sha256)
     store.begin_campaign(
-        samples.campaign("new-build", invocations=(), skipped=()), devices=[samples.phone], models=[], builds=[build]
+        samples.campaign("new-build", invocations=(), skipped=()),
+        devices=[samples.phone],
+        models=[],
+        builds=[build],
     )
-    store.append_run(samples.run(3, campaign_id=late, run_id=RunId("l3"), case=newer, duration_s=7.0))
+    store.append_run(
+        samples.run(3, campaign_id=late, run_id=RunId("l3"), case=newer, duration_s=7.0)
+    )
     series_key, other = samples.case().series_key, samples.case(threads=1).series_key
     assert newer.series_key == series_key
     found = store.recent_runs([series_key, other, samples.case(threads=2).series_key], limit=4)

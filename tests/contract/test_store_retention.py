@@ -35,27 +35,42 @@ def fill(store: Store, samples) -> None:
     """An old night, a new one, and an old import; one large attachment is in both nights."""
     start = samples.campaign().created_at
     for name, days in (("old", 0), ("new", 100), ("import", 0)):
-        campaign = samples.campaign(name, created_at=start + timedelta(days=days), invocations=(), skipped=())
+        campaign = samples.campaign(
+            name, created_at=start + timedelta(days=days), invocations=(), skipped=()
+        )
         samples.begin(store, campaign)
         for number in range(3):
-            changes: dict[str, object] = {"campaign_id": CampaignId(name), "run_id": RunId(f"{name}-{number}")}
-            attachments = (*samples.run(number).attachments[:3], SHARED, *((OWN,) if name == "old" else ()))
+            changes: dict[str, object] = {
+                "campaign_id": CampaignId(name),
+                "run_id": RunId(f"{name}-{number}"),
+            }
+            attachments = (
+                *samples.run(number).attachments[:3],
+                SHARED,
+                *((OWN,) if name == "old" else ()),
+            )
             if name == "import":
                 changes["case"] = samples.case(tool=ToolName.IOS_APP)
             store.append_run(samples.run(number, attachments=attachments, **changes))
-        store.set_status(CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1))
+        store.set_status(
+            CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1)
+        )
 
 
 def before(samples):
     return samples.campaign().created_at + timedelta(days=50)
 
 
-def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(reopen: Callable[[], Store], samples) -> None:
+def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(
+    reopen: Callable[[], Store], samples
+) -> None:
     store = reopen()
     for name in ("one", "other"):
         samples.begin(store, samples.campaign(name, invocations=(), skipped=()))
         changes = {"campaign_id": CampaignId(name), "run_id": RunId(name)}
-        store.append_run(samples.run(0, attachments=(*samples.run(0).attachments[:3], OWN), **changes))
+        store.append_run(
+            samples.run(0, attachments=(*samples.run(0).attachments[:3], OWN), **changes)
+        )
         store.set_status(CampaignId(name), CampaignStatus.FINISHED, samples.campaign().created_at)
     everything = samples.campaign().created_at + timedelta(days=500)
     trial = store.prune_raw(everything, policy="all", is_trial=True)
@@ -64,13 +79,17 @@ def test_a_trial_says_what_would_become_free_also_of_what_campaigns_share(reopen
     assert store.prune_raw(everything, policy="all") == trial
 
 
-def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[[], Store], samples) -> None:
+def test_old_raw_output_goes_and_everything_read_from_it_stays(
+    reopen: Callable[[], Store], samples
+) -> None:
     store = reopen()
     fill(store, samples)
     known = list(store.runs())
     points = store.points()
     whole = {run.run_id: store.attachments(run.run_id) for run in known}
-    kept = {run_id: attachments for run_id, attachments in whole.items() if not run_id.startswith("old")}
+    kept = {
+        run_id: attachments for run_id, attachments in whole.items() if not run_id.startswith("old")
+    }
     assert store.prune_raw(before(samples), policy="a trial", is_trial=True).runs == 3
     assert {run.run_id: store.attachments(run.run_id) for run in store.runs()} == whole
     pruned = store.prune_raw(before(samples), policy="a test")
@@ -89,7 +108,9 @@ def test_old_raw_output_goes_and_everything_read_from_it_stays(reopen: Callable[
     assert (again.campaigns, again.runs, again.freed_bytes) == (0, 0, 0)
 
 
-def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(store: Store, samples) -> None:
+def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_killed(
+    store: Store, samples
+) -> None:
     samples.begin(store, samples.campaign("night-1", invocations=(), skipped=()))
     run = samples.run(attachments=(OWN,))
     store.append_run(run)
@@ -98,7 +119,9 @@ def test_a_campaign_that_runs_keeps_its_raw_output_until_it_must_have_been_kille
     assert store.prune_raw(run.started_at + timedelta(hours=25), policy="p").runs == 1
 
 
-def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(store: Store, samples) -> None:
+def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(
+    store: Store, samples
+) -> None:
     fill(store, samples)
     store.prune_raw(before(samples), policy="p")
     old = CampaignId("old")
@@ -110,7 +133,9 @@ def test_what_a_campaign_got_after_it_was_pruned_is_pruned_in_its_turn(store: St
     assert is_pruned(store.attachments(RunId("late")))
 
 
-def test_two_that_prune_at_once_do_not_stand_in_each_others_way(reopen: Callable[[], Store], samples) -> None:
+def test_two_that_prune_at_once_do_not_stand_in_each_others_way(
+    reopen: Callable[[], Store], samples
+) -> None:
     stores = [reopen() for _ in range(2)]
     fill(stores[0], samples)
     for number in range(12):
@@ -205,7 +230,9 @@ def test_a_damaged_store_is_not_copied_as_if_it_were_whole(tmp_path: Path, sampl
     store.close()
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        page = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'runs'").fetchone()[0]
+        page = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'runs'"
+        ).fetchone()[0]
         size = connection.execute("PRAGMA page_size").fetchone()[0]
     connection.close()
     with path.open("r+b") as file:

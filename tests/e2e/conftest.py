@@ -27,7 +27,8 @@ SPEED = 40
 
 @functools.cache
 def kept_for_reports() -> Path:
-    """Return a folder with what reports keep for the next one, as a home's cache has it after its first report."""
+    """Return a folder with what reports keep for the next one, as a home's cache has it after its
+    first report."""
     folder = Path(tempfile.mkdtemp(prefix="benchfarm-reports-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     render_html(build_report_data(**small_lab().inputs()), title="", cache_folder=folder)
@@ -35,7 +36,8 @@ def kept_for_reports() -> Path:
 
 
 def prepared_cli(home: Path) -> Cli:
-    """Return the command in a home that has what all reports have in common: making it takes two seconds."""
+    """Return the command in a home that has what all reports have in common: making it takes two
+    seconds."""
     with contextlib.suppress(OSError):
         shutil.copytree(kept_for_reports(), home / "cache", dirs_exist_ok=True)
     return Cli(home=home)
@@ -80,7 +82,8 @@ class Lab:
 
 @pytest.fixture(autouse=True)
 def nothing_goes_on() -> Iterator[None]:
-    """End what a failed test left running, and put its phones back: else the next try would meet it."""
+    """End what a failed test left running, and put its phones back: else the next try would meet
+    it."""
     before = len(started)
     yield
     for cli in ended_since(before):
@@ -89,7 +92,10 @@ def nothing_goes_on() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
-    """Bring a lab up in a home of its own: ``lab_of("pixel-3", "--rooted")``; both are gone when the module ends."""
+    """Bring a lab up in a home of its own: ``lab_of("pixel-3", "--rooted")``.
+
+    Both are gone when the module ends.
+    """
     commands: list[Cli] = []
 
     def bring_up(*words: str) -> Lab:
@@ -140,7 +146,9 @@ def model() -> Path:
 def plan_file(tmp_path: Path, model: Path) -> Callable[..., Path]:
     """Write a plan of one model: ``plan_file(serials, invocations=...)``."""
 
-    def write(serials: tuple[str, ...], *, invocations: int = 3, min_secs: float = 0.2, extra: str = "") -> Path:
+    def write(
+        serials: tuple[str, ...], *, invocations: int = 3, min_secs: float = 0.2, extra: str = ""
+    ) -> Path:
         path = tmp_path / "plan.yaml"
         path.write_text(
             f"name: nightly\nmodels: [{json.dumps(str(model))}]\n"

@@ -1,4 +1,5 @@
-"""``benchfarm trace --app`` over a real adb server: an app that isn't ours, on a phone with perfetto and an old one."""
+"""``benchfarm trace --app`` over a real adb server: an app that isn't ours, on a phone with
+perfetto and an old one."""
 
 from __future__ import annotations
 
@@ -25,7 +26,13 @@ def adb(lab: Lab, serial: str, *words: object) -> None:
     server = server_of(lab)
     address = next(phone["address"] for phone in phones_of(lab) if phone["serial"] == serial)
     command = [server["binary"], "-L", server["address"], "-s", address, *map(str, words)]
-    subprocess.run(command, check=True, timeout=60, capture_output=True, env={**os.environ, "HOME": str(lab.cli.home)})
+    subprocess.run(
+        command,
+        check=True,
+        timeout=60,
+        capture_output=True,
+        env={**os.environ, "HOME": str(lab.cli.home)},
+    )
 
 
 def install(lab: Lab, serial: str, folder: Path, *, debuggable: bool) -> None:
@@ -57,7 +64,8 @@ def lab(app_lab: Lab) -> Iterator[Lab]:
 
 def as_before(lab: Lab, serial: str) -> None:
     told = lab.shell(
-        serial, f"getprop {PROPERTY}; pidof perfetto; ls /data/misc/perfetto-traces; getprop debug.atrace.app_0"
+        serial,
+        f"getprop {PROPERTY}; pidof perfetto; ls /data/misc/perfetto-traces; getprop debug.atrace.app_0",
     )
     assert [line for line in told.split() if not line.startswith("/data/")] in ([], ["0"])
 
@@ -69,7 +77,8 @@ def using(flags: str = "") -> str:
 
 
 def scenario(lab: Lab, flags: str = "--use_xnnpack=false") -> str:
-    """Return a command that uses the app and ends when the app does, by an adb that is told the phone by nobody."""
+    """Return a command that uses the app and ends when the app does, by an adb that is told the
+    phone by nobody."""
     start = f"{using(flags)}; while pidof {PACKAGE} >/dev/null; do sleep 0.2; done"
     return f"{server_of(lab)['binary']} shell '{start}'"
 
@@ -88,7 +97,10 @@ def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(
     assert PACKAGE in Path(found["file"]).name
     assert summary["inferences"] >= 7
     operators = {item["name"]: item for item in summary["operators"]}
-    assert operators["CONV_2D"]["per_inference"] == operators["CONV_2D"]["count"] / summary["inferences"]
+    assert (
+        operators["CONV_2D"]["per_inference"]
+        == operators["CONV_2D"]["count"] / summary["inferences"]
+    )
     times = sum(item["total_us"] for item in summary["operators"]) + summary["between_us"]
     assert times == pytest.approx(summary["total_us"], rel=1e-3)
     assert (summary["unmatched"], found["faults"]) == (0, [])
@@ -96,10 +108,14 @@ def test_an_app_of_ones_own_is_traced_while_a_command_uses_it(
     as_before(lab, serial)
 
 
-def test_the_text_says_what_the_inferences_are_made_of(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_the_text_says_what_the_inferences_are_made_of(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     serial = lab.serials[0]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
-    done = lab.cli("trace", "--app", PACKAGE, "-s", serial, "--during", scenario(lab, ""), "--out", tmp_path).ok()
+    done = lab.cli(
+        "trace", "--app", PACKAGE, "-s", serial, "--during", scenario(lab, ""), "--out", tmp_path
+    ).ok()
     for words in (
         "(virtual): com.example.benchmark",
         "inferences, ",
@@ -123,7 +139,9 @@ def test_an_app_that_writes_no_slices_is_told_with_the_next_step(lab: Lab, tmp_p
     as_before(lab, serial)
 
 
-def test_what_cannot_be_traced_is_refused_before_anything_is_changed(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_traced_is_refused_before_anything_is_changed(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     old = lab.serials[1]
     install(lab, old, tmp_path, debuggable=False)
     try:
@@ -134,7 +152,10 @@ def test_what_cannot_be_traced_is_refused_before_anything_is_changed(lab: Lab, m
     for words, text in (
         (("--app", "com.example.none", "--seconds", 1), "isn't installed"),
         (("--app", "x; reboot", "--seconds", 1), "isn't the name of an Android package"),
-        (("--app", PACKAGE, "--activity", ".A$(id)", "--seconds", 1), "isn't the name of an activity"),
+        (
+            ("--app", PACKAGE, "--activity", ".A$(id)", "--seconds", 1),
+            "isn't the name of an activity",
+        ),
         (("--app", PACKAGE, "--seconds", 1, "--during", "true"), "can't be used together"),
         (("--app", PACKAGE, "--threads", 2), "means nothing with --app"),
         ((model, "--seconds", 1), "means nothing without --app"),
@@ -145,7 +166,9 @@ def test_what_cannot_be_traced_is_refused_before_anything_is_changed(lab: Lab, m
     as_before(lab, old)
 
 
-def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     serial = lab.serials[0]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
     lab.fault(serial, "program-hang")
@@ -153,14 +176,20 @@ def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(lab: Lab, m
     pid = lab.shell(serial, f"pidof {PACKAGE}")
     words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 0.3)
     done = lab.cli(*words)
-    assert (done.exit_code, "ran before" in done.stdout, "--restart ends it" in done.stdout) == (1, True, True)
+    assert (done.exit_code, "ran before" in done.stdout, "--restart ends it" in done.stdout) == (
+        1,
+        True,
+        True,
+    )
     assert lab.shell(serial, f"pidof {PACKAGE}") == pid
     lab.cli(*words, "--restart")
     assert lab.shell(serial, f"pidof {PACKAGE}") == ""
     as_before(lab, serial)
 
 
-def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     serial = lab.serials[0]
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
     process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--json")
@@ -181,7 +210,9 @@ def test_an_app_that_ends_meanwhile_is_told(lab: Lab, model: Path, tmp_path: Pat
     adb(lab, serial, "push", model, "/data/local/tmp/m.tflite")
     lab.fault(serial, "program-hang")
     lab.shell(serial, using())
-    process = lab.cli.start("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 3, "--json")
+    process = lab.cli.start(
+        "trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 3, "--json"
+    )
     assert process.stderr is not None
     assert any("is being recorded" in line for line in process.stderr)
     lab.shell(serial, f"am force-stop {PACKAGE}")

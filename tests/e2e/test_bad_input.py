@@ -1,4 +1,5 @@
-"""What goes wrong before anything runs: one clear line and a documented exit code, never a traceback."""
+"""What goes wrong before anything runs: one clear line and a documented exit code, never a
+traceback."""
 
 from __future__ import annotations
 
@@ -32,25 +33,43 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
         ("run --resume gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),
         ("bench {model} --host --threads 1 4", {}, 2, ("/4'", "--threads 1,4")),
-        ("bench {model} --host -d nnapi --tool litert", {}, 2, ("'litert' has no delegate 'nnapi'",)),
+        (
+            "bench {model} --host -d nnapi --tool litert",
+            {},
+            2,
+            ("'litert' has no delegate 'nnapi'",),
+        ),
         ("compare old.tflite new.tflite", {}, 2, ("benchfarm ab model:old.tflite",)),
     ],
 )
 def test_what_cannot_be_done_as_asked(
-    cli: Cli, model: Path, words: str, environ: dict[str, str], exit_code: int, said: tuple[str, ...]
+    cli: Cli,
+    model: Path,
+    words: str,
+    environ: dict[str, str],
+    exit_code: int,
+    said: tuple[str, ...],
 ) -> None:
     expect(cli(*words.format(model=model).split(), **environ), exit_code, *said)
 
 
 def test_an_unknown_serial_number(lab: Lab, model: Path) -> None:
     expect(
-        lab.cli("bench", model, "-s", "NOSUCH", BENCHFARM_ADB_SERVER="127.0.0.1:1"), 3, "NOSUCH", "benchfarm devices"
+        lab.cli("bench", model, "-s", "NOSUCH", BENCHFARM_ADB_SERVER="127.0.0.1:1"),
+        3,
+        "NOSUCH",
+        "benchfarm devices",
     )
 
 
 def test_a_model_that_is_none(cli: Cli, tmp_path: Path, model: Path) -> None:
     path = tmp_path / "m.tflite"
-    for content in (None, b"", b"not a model at all, but long enough to be looked at", model.read_bytes()[:5000]):
+    for content in (
+        None,
+        b"",
+        b"not a model at all, but long enough to be looked at",
+        model.read_bytes()[:5000],
+    ):
         if content is not None:
             path.write_bytes(content)
         expect(cli("bench", path, "--host"), 2, str(path))
@@ -62,7 +81,16 @@ def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> N
         "modles: [a.tflite]\nmodels: [b.tflite]\nmatrix: {delegates: [xnpack], threads: [0]}\ninvocations: many\n"
         "settings: {num_runs: 1.5}\n"
     )
-    expect(cli("run", plan), 2, "modles", "delegates", "threads", "invocations", "num_runs", f"{plan}:1:")
+    expect(
+        cli("run", plan),
+        2,
+        "modles",
+        "delegates",
+        "threads",
+        "invocations",
+        "num_runs",
+        f"{plan}:1:",
+    )
 
 
 def test_text_that_is_no_benchmark_output(cli: Cli, tmp_path: Path) -> None:
@@ -123,7 +151,11 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
         (("store", "prune", "--keep-raw", "9d", "--compact"), 0, "0 runs"),
         (("doctor",), 1, "nothing is stored yet in {store}"),
         (("history", "changes"), 1, "nothing was looked at: no series in {store}"),
-        (("history", "changes", "--fail-on", "never"), 0, "nothing was looked at: no series in {store}"),
+        (
+            ("history", "changes", "--fail-on", "never"),
+            0,
+            "nothing was looked at: no series in {store}",
+        ),
     ],
     ids=str,
 )
@@ -143,7 +175,9 @@ def test_a_copy_into_a_folder_that_is_not_there_blames_the_copy(cli: Cli, tmp_pa
     assert not copy.parent.exists()
 
 
-def test_what_goes_without_a_store_makes_none_and_misses_none(cli: Cli, tmp_path: Path, model: Path) -> None:
+def test_what_goes_without_a_store_makes_none_and_misses_none(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
     path, plan = tmp_path / "later.sqlite", tmp_path / "plan.yaml"
     plan.write_text(f"models: [{model}]\ndevices: {{host: true}}\nmatrix: {{delegates: [cpu]}}\n")
     cli("--store", path, "plan", "show", plan).ok()
@@ -172,8 +206,12 @@ def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
     assert done.exit_code in {2, 5}, done.stderr
 
 
-@pytest.mark.parametrize("devices", ["profiles: [pixel-4, pixle-3]", "pools: nightly", "tags: [rooted]"])
-def test_a_name_in_a_plan_that_no_device_has(cli: Cli, model: Path, tmp_path: Path, devices: str) -> None:
+@pytest.mark.parametrize(
+    "devices", ["profiles: [pixel-4, pixle-3]", "pools: nightly", "tags: [rooted]"]
+)
+def test_a_name_in_a_plan_that_no_device_has(
+    cli: Cli, model: Path, tmp_path: Path, devices: str
+) -> None:
     (cli.home / "devices.yaml").write_text("devices: {A: {pools: nightlies, tags: root}}")
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"models: ['{model}']\ndevices: {{{devices}, host: true}}\n")
@@ -195,7 +233,9 @@ def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
     assert process.returncode == 2
 
 
-@pytest.mark.parametrize("words", [("run", "--json"), ("bench", "--json"), ("devices", "--nonsense", "--json")])
+@pytest.mark.parametrize(
+    "words", [("run", "--json"), ("bench", "--json"), ("devices", "--nonsense", "--json")]
+)
 def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...]) -> None:
     done = cli(*words)
     assert done.exit_code == 2
@@ -203,7 +243,9 @@ def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...])
     assert done.stderr
 
 
-def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(cli: Cli, model: Path) -> None:
+def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(
+    cli: Cli, model: Path
+) -> None:
     expect(cli("bench", model, "--host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
     assert cli("results", "list", "--json").ok().json == []
     assert cli("bench", model, "--host", "--out", f"{'x' * 300}.html").exit_code == 2
@@ -214,7 +256,9 @@ def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
     expect(lab.cli("lab", "fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
 
 
-def test_this_computer_alone_is_measured_without_any_server_for_phones(cli: Cli, model: Path) -> None:
+def test_this_computer_alone_is_measured_without_any_server_for_phones(
+    cli: Cli, model: Path
+) -> None:
     # 1: a busy computer gives no clean figure.
     assert cli("bench", model, "-s", "host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
     servers = cli("adb", "status", "--json").ok().json["servers"]

@@ -24,7 +24,9 @@ def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
     which = () if "-d" in words else ("-d", "xnnpack")
-    done = lab.cli("bench", "-s", lab.serials[serial], "--min-secs", "0.2", "-n", "2", "--json", *which, *words)
+    done = lab.cli(
+        "bench", "-s", lab.serials[serial], "--min-secs", "0.2", "-n", "2", "--json", *which, *words
+    )
     assert done.exit_code == exit_code, done.stdout + done.stderr
     return done.json
 
@@ -43,10 +45,12 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
     assert len(runs) == 3 * 2 * 2
     # The GPU takes all operators: its figure doesn't depend on threads and is shown once.
     skipped = [run for run in runs if run["outcome"] == "skipped"]
-    assert {(run["case"]["delegate"], run["case"]["threads"], run["reason_code"]) for run in skipped} == {
-        ("gpu", 2, "threads-unused")
-    }
-    assert all(run["is_virtual"] and run["outcome"] == "completed" for run in runs if run not in skipped)
+    assert {
+        (run["case"]["delegate"], run["case"]["threads"], run["reason_code"]) for run in skipped
+    } == {("gpu", 2, "threads-unused")}
+    assert all(
+        run["is_virtual"] and run["outcome"] == "completed" for run in runs if run not in skipped
+    )
     for run in (run for run in runs if run not in skipped):
         assert run["report"]["delegate"]["requested"] == run["case"]["delegate"]
         assert run["report"]["delegate"]["truth"] in {"full", "partial"}
@@ -57,7 +61,9 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
     assert "virtual" in report.lower()
 
 
-def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab, model: Path) -> None:
+def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
+    lab: Lab, model: Path
+) -> None:
     quick = ("-s", lab.serials[0], "--min-secs", "0.2", "-n", "2")
     done = lab.cli("bench", model, *quick, "--json").ok().json
     measured = {
@@ -71,7 +77,8 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab
     (winner,) = done["winners"]
     assert winner["is_virtual"]
     fastest = min(
-        (run for run in done["runs"] if run["report"]), key=lambda run: run["report"]["inference"]["median_us"]
+        (run for run in done["runs"] if run["report"]),
+        key=lambda run: run["report"]["inference"]["median_us"],
     )
     assert fastest["case"]["delegate"] in {
         name.partition(",")[0] for name in [winner["configuration"], *winner["tied"]]
@@ -81,12 +88,17 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(lab: Lab
     assert re.search(r"benchfarm (ab|bench) ", text)
 
 
-def test_of_all_delegates_and_several_thread_counts_the_fastest_is_named(lab: Lab, model: Path) -> None:
+def test_of_all_delegates_and_several_thread_counts_the_fastest_is_named(
+    lab: Lab, model: Path
+) -> None:
     words = ("-s", lab.serials[0], "--min-secs", "0.2", "-n", "2", "-d", "ALL", "-t", "1,2,4")
     # Hexagon takes nothing of a float model, which auto doesn't ask it for.
     done = lab.cli("bench", model, *words, "--json").ended_with(1).json
     cases = {(run["case"]["delegate"], run["case"]["threads"]) for run in done["runs"]}
-    assert cases >= {("hexagon", 4), *((delegate, threads) for delegate in ("cpu", "xnnpack") for threads in (1, 2, 4))}
+    assert cases >= {
+        ("hexagon", 4),
+        *((delegate, threads) for delegate in ("cpu", "xnnpack") for threads in (1, 2, 4)),
+    }
     (winner,) = done["winners"]
     completed = [run for run in done["runs"] if run["outcome"] == "completed"]
     fastest = min(completed, key=lambda run: run["report"]["inference"]["median_us"])["case"]
@@ -102,7 +114,10 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results", "runs", result["campaign_id"], "--limit", "1").ok().stdout
     assert shown.startswith("3 earlier runs: --limit 0")
-    assert "did you mean 'failed'?" in lab.cli("results", "runs", "--outcome", "faild").ended_with(2).stderr
+    assert (
+        "did you mean 'failed'?"
+        in lab.cli("results", "runs", "--outcome", "faild").ended_with(2).stderr
+    )
 
 
 def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
@@ -114,9 +129,13 @@ def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tflite"
     own.write_bytes(model.read_bytes() + b"\0" * 16)
-    first = lab.cli("bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    first = lab.cli(
+        "bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1"
+    ).ok()
     assert "sent own.tflite" in first.stderr
-    again = lab.cli("bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1").ok()
+    again = lab.cli(
+        "bench", own, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1"
+    ).ok()
     assert "own.tflite is there already" in again.stderr
     assert "sent" not in again.stderr
 
@@ -139,7 +158,9 @@ def test_memory_and_operator_profiles_are_passes_of_their_own(lab: Lab, model: P
     assert by_pass["timing"]["report"]["peak_memory_mib"] is None
 
 
-def test_models_of_any_name_are_measured_under_that_name(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_models_of_any_name_are_measured_under_that_name(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     names = ["a b", "-leading", "quo'te\"", "$(reboot)", "new\nline", "模型✓", "a;b&c|d"]
     odd = [shutil.copy(model, tmp_path / f"{name}.tflite") for name in names]
     runs = bench(lab, *odd, "--tool", "native,apk")["runs"]
@@ -150,11 +171,28 @@ def test_models_of_any_name_are_measured_under_that_name(lab: Lab, model: Path, 
 
 
 def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
-    done = cli("bench", model, "-d", "xnnpack", "--host", "--min-secs", "0.1", "-n", "1", "-t", "1", "--json")
+    done = cli(
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--host",
+        "--min-secs",
+        "0.1",
+        "-n",
+        "1",
+        "-t",
+        "1",
+        "--json",
+    )
     # On a busy computer its figure is suspect, and nothing else was measured.
     assert done.exit_code == int(bool(done.json["nothing_clean"])), done.stderr
     (run,) = done.json["runs"]
-    assert (run["is_virtual"], run["case"]["tool"], run["case"]["serial"]) == (False, "litert", "host")
+    assert (run["is_virtual"], run["case"]["tool"], run["case"]["serial"]) == (
+        False,
+        "litert",
+        "host",
+    )
     assert run["report"]["delegate"]["truth"] in {"full", "partial"}
     assert run["report"]["inference"]["median_us"] > 0
 
@@ -178,10 +216,17 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
     assert 3 <= campaign["stored"] < 32
     before = {run["run_id"] for run in runs_of(lab.cli, campaign["campaign_id"])}
     result = lab.cli("run", "--resume", "--json").ok().json
-    assert (result["campaign_id"], result["left"], result["status"]) == (campaign["campaign_id"], 0, "finished")
+    assert (result["campaign_id"], result["left"], result["status"]) == (
+        campaign["campaign_id"],
+        0,
+        "finished",
+    )
     runs = runs_of(lab.cli, campaign["campaign_id"])
     assert before <= {run["run_id"] for run in runs}
-    keys = Counter((json.dumps(run["case"], sort_keys=True), run["run_pass"], run["invocation"]) for run in runs)
+    keys = Counter(
+        (json.dumps(run["case"], sort_keys=True), run["run_pass"], run["invocation"])
+        for run in runs
+    )
     assert len(keys) == 32
     assert set(keys.values()) == {1}
     assert {run["outcome"] for run in runs} == {"completed"}
@@ -191,7 +236,9 @@ def stay_on(lab: Lab, serial: str) -> str:
     return lab.shell(serial, "settings get global stay_on_while_plugged_in")
 
 
-def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_file: Callable[..., Path]) -> None:
+def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
     original = stay_on(lab, lab.serials[0])
     process = lab.cli.start("run", plan_file(lab.serials, invocations=4, min_secs=4.0))
     assert process.stderr is not None
@@ -210,18 +257,33 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(lab: Lab, plan_
     campaign = lab.cli("results", "list", "--json").ok().json[0]
     assert campaign["status"] == "interrupted"
     assert campaign["stored"] >= 2
-    assert lab.cli("device", "restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
+    assert lab.cli("device", "restore", "--json").ok().json == {
+        "restored": {},
+        "failed": {},
+        "notes": {},
+    }
     assert lab.cli("run", "--resume", "--json").ok().json["left"] == 0
 
 
-@pytest.mark.parametrize(("stop", "runs"), [(signal.SIGINT, True), (signal.SIGHUP, True), (signal.SIGTERM, False)])
+@pytest.mark.parametrize(
+    ("stop", "runs"), [(signal.SIGINT, True), (signal.SIGHUP, True), (signal.SIGTERM, False)]
+)
 def test_one_phone_is_restored_however_the_command_is_stopped(
     lab: Lab, model: Path, stop: signal.Signals, runs: bool
 ) -> None:
     """Also when the program is only about to be started."""
     original = stay_on(lab, lab.serials[0])
     process = lab.cli.start(
-        "bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "600", "--max-secs", "900"
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        lab.serials[0],
+        "--min-secs",
+        "600",
+        "--max-secs",
+        "900",
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -229,12 +291,18 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
             break
     poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
     if runs:
-        poll_until(lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs")
+        poll_until(
+            lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs"
+        )
     process.send_signal(stop)
     _, rest = process.communicate(timeout=300)
     assert process.returncode == 130, rest
     assert stay_on(lab, lab.serials[0]) == original
-    assert lab.cli("device", "restore", "--json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
+    assert lab.cli("device", "restore", "--json").ok().json == {
+        "restored": {},
+        "failed": {},
+        "notes": {},
+    }
     assert lab.shell(lab.serials[0], "pidof virtual_benchmark_model") == ""
 
 
@@ -249,14 +317,29 @@ def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: 
 
 def test_an_app_that_was_left_running_does_not_spoil_the_next_run(lab: Lab, model: Path) -> None:
     process = lab.cli.start(
-        "bench", model, "-d", "xnnpack", "--tool", "apk", "-s", lab.serials[1], "--min-secs", "600", "--max-secs", "900"
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--tool",
+        "apk",
+        "-s",
+        lab.serials[1],
+        "--min-secs",
+        "600",
+        "--max-secs",
+        "900",
     )
-    poll_until(lambda: lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark"), "the app runs")
+    poll_until(
+        lambda: lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark"), "the app runs"
+    )
     process.kill()
     process.communicate()
     assert bench(lab, model, serial=1)["runs"][0]["outcome"] == "completed"
     assert lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark") == ""
-    assert [run["outcome"] for run in bench(lab, model, "--tool", "apk", serial=1)["runs"]] == ["completed"] * 2
+    assert [run["outcome"] for run in bench(lab, model, "--tool", "apk", serial=1)["runs"]] == [
+        "completed"
+    ] * 2
 
 
 def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Path) -> None:
@@ -271,8 +354,21 @@ def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Pa
     assert row["median_us"] is None
 
 
-def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(lab: Lab, model: Path) -> None:
-    short = ("-s", lab.serials[0], "-n", "1", "--num-runs", "3", "--min-secs", "0.001", "-d", "xnnpack")
+def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(
+    lab: Lab, model: Path
+) -> None:
+    short = (
+        "-s",
+        lab.serials[0],
+        "-n",
+        "1",
+        "--num-runs",
+        "3",
+        "--min-secs",
+        "0.001",
+        "-d",
+        "xnnpack",
+    )
     done = lab.cli("bench", model, *short).ended_with(1)
     assert "0 of 1 results are clean." in done.stdout
     assert "no result is clean (suspect: few-runs)" in done.stdout
@@ -289,7 +385,9 @@ def test_stored_output_is_read_again_to_the_same_result(lab: Lab, model: Path) -
     assert runs_of(lab.cli) == before
 
 
-def test_reports_come_in_every_form_and_say_virtual_in_each(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_reports_come_in_every_form_and_say_virtual_in_each(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     bench(lab, model)
     for form in ("text", "markdown", "csv", "json"):
         assert "virtual" in lab.cli("report", "--format", form).ok().stdout.lower(), form
@@ -298,12 +396,25 @@ def test_reports_come_in_every_form_and_say_virtual_in_each(lab: Lab, model: Pat
     assert "<html" in path.read_text("utf-8")
 
 
-def test_a_changed_model_is_not_resumed_under_the_old_ones_name(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     own = tmp_path / "m.tflite"
     own.write_bytes(model.read_bytes())
     lab.fault(lab.serials[1], "program-hang")
     process = lab.cli.start(
-        "bench", own, "-d", "xnnpack", "-s", lab.serials[0], "-s", lab.serials[1], "-n", "2", "--min-secs", "8"
+        "bench",
+        own,
+        "-d",
+        "xnnpack",
+        "-s",
+        lab.serials[0],
+        "-s",
+        lab.serials[1],
+        "-n",
+        "2",
+        "--min-secs",
+        "8",
     )
     assert process.stderr is not None
     for line in process.stderr:
@@ -323,7 +434,9 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(lab: Lab, model:
 def test_a_phone_that_does_not_become_fit_is_abandoned_and_resumed_later(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    plan = plan_file(lab.serials[:1], invocations=2, extra="limits: {wait: 1 s, battery_min: 60 %}\n")
+    plan = plan_file(
+        lab.serials[:1], invocations=2, extra="limits: {wait: 1 s, battery_min: 60 %}\n"
+    )
     lab.fault(lab.serials[0], "battery-low", "percent=10")
     done = lab.cli("run", plan, "--json")
     assert done.exit_code == 1
@@ -335,12 +448,26 @@ def test_a_phone_that_does_not_become_fit_is_abandoned_and_resumed_later(
 
 def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "unauthorized")
-    done = lab.cli("bench", model, "-d", "xnnpack", "--where", "virtual", "--min-secs", "0.1", "-n", "1", "--json").ok()
+    done = lab.cli(
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--where",
+        "virtual",
+        "--min-secs",
+        "0.1",
+        "-n",
+        "1",
+        "--json",
+    ).ok()
     assert len(done.json["left_out"]) == 1
     assert "not used" in done.stderr
     # A list with a phone that can't be used isn't all well; the others are ready all the same.
     listed = lab.cli("devices", "--json").ended_with(3).json
     assert [item["usable"] for item in listed if item["serial"] == lab.serials[0]] in ([False], [])
     assert sum(item["usable"] for item in listed) == len(listed) - 1
-    named = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1")
+    named = lab.cli(
+        "bench", model, "-d", "xnnpack", "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1"
+    )
     assert named.exit_code == 3

@@ -1,4 +1,7 @@
-"""A nightly run on one host: cut to its budget in the plan's order, told and logged; its raw output deleted later."""
+"""A nightly run on one host: cut to its budget in the plan's order, told and logged.
+
+Its raw output deleted later.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert cut.exit_code == 6, cut.stderr
     told = cut.json
     assert (told["status"], told["left"]) == ("finished", 0)
-    left_out = {(item["delegate"], item["threads"]) for item in told["no_time_for"] if item["invocations"] is None}
+    left_out = {
+        (item["delegate"], item["threads"])
+        for item in told["no_time_for"]
+        if item["invocations"] is None
+    }
     assert ("xnnpack", 1) not in left_out
     assert ("gpu", 2) in left_out, told["no_time_for"]
     reasons = [item["reason"] for item in told["no_time_for"] if not item["invocations"]]
@@ -36,7 +43,9 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
     assert "it would take about" in report.read_text()
     lines = [json.loads(line) for line in cut.stderr.splitlines()]
     assert {"campaign-started", "run-stored", "campaign-ended"} <= {line["event"] for line in lines}
-    assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {told["campaign_id"]}
+    assert {line["campaign_id"] for line in lines if line["event"] == "run-stored"} == {
+        told["campaign_id"]
+    }
     # A resume owes nothing.
     assert lab.cli("run", "--resume", told["campaign_id"]).exit_code == 2
     check_raw_output_is_deleted(lab, tmp_path)
@@ -66,11 +75,17 @@ def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     assert trial["runs"] == done["runs"] > 0
     # What takes less room than a note of its deletion stays.
     campaigns = [item["campaign_id"] for item in lab.cli("results", "list", "--json").ok().json]
-    run_ids = [run["run_id"] for item in campaigns for run in lab.cli("results", "runs", item, "--json").ok().json]
+    run_ids = [
+        run["run_id"]
+        for item in campaigns
+        for run in lab.cli("results", "runs", item, "--json").ok().json
+    ]
     logs = ((run_id, lab.cli("results", "log", run_id).ok().stdout) for run_id in run_ids)
     run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
     assert "--keep-raw 0s" in shown
     assert "0 changed" in lab.cli("results", "reparse").ok().stdout
     assert lab.cli("report", "--format", "csv").ok().stdout == before
-    kept = lab.cli("results", "log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
+    kept = (
+        lab.cli("results", "log", run_id, BENCHFARM_STORE=str(tmp_path / "copy.sqlite")).ok().stdout
+    )
     assert "deleted: on " not in kept

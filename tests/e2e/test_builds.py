@@ -45,7 +45,9 @@ def program(version: str) -> bytes:
 
 def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServer) -> None:
     def fetch(*words: str) -> Done:
-        return declared("build", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url).ok()
+        return declared(
+            "build", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url
+        ).ok()
 
     def publish(version: int) -> None:
         date = f"Fri, {19 + version} Nov 2026 10:00:00 GMT"
@@ -75,7 +77,9 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     declared("build", "use", f"prog@{old['release_id']}").ok()
     table = declared("build", "list", "--all").ok().stdout
     states = [
-        line.split("  ")[-1].strip() for line in table.splitlines() if line.startswith("prog ") and "latest" in line
+        line.split("  ")[-1].strip()
+        for line in table.splitlines()
+        if line.startswith("prog ") and "latest" in line
     ]
     assert sorted(states) == ["kept", "kept", "only for virtual phones, by name"]
     assert declared("build", "verify", "--json").ok().json == {"checked": 3, "damaged": []}
@@ -84,15 +88,22 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
 def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
     done = declared("build", "fetch", "prog", "--abi", "x86")
     assert done.exit_code == 4
-    assert "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm build add FILE --name prog" in done.stdout
+    assert (
+        "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm build add FILE --name prog"
+        in done.stdout
+    )
 
 
-def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(declared: Cli, server: FileServer) -> None:
+def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(
+    declared: Cli, server: FileServer
+) -> None:
     (declared.home / "builds" / "gone.yaml").write_text(
         "name: gone\ntitle: T\ntool: native\nprogram: gone\nabis: {arm64-v8a: {url: 'https://files.example/gone'}}\n"
     )
     server.put(f"{PLACE}/prog", program("1"))
-    done = declared("build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json")
+    done = declared(
+        "build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json"
+    )
     assert done.exit_code == 4
     assert [item["name"] for item in done.json["fetched"]] == ["prog"]
     (problem,) = done.json["problems"]
@@ -121,7 +132,9 @@ def test_what_cannot_be_done_is_one_line_with_its_code(
     assert message in done.stderr
 
 
-def test_interrupted_download_leaves_nothing_in_the_cache(declared: Cli, server: FileServer) -> None:
+def test_interrupted_download_leaves_nothing_in_the_cache(
+    declared: Cli, server: FileServer
+) -> None:
     server.put(f"{PLACE}/prog", program("1"), faults=[("hang after", 50)])
     words = ("build", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
     running = declared.start(*words)
@@ -143,35 +156,55 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
     assert found["package"] == "org.tensorflow.lite.benchmark"
     assert (found["debuggable"], found["min_sdk"]) == (True, 23)
     assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
-    release = json.loads((cli.home / "cache" / "builds" / "releases" / "benchmark_model_apk.json").read_text())
+    release = json.loads(
+        (cli.home / "cache" / "builds" / "releases" / "benchmark_model_apk.json").read_text()
+    )
     assert release["pinned"].keys() == {"arm64-v8a"}
 
 
 def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_path: Path) -> None:
-    other, benchmark, fake = tmp_path / "other", tmp_path / "benchmark", tmp_path / "benchmark_model"
+    other, benchmark, fake = (
+        tmp_path / "other",
+        tmp_path / "benchmark",
+        tmp_path / "benchmark_model",
+    )
     other.write_bytes(elf(machine=62, is_program=True))
     benchmark.write_bytes(elf(machine=62, is_program=True) + b"\0Inference timings in us: Init: \0")
     fake.write_bytes(program("1"))
     for path in (other, Path("/bin/true")):
         assert "is no benchmark program" in cli("build", "add", path).ended_with(4).said
-        assert "is no benchmark program" in cli("build", "add", path, "--name", "own").ended_with(4).said
+        assert (
+            "is no benchmark program"
+            in cli("build", "add", path, "--name", "own").ended_with(4).said
+        )
     assert cli("build", "list", "--json").ok().json["cached"] == []
     for path in (benchmark, fake):
         cli("build", "add", path).ok()
 
 
-def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(cli: Cli, tmp_path: Path) -> None:
+def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(
+    cli: Cli, tmp_path: Path
+) -> None:
     for name in ("base", "slow"):
         (tmp_path / name).write_bytes(program(name))
         cli("build", "add", tmp_path / name).ok()
-    listed = [line for line in cli("build", "list").ok().stdout.splitlines() if line.startswith(("base ", "slow "))]
-    assert [line.split("  ")[-1].strip() for line in listed] == ["only for virtual phones, by name"] * 2
+    listed = [
+        line
+        for line in cli("build", "list").ok().stdout.splitlines()
+        if line.startswith(("base ", "slow "))
+    ]
+    assert [line.split("  ")[-1].strip() for line in listed] == [
+        "only for virtual phones, by name"
+    ] * 2
     releases = cli("build", "list", "--json").ok().json["releases"]
-    assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [(True, ["arm64-v8a"])] * 2
+    assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [
+        (True, ["arm64-v8a"])
+    ] * 2
     done = cli("build", "which", "native")
     assert done.exit_code == 4
     assert (
-        "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)" in done.stderr
+        "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)"
+        in done.stderr
     )
 
 
@@ -227,14 +260,20 @@ def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) ->
     assert "can't be started: Exec format error" in cli(*words, PATH=path).ended_with(4).said
 
 
-def test_what_bazel_made_is_found_by_the_name_of_the_builds_program(declared: Cli, checkout: Path) -> None:
+def test_what_bazel_made_is_found_by_the_name_of_the_builds_program(
+    declared: Cli, checkout: Path
+) -> None:
     words = ("build", "make", "prog", "--source", checkout, "--target", "//x:arm64_package")
     declared(*words, PATH=f"{checkout.parent / 'tools'}:/usr/bin:/bin").ok()
 
 
 def test_where_nothing_can_be_built_it_is_said_what_to_do(declared: Cli, checkout: Path) -> None:
     words = ("--source", checkout)
-    said = declared("build", "make", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin").ended_with(4).said
+    said = (
+        declared("build", "make", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin")
+        .ended_with(4)
+        .said
+    )
     assert "bazel or bazelisk isn't on PATH" in said
     assert "benchfarm build add FILE --name prog" in said
     said = declared("build", "make", "prog", *words).ended_with(2).said

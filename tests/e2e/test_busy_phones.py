@@ -1,4 +1,7 @@
-"""A phone that is in use is waited for or refused before a campaign exists; a resume prefers what has runs."""
+"""A phone that is in use is waited for or refused before a campaign exists.
+
+A resume prefers what has runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
     lab.fault(lab.serials[0], "program-hang")
     process = lab.cli.start("bench", model, "-s", lab.serials[0], *WORDS)
     assert process.stderr is not None
-    return process, next(found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line)))
+    return process, next(
+        found[1] for line in process.stderr if (found := re.search(r"campaign (\S+) '", line))
+    )
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
@@ -32,7 +37,9 @@ def test_a_phone_in_use_is_refused_before_a_campaign_exists(lab: Lab, model: Pat
     process, _ = using(lab, model)
     before = listed(lab)
     plan = lab.cli.home / "plan.yaml"
-    plan.write_text(f"models: [{model}]\ndevices: {{serials: [{serial}]}}\nmatrix: {{delegates: [xnnpack]}}\n")
+    plan.write_text(
+        f"models: [{model}]\ndevices: {{serials: [{serial}]}}\nmatrix: {{delegates: [xnnpack]}}\n"
+    )
     for words in (
         ("bench", model, "-s", serial, *WORDS),
         ("run", plan),
@@ -52,7 +59,9 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     before = listed(lab)
     second = lab.cli.start("bench", model, "-s", serial, *WORDS, "--wait", "10m")
     assert second.stderr is not None
-    assert any(f"waits until it is free: in use by process {process.pid}" in line for line in second.stderr)
+    assert any(
+        f"waits until it is free: in use by process {process.pid}" in line for line in second.stderr
+    )
     assert len(listed(lab)) == len(before)
     lab.clear()
     process.kill()
@@ -63,7 +72,9 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     assert "--wait" in lab.cli("bench", model, "-s", serial, "--wait", "soon").ended_with(2).stderr
 
 
-def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(lab: Lab, model: Path) -> None:
+def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
+    lab: Lab, model: Path
+) -> None:
     serial = lab.serials[0]
     words = ("bench", model, "-s", serial, *WORDS[:4], "-n", 3, "--min-secs", "0.1")
     for stored in (1, 0):
@@ -81,10 +92,15 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
     assert f"resumes campaign {older} ({model.stem}, begun " in done.stderr
     others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
     assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
-    assert json.loads(lab.cli("run", "--resume", newest[:-1], "--json").ok().stdout)["campaign_id"] == newest
+    assert (
+        json.loads(lab.cli("run", "--resume", newest[:-1], "--json").ok().stdout)["campaign_id"]
+        == newest
+    )
 
 
-def test_a_campaign_is_resumed_by_no_other_home_with_the_same_store(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_campaign_is_resumed_by_no_other_home_with_the_same_store(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     process, campaign = using(lab, model)
     # By another name: what counts is the file.
     (tmp_path / "store").symlink_to(lab.cli.home / "store.sqlite")
@@ -92,7 +108,9 @@ def test_a_campaign_is_resumed_by_no_other_home_with_the_same_store(lab: Lab, mo
     for words in (("run", "--resume", campaign), ("results", "close", campaign)):
         refused = other(*words, BENCHFARM_STORE=str(tmp_path / "store")).ended_with(2)
         assert f"by process {process.pid} on " in refused.stderr
-    assert f"by process {process.pid} on " in lab.cli("run", "--resume", campaign).ended_with(2).stderr
+    assert (
+        f"by process {process.pid} on " in lab.cli("run", "--resume", campaign).ended_with(2).stderr
+    )
     lab.clear()
     process.kill()
     process.communicate()

@@ -1,4 +1,5 @@
-"""Phone time goes where certainty is missing: added rounds, phones bracketed, heat measured, unfit phones kept open."""
+"""Phone time goes where certainty is missing: added rounds, phones bracketed, heat measured, unfit
+phones kept open."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def runs_of(cli: Cli, campaign: str) -> list[dict[str, Any]]:
 
 def doubted_of(cli: Cli) -> set[str]:
     found = {
-        run["run_id"]: run["verdict"] for run in runs_of(cli, "") if "reference-moved" in json.dumps(run["verdict"])
+        run["run_id"]: run["verdict"]
+        for run in runs_of(cli, "")
+        if "reference-moved" in json.dumps(run["verdict"])
     }
     assert all(verdict["quality"] != "trusted" for verdict in found.values())
     return set(found)
@@ -35,7 +38,19 @@ def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Pa
 
 
 def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Path) -> None:
-    words = ("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-t", "1", "--min-secs", "0.1", "--json")
+    words = (
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        lab.serials[0],
+        "-t",
+        "1",
+        "--min-secs",
+        "0.1",
+        "--json",
+    )
     wide = lab.cli(*words, "-n", "3-5", "--precision", "90%").ok().json
     narrow = lab.cli(*words, "-n", "3-5", "--precision", "0.1%").ok()
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
@@ -106,11 +121,17 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     assert "set aside: after cooling its reference workload is" in released["reason"]
     # All is measured, and what was doubted leaves its one case suspect.
     again = lab.cli("run", "--resume", "--json").ended_with(1).json
-    assert (again["left"], again["lost"], "reference-moved" in again["nothing_clean"]) == (0, {}, True)
+    assert (again["left"], again["lost"], "reference-moved" in again["nothing_clean"]) == (
+        0,
+        {},
+        True,
+    )
 
 
 def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, model: Path) -> None:
-    process = lab.cli.start("bench", model, "-s", *lab.serials[:1], "-s", lab.serials[1], "--sustained", "10s")
+    process = lab.cli.start(
+        "bench", model, "-s", *lab.serials[:1], "-s", lab.serials[1], "--sustained", "10s"
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if "(sustained pass) #3" in line:
@@ -133,7 +154,9 @@ def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, m
     assert text.count("(virtual)") >= 4
 
 
-def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     text = "settings: {min_secs: 0.1}\ninvocations: 2\nlimits: {wait: 1 s, battery_min: 60 %}\n"
     lab.fault(lab.serials[0], "battery-low", "percent=10")
     done = lab.cli("run", plan(tmp_path, model, lab.serials, text), "--json")
@@ -147,4 +170,7 @@ def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(lab: Lab, mo
     again = lab.cli("run", "--resume", "--json").ok().json
     assert (again["left"], {run["outcome"] for run in again["runs"]}) == (0, {"completed"})
     assert len(again["runs"]) == 4
-    poll_until(lambda: lab.cli("device", "restore", "--json").ok().json["failed"] == {}, "nothing is left changed")
+    poll_until(
+        lambda: lab.cli("device", "restore", "--json").ok().json["failed"] == {},
+        "nothing is left changed",
+    )

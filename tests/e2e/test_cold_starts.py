@@ -12,7 +12,9 @@ STAGES = ["first-load", "process-cold", "cache-warm"]
 
 
 @pytest.mark.parametrize("tool", ["native", "apk"])
-def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(lab: Lab, model: Path, tool: str) -> None:
+def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(
+    lab: Lab, model: Path, tool: str
+) -> None:
     words = ("--pass", "cold", "-d", "xnnpack,gpu", "--tool", tool, "-n", "1", "--json")
     result = lab.cli("bench", model, "-s", lab.serials[1], *words).ok().json
     runs = {(run["case"]["delegate"], run["invocation"]): run["report"] for run in result["runs"]}

@@ -1,4 +1,7 @@
-"""Comparing builds whose speeds are known, in turns and from the store; and finding the first slow one."""
+"""Comparing builds whose speeds are known, in turns and from the store.
+
+And finding the first slow one.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Bench:
     model: Path
 
     def program(self, name: str, time: float = 0.0) -> Path:
-        """Return a program that takes so many per cent longer; its content differs from all others."""
+        """Return a program that takes so many per cent longer.
+
+        Its content differs from all others.
+        """
         path = self.folder / name
         if not path.exists():
             self.cli("lab", "program", path, "--version", name, "--time", time).ok()
@@ -53,8 +59,14 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("comparing")
     cli = prepared_cli(folder / "home")
     try:
-        (phone,) = cli("lab", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json").ok().json["phones"]
-        yield Bench(cli=cli, serial=phone["serial"], folder=folder, model=min(MODELS.glob("*float*.tflite")))
+        (phone,) = (
+            cli("lab", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json")
+            .ok()
+            .json["phones"]
+        )
+        yield Bench(
+            cli=cli, serial=phone["serial"], folder=folder, model=min(MODELS.glob("*float*.tflite"))
+        )
     finally:
         cli("lab", "down")
         shutil.rmtree(folder, ignore_errors=True)
@@ -70,7 +82,9 @@ def slower(bench: Bench) -> dict[str, Any]:
     return result
 
 
-def test_a_slower_build_is_found_with_its_size_and_the_exit_code_says_so(slower: dict[str, Any]) -> None:
+def test_a_slower_build_is_found_with_its_size_and_the_exit_code_says_so(
+    slower: dict[str, Any],
+) -> None:
     (case,) = slower["cases"]
     verdict = case["verdict"]
     assert verdict["outcome"] == "slower"
@@ -83,7 +97,14 @@ def test_a_slower_build_is_found_with_its_size_and_the_exit_code_says_so(slower:
 
 
 def test_a_small_difference_of_known_size_is_found_when_it_is_asked_for(bench: Bench) -> None:
-    done = bench.ab(bench.program("old"), bench.program("three", 3), "--json", "--most-pairs", "40", detect="2.5%")
+    done = bench.ab(
+        bench.program("old"),
+        bench.program("three", 3),
+        "--json",
+        "--most-pairs",
+        "40",
+        detect="2.5%",
+    )
     (case,) = done.json["cases"]
     assert (case["verdict"]["outcome"], done.exit_code) == ("slower", 1)
     assert case["verdict"]["low"] < 1.03 < case["verdict"]["high"]
@@ -96,7 +117,9 @@ def test_equal_builds_are_the_same(bench: Bench) -> None:
     assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
 
 
-def test_pairs_ran_in_turns_and_the_first_one_does_not_count(bench: Bench, slower: dict[str, Any]) -> None:
+def test_pairs_ran_in_turns_and_the_first_one_does_not_count(
+    bench: Bench, slower: dict[str, Any]
+) -> None:
     runs = bench.cli("results", "runs", slower["campaign_id"], "--json").ok().json
     pairs: dict[int, list[str]] = defaultdict(list)
     for run in runs:
@@ -114,10 +137,15 @@ def test_pairs_ran_in_turns_and_the_first_one_does_not_count(bench: Bench, slowe
     assert case["verdict"]["counts"][0] == len(pairs) - 1
 
 
-def test_the_result_is_shown_again_from_the_store_in_every_form(bench: Bench, slower: dict[str, Any]) -> None:
+def test_the_result_is_shown_again_from_the_store_in_every_form(
+    bench: Bench, slower: dict[str, Any]
+) -> None:
     campaign = slower["campaign_id"]
     again = bench.cli("compare", campaign, "--json")
-    assert (again.exit_code, again.json["cases"][0]["verdict"]) == (1, slower["cases"][0]["verdict"])
+    assert (again.exit_code, again.json["cases"][0]["verdict"]) == (
+        1,
+        slower["cases"][0]["verdict"],
+    )
     text = bench.cli("compare", campaign)
     assert any(line.startswith("1 slower; overall +1") for line in text.stdout.splitlines())
     assert "[virtual]" in text.stdout
@@ -132,7 +160,10 @@ def test_the_result_is_shown_again_from_the_store_in_every_form(bench: Bench, sl
     assert bench.cli("compare", campaign, "--format", "junit", "--out", report).exit_code == 1
     (suite,) = ElementTree.parse(report).getroot()
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
-    assert json.loads(bench.cli("compare", campaign, "--format", "json").stdout)["counts"]["slower"] == 1
+    assert (
+        json.loads(bench.cli("compare", campaign, "--format", "json").stdout)["counts"]["slower"]
+        == 1
+    )
 
 
 def test_what_fails_can_be_chosen(bench: Bench, slower: dict[str, Any]) -> None:
@@ -141,7 +172,9 @@ def test_what_fails_can_be_chosen(bench: Bench, slower: dict[str, Any]) -> None:
     assert bench.cli("compare", slower["campaign_id"], "--fail-on", "sometimes").exit_code == 2
 
 
-def test_builds_within_a_campaign_are_compared_by_their_hashes(bench: Bench, slower: dict[str, Any]) -> None:
+def test_builds_within_a_campaign_are_compared_by_their_hashes(
+    bench: Bench, slower: dict[str, Any]
+) -> None:
     old, new = (slower["cases"][0][side]["build_sha256"] for side in ("baseline", "candidate"))
     turned = bench.cli("compare", "--by", "build", new[:12], old[:12], "--json").ok().json
     (case,) = turned["cases"]
@@ -155,7 +188,10 @@ def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
         "ab", "delegate:xnnpack", "delegate:gpu", "-m", bench.model, "-s", bench.serial,
         "--detect", "10%", *FEW, "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
-    assert {delegates["cases"][0][side]["configuration"].split(",")[0] for side in ("baseline", "candidate")} == {
+    assert {
+        delegates["cases"][0][side]["configuration"].split(",")[0]
+        for side in ("baseline", "candidate")
+    } == {
         "xnnpack",
         "gpu",
     }
@@ -174,18 +210,26 @@ def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
     assert flags["cases"][0]["verdict"]["outcome"] == "faster"
 
 
-def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(bench: Bench) -> None:
+def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
+    bench: Bench,
+) -> None:
     for settings in ((), (), ("--num-runs", "20")):
-        bench.cli("bench", bench.model, "-d", "xnnpack", "-s", bench.serial, "-n", "3", *QUICK, *settings).ok()
+        bench.cli(
+            "bench", bench.model, "-d", "xnnpack", "-s", bench.serial, "-n", "3", *QUICK, *settings
+        ).ok()
     changed = bench.cli("compare", "--json")
     assert changed.exit_code == 1
     assert changed.json["counts"]["incomparable"] == 1
     assert changed.json["cases"][0]["differences"][0]["fact"] == "settings"
-    first, second = [item["campaign_id"] for item in bench.cli("results", "list", "--json").ok().json[1:3]][::-1]
+    first, second = [
+        item["campaign_id"] for item in bench.cli("results", "list", "--json").ok().json[1:3]
+    ][::-1]
     nights = bench.cli("compare", first, second, "--fail-on", "never", "--json").ok().json
     assert nights["cases"][0]["verdict"]["method"] == "welch"
     allowed = bench.cli("compare", "--allow", "settings", "--fail-on", "never", "--json").ok().json
-    assert any(reason.startswith("Let pass:") for reason in allowed["cases"][0]["verdict"]["reasons"])
+    assert any(
+        reason.startswith("Let pass:") for reason in allowed["cases"][0]["verdict"]["reasons"]
+    )
 
 
 def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
@@ -202,7 +246,10 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     process.communicate()
     campaign = bench.cli("results", "list", "--json").ok().json[0]
     assert campaign["status"] == "running"
-    before = {run["run_id"] for run in bench.cli("results", "runs", campaign["campaign_id"], "--json").ok().json}
+    before = {
+        run["run_id"]
+        for run in bench.cli("results", "runs", campaign["campaign_id"], "--json").ok().json
+    }
     assert 4 <= len(before) < 22
     result = bench.cli("run", "--resume", "--json")
     assert result.json["campaign_id"] == campaign["campaign_id"]
@@ -214,12 +261,18 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     assert result.json["cases"][0]["verdict"]["outcome"] == "slower"
 
 
-def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(bench: Bench) -> None:
+def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measuring(
+    bench: Bench,
+) -> None:
     for number, time in enumerate((0, 0, 0, 0, 40, 40)):
         program = bench.program(f"release{number}", time)
         bench.cli("build", "add", program, "--name", "mine", "--release", f"v{number}").ok()
     listed = bench.cli("build", "list", "--all", "--json").ok().json["releases"]
-    mine = {item["release"]["tag"]: item["release_id"] for item in listed if item["release"]["name"] == "mine"}
+    mine = {
+        item["release"]["tag"]: item["release_id"]
+        for item in listed
+        if item["release"]["name"] == "mine"
+    }
     words = (
         "bisect", "--good", f"mine@{mine['v0']}", "--bad", f"mine@{mine['v5']}", "-m", bench.model, "-s",
         bench.serial, "--detect", "20%", *FEW,
@@ -233,7 +286,9 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     again = bench.cli(*words).ok()
     assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
     assert len(bench.cli("results", "list", "--json").ok().json) == stored
-    swapped = bench.cli("bisect", "--good", f"mine@{mine['v5']}", "--bad", f"mine@{mine['v0']}", "-m", bench.model)
+    swapped = bench.cli(
+        "bisect", "--good", f"mine@{mine['v5']}", "--bad", f"mine@{mine['v0']}", "-m", bench.model
+    )
     assert swapped.exit_code == 2
     assert "archived after" in swapped.stderr
 
@@ -258,7 +313,9 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
         (("compare", "previous", "newest", "third"), "two sides"),
     ],
 )
-def test_what_cannot_be_compared_is_told_in_one_clear_error(cli: Cli, words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_compared_is_told_in_one_clear_error(
+    cli: Cli, words: tuple[str, ...], message: str
+) -> None:
     done = cli(*words)
     assert done.exit_code == 2, done.stdout + done.stderr
     assert message in done.stderr

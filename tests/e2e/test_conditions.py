@@ -34,7 +34,9 @@ def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     assert all("cgroup.procs" in run["command"] for run in runs if run["case"]["mode"] == "top-app")
 
 
-def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_name(lab: Lab) -> None:
+def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_name(
+    lab: Lab,
+) -> None:
     done = lab.cli(
         "bench", MODEL, "-s", lab.serials[1], "--mode", "top-app", "-n", 1, "--min-secs", "0.2", "--json"
     )  # fmt: skip
@@ -44,7 +46,9 @@ def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_n
     assert "cpuset" in run["reason"]
 
 
-def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_file(rooted: Lab) -> None:
+def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_file(
+    rooted: Lab,
+) -> None:
     serial = rooted.serials[0]
     folder = "/data/local/tmp/benchfarm"
     rooted.shell(serial, "settings put global window_animation_scale 0.5")
@@ -76,12 +80,16 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
         rooted.shell(serial, f"rm -f {folder}/owner")
 
 
-def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(lab: Lab, tmp_path: Path) -> None:
+def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
+    lab: Lab, tmp_path: Path
+) -> None:
     serial, other = lab.serials[1], Claims(tmp_path, clock=SystemClock())
     before = lab.cli("results", "list", "--json").ok().json
     lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
-        done = lab.cli("bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json")
+        done = lab.cli(
+            "bench", MODEL, "-d", "xnnpack", "-s", serial, "-n", 1, "--min-secs", "0.1", "--json"
+        )
     finally:
         lab.shell(serial, call("release", WORK_FOLDER, other.token))
     assert done.exit_code == 3

@@ -1,4 +1,5 @@
-"""Declared programs: on virtual phones by fake binaries, llama-bench for real on this computer where Debian has it."""
+"""Declared programs: on virtual phones by fake binaries, llama-bench for real on this computer
+where Debian has it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 DATA = REPO / "tests" / "data" / "declared"
 GGUF = DATA / "tiny.gguf"
 SMALL = ("--flag", "prompt_tokens=32", "--flag", "answer_tokens=8", "--flag", "repetitions=3")
-#: A flatbuffer's beginning: where its root table is, a mark, an empty list of fields, and the table.
+#: A flatbuffer's beginning: where its root table is, a mark, an empty list of fields, and the
+#: table.
 TABLE = b"\x0c\0\0\0%s\x04\0\x04\0\x04\0\0\0"
 #: What each runtime's models begin with; ONNX's graph is all the rest.
 HEADS = {
@@ -35,7 +37,9 @@ def a_model(folder: Path, ending: str) -> Path:
 
 
 @pytest.mark.parametrize("ending", [*HEADS, ".ort"])
-def test_random_bytes_are_no_model_whatever_their_name_says(lab: Lab, tmp_path: Path, ending: str) -> None:
+def test_random_bytes_are_no_model_whatever_their_name_says(
+    lab: Lab, tmp_path: Path, ending: str
+) -> None:
     model = tmp_path / f"real{ending}"
     model.write_bytes(random.Random(7).randbytes(5_000))
     refused = lab.cli("bench", model, "-s", lab.serials[0]).ended_with(2)
@@ -52,7 +56,19 @@ def test_a_virtual_phone_refuses_what_its_program_could_not_load(lab: Lab, tmp_p
     model = tmp_path / "model.bytes"
     try:
         model.write_bytes(random.Random(7).randbytes(5_000))
-        words = ("bench", model, "-s", lab.serials[0], "--tool", "of-any-ending", "-t", "1", "-n", "1", "--json")
+        words = (
+            "bench",
+            model,
+            "-s",
+            lab.serials[0],
+            "--tool",
+            "of-any-ending",
+            "-t",
+            "1",
+            "-n",
+            "1",
+            "--json",
+        )
         (run,) = runs_of(lab.cli(*words).ended_with(1))
         assert run["outcome"] == "failed"
         assert "Protobuf parsing failed" in run["reason"]
@@ -80,7 +96,20 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
     lab: Lab, tmp_path: Path, ending: str, tool: str, words: tuple[str, ...], count: int
 ) -> None:
     model = a_model(tmp_path, ending)
-    done = lab.cli("bench", model, "-s", lab.serials[0], "-t", "2", "-n", "1", "--num-runs", "10", *words, "--json")
+    done = lab.cli(
+        "bench",
+        model,
+        "-s",
+        lab.serials[0],
+        "-t",
+        "2",
+        "-n",
+        "1",
+        "--num-runs",
+        "10",
+        *words,
+        "--json",
+    )
     for run in runs_of(done):
         assert run["outcome"] == "completed", run["reason"]
         assert (run["case"]["tool"], run["case"]["delegate"]) == (f"declared:{tool}", "cpu")
@@ -123,7 +152,9 @@ def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
     assert "llama-bench" in said
 
 
-def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(lab: Lab, tmp_path: Path) -> None:
+def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(
+    lab: Lab, tmp_path: Path
+) -> None:
     words = (
         a_model(tmp_path, ".param"),
         "-s",
@@ -141,7 +172,9 @@ def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(la
     assert {run["outcome"] for run in done.json["runs"]} == {"completed"}
     report = lab.cli("report", done.json["campaign_id"], "--format", "json").json
     (told,) = {skip["reason"] for skip in report["skipped"]}
-    assert told == ("pass energy, cold, contention: 'benchncnn' is declared, which has timing and sustained only")
+    assert told == (
+        "pass energy, cold, contention: 'benchncnn' is declared, which has timing and sustained only"
+    )
 
 
 OWN = """\
@@ -167,13 +200,17 @@ def counting(tmp_path: Path) -> tuple[Path, Path, Path]:
     """A file of one's own, its program and its model."""
     (tmp_path / "counting.yaml").write_text(OWN)
     program = tmp_path / "counting.sh"
-    program.write_text('#!/bin/sh\n[ "$2" = fine ] || echo "oh no: $2"\necho "counted 4 in 50.0 ms"\n')
+    program.write_text(
+        '#!/bin/sh\n[ "$2" = fine ] || echo "oh no: $2"\necho "counted 4 in 50.0 ms"\n'
+    )
     program.chmod(0o755)
     (tmp_path / "model.txt").write_text("words")
     return tmp_path / "counting.yaml", program, tmp_path / "model.txt"
 
 
-def test_a_file_of_ones_own_measures_on_this_computer(cli: Cli, counting: tuple[Path, Path, Path]) -> None:
+def test_a_file_of_ones_own_measures_on_this_computer(
+    cli: Cli, counting: tuple[Path, Path, Path]
+) -> None:
     file, program, model = counting
     words = ("-s", "host", "-t", "1", "-n", "1", "--build", f"counting={program}", "--json")
     run = runs_of(cli("bench", model, "--tool", file, *words))[0]
@@ -183,7 +220,11 @@ def test_a_file_of_ones_own_measures_on_this_computer(cli: Cli, counting: tuple[
     shutil.copy(file, cli.home / "programs")
     # A figure after an error is no result, whatever the exit code; and nothing is given to a shell.
     failed = runs_of(cli("bench", model, "--tool", "counting", *words, "--flag", "word=x y"))
-    assert (failed[0]["outcome"], failed[0]["reason"], failed[0]["exit_code"]) == ("failed", "oh no: x y", 0)
+    assert (failed[0]["outcome"], failed[0]["reason"], failed[0]["exit_code"]) == (
+        "failed",
+        "oh no: x y",
+        0,
+    )
     cli("results", "reparse").ok()
 
 
@@ -192,7 +233,9 @@ ECHO = OWN.replace("counting.sh", "echo").replace('["{model}", "{word}"]', '["co
 )  # fmt: skip
 
 
-def test_a_program_is_kept_by_content_and_used_without_being_named_again(cli: Cli, tmp_path: Path) -> None:
+def test_a_program_is_kept_by_content_and_used_without_being_named_again(
+    cli: Cli, tmp_path: Path
+) -> None:
     (cli.home / "programs").mkdir(parents=True)
     declaration = cli.home / "programs" / "counting.yaml"
     declaration.write_text(ECHO)
@@ -203,9 +246,16 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(cli: Cl
     words = ("bench", model, "-s", "host", "-t", "1", "-n", "1", "--tool", "counting", "--json")
     said = cli("build", "add", script, "--tool", "counting").ended_with(4).said
     assert "is a script, not an ELF program: it has no ABI to look at" in said
-    assert "isn't started by benchfarm" in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said
+    assert (
+        "isn't started by benchfarm"
+        in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said
+    )
     kept = cli("build", "add", program, "--tool", "counting", "--json").ok().json
-    assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == ("counting", "declared:counting", "linux")
+    assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == (
+        "counting",
+        "declared:counting",
+        "linux",
+    )
     program.unlink()
     run = runs_of(cli(*words))[0]
     assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
@@ -230,7 +280,10 @@ def llama_bench() -> Path | None:
         return Path(found)
     folder = REPO / ".venv" / "llama-bench"
     done = subprocess.run(
-        ["sh", REPO / "tests" / "llama_bench.sh", folder], capture_output=True, text=True, check=False
+        ["sh", REPO / "tests" / "llama_bench.sh", folder],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     program = folder / "llama-bench"
     if done.returncode or not program.exists():
@@ -245,20 +298,27 @@ def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -
     found: dict[str, list[dict[str, Any]]] = {}
     for run in runs_of(done):
         assert run["outcome"] == "completed", run["reason"]
-        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == ("cpu", "full")
+        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == (
+            "cpu",
+            "full",
+        )
         found.setdefault(dict(run["case"]["flags"])["figure"], []).append(run)
     assert {figure: len(runs) for figure, runs in found.items()} == {"prefill": 2, "decode": 2}
     for figure, tokens in (("prefill", 32), ("decode", 8)):
         for run in found[figure]:
             log = cli("results", "log", run["run_id"]).ok().stdout
             mean_ns = float(log.partition('"avg_ns": ')[2].partition(",")[0])
-            assert run["report"]["inference_mean_us"] == pytest.approx(mean_ns / tokens / 1000, rel=1e-5)
+            assert run["report"]["inference_mean_us"] == pytest.approx(
+                mean_ns / tokens / 1000, rel=1e-5
+            )
             assert run["report"]["inference"]["count"] == 3 * tokens
 
 
 def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Path) -> None:
     model = a_model(tmp_path, ".onnx")
-    done = lab.cli("bench", model, "-s", lab.serials[0], "-d", "nnapi", "-t", "1", "-n", "1", "--json")
+    done = lab.cli(
+        "bench", model, "-s", lab.serials[0], "-d", "nnapi", "-t", "1", "-n", "1", "--json"
+    )
     run = runs_of(done)[0]
     out = tmp_path / "issue.md"
     lab.cli("results", "issue", run["run_id"], "--out", out).ok()

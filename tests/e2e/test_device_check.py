@@ -1,4 +1,5 @@
-"""``benchfarm device check`` by the installed command: what it finds, what it leaves, what it writes."""
+"""``benchfarm device check`` by the installed command: what it finds, what it leaves, what it
+writes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
     return {item["name"]: item["result"] for item in phone["checks"]}
 
 
-def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(lab: Lab, tmp_path: Path) -> None:
+def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(
+    lab: Lab, tmp_path: Path
+) -> None:
     serial = lab.serials[0]
     results(lab)  # makes the folders that stay
     before = lab.shell(serial, LEFT)
@@ -44,7 +47,9 @@ def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(l
     assert {item["name"] for item in json.loads(report)["checks"]} == set(found)
 
 
-def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_are_made(lab: Lab) -> None:
+def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_are_made(
+    lab: Lab,
+) -> None:
     lab.fault(lab.serials[0], "permission-denied", "subject=/proc/stat")
     found = results(lab)
     assert found["/proc/stat"] == "missing"
@@ -61,6 +66,8 @@ def test_a_phone_on_which_nothing_can_be_written_fails_its_check(lab: Lab) -> No
 
 
 def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_path: Path) -> None:
-    assert "-s SERIAL" in lab.cli("device", "check", "--out", tmp_path / "x.json").ended_with(2).said
+    assert (
+        "-s SERIAL" in lab.cli("device", "check", "--out", tmp_path / "x.json").ended_with(2).said
+    )
     assert "benchfarm doctor" in lab.cli("device", "check", "-s", "host").ended_with(2).said
     assert not (tmp_path / "x.json").exists()

@@ -1,7 +1,9 @@
-"""What the pages ask people to paste: every ``sh`` block runs, line by line, on virtual phones behind a real adb.
+"""What the pages ask people to paste: every ``sh`` block runs, line by line, on virtual phones
+behind a real adb.
 
-One lab, one home and one PostgreSQL database serve all pages, in the order of the index. Added options only make a
-command shorter. What can't run here is listed with its reason, so that nothing is left out unnoticed.
+One lab, one home and one PostgreSQL database serve all pages, in the order of the index. Added
+options only make a command shorter. What can't run here is listed with its reason, so that nothing
+is left out unnoticed.
 """
 
 from __future__ import annotations
@@ -92,13 +94,31 @@ SHORTER = {
     ("bisect",): {"--most-pairs": "3", "--min-secs": "0.1"},
 }
 #: Commands whose exit code is an answer: 1 says no.
-ANSWERS = {"ab", "advise", "bisect", "compare", "doctor", "farm", "history", "model", "plan", "report", "results"}
+ANSWERS = {
+    "ab",
+    "advise",
+    "bisect",
+    "compare",
+    "doctor",
+    "farm",
+    "history",
+    "model",
+    "plan",
+    "report",
+    "results",
+}
 
 
 def pasted(page: Path) -> Iterator[str]:
-    """The lines of a page's ``sh`` blocks, and commands that are indented; no comments, continued lines joined."""
+    """The lines of a page's ``sh`` blocks, and commands that are indented.
+
+    No comments, continued lines joined.
+    """
     text = page.read_text("utf-8")
-    for block in [*re.findall(r"(?ms)^```sh\n(.*?)^```", text), *re.findall(r"(?m)^(?:    |\$ )(benchfarm .*)", text)]:
+    for block in [
+        *re.findall(r"(?ms)^```sh\n(.*?)^```", text),
+        *re.findall(r"(?m)^(?:    |\$ )(benchfarm .*)", text),
+    ]:
         for line in block.replace("\\\n", " ").splitlines():
             words = re.sub(r"(?:^|\s)#.*", "", line).strip()
             if words:
@@ -120,7 +140,9 @@ class Reader:
         assert words.pop(0) == "benchfarm", f"{line}: neither run nor listed in NOT_RUN"
         environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if words[0] == "farm" else {}
         words = [self.named(word, environ) for word in words]
-        name = next((start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ())
+        name = next(
+            (start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ()
+        )
         for option, value in SHORTER.get(name, {}).items():
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
@@ -133,15 +155,22 @@ class Reader:
         self.done.add(line)
 
     def serve(self, words: list[str], environ: dict[str, Any]) -> None:
-        """Start what serves. Pages are there once it says so; a worker's phones have to be, for what follows."""
-        process = self.lab.cli.start(*words, *(["--port", "0"] if words[0] == "serve" else []), **environ)
+        """Start what serves. Pages are there once it says so.
+
+        A worker's phones have to be, for what follows.
+        """
+        process = self.lab.cli.start(
+            *words, *(["--port", "0"] if words[0] == "serve" else []), **environ
+        )
         if words[0] == "farm":
 
             def phones() -> list[object]:
                 answer = self.lab.cli("farm", "status", "--json", **environ)
                 return answer.json["phones"] if answer.exit_code in {0, 1} else []
 
-            poll_until(lambda: len(phones()) == len(self.lab.serials), "the worker's phones are announced")
+            poll_until(
+                lambda: len(phones()) == len(self.lab.serials), "the worker's phones are announced"
+            )
             return
         assert process.stderr is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stderr.readline())
@@ -160,12 +189,16 @@ class Reader:
         if word == "RUN":
             return str(self.lab.cli("results", "runs", "--json").ok().json[0]["run_id"])
         if word == "SUBMISSION":
-            return str(self.lab.cli("farm", "status", "--json", **environ).json["jobs"][0]["submission"])
+            return str(
+                self.lab.cli("farm", "status", "--json", **environ).json["jobs"][0]["submission"]
+            )
         return {"30m": "10s"}.get(word, word.replace("/backup/", "backup/"))
 
 
 @pytest.fixture(scope="module")
-def reader(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+def reader(
+    lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Reader]:
     """A reader in a folder with the files that the pages name, who has measured twice."""
     folder, lab = tmp_path_factory.mktemp("pages"), lab_of("pixel-3")
     first, second = sorted(MODELS.glob("*.tflite"))
@@ -183,9 +216,27 @@ def reader(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory)
     with pytest.MonkeyPatch.context() as patch, private_database() as database:
         patch.chdir(folder)
         for number, more in enumerate([(), ("--time", "+3")], 1):
-            lab.cli("lab", "program", f"{['old', 'new'][number - 1]}-program", "--version", number, *more).ok()
+            lab.cli(
+                "lab",
+                "program",
+                f"{['old', 'new'][number - 1]}-program",
+                "--version",
+                number,
+                *more,
+            ).ok()
         for _ in range(2):
-            lab.cli("bench", "model.tflite", "-d", "xnnpack,gpu", "-t", "1,4", "-n", "2", "--min-secs", "0.1").ok()
+            lab.cli(
+                "bench",
+                "model.tflite",
+                "-d",
+                "xnnpack,gpu",
+                "-t",
+                "1,4",
+                "-n",
+                "2",
+                "--min-secs",
+                "0.1",
+            ).ok()
         yield Reader(lab=lab, database=database.url)
 
 

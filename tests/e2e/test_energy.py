@@ -1,4 +1,5 @@
-"""The passes ``energy`` and ``contention`` over a real adb server, against what virtual phones take by construction."""
+"""The passes ``energy`` and ``contention`` over a real adb server, against what virtual phones take
+by construction."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def lab(metered_lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def unhurried_lab(lab_of: Callable[..., Lab]) -> Lab:
-    """A phone on which what this computer needs for a shell's step takes little of the phone's time."""
+    """A phone on which what this computer needs for a shell's step takes little of the phone's
+    time."""
     return lab_of("pixel-7", "--speed", "4")
 
 
@@ -49,7 +51,9 @@ def energies(lab: Lab, phone: int, model: Path, *words: object) -> list[Mapping[
     return [run["report"] for run in bench(lab, phone, model, "--pass", "energy", *words)["runs"]]
 
 
-def loads(lab: Lab, folder: Path, model: Path, named: str, rest: str, *, delegate: str = "xnnpack") -> Path:
+def loads(
+    lab: Lab, folder: Path, model: Path, named: str, rest: str, *, delegate: str = "xnnpack"
+) -> Path:
     """Return a plan that measures beside loads on the first phone."""
     plan = folder / "plan.yaml"
     plan.write_text(
@@ -60,13 +64,18 @@ def loads(lab: Lab, folder: Path, model: Path, named: str, rest: str, *, delegat
 
 
 def leftovers(lab: Lab, phone: int) -> str:
-    return lab.shell(lab.serials[phone], "pidof perfetto; ls /data/misc/perfetto-traces; pidof dd").strip()
+    return lab.shell(
+        lab.serials[phone], "pidof perfetto; ls /data/misc/perfetto-traces; pidof dd"
+    ).strip()
 
 
 def test_rails_show_what_a_core_takes(lab: Lab, model: Path) -> None:
     reports = energies(lab, RAILS, model, "-d", "xnnpack", "-t", "1", "-n", "3")
     truth_w = watts("pixel-7", "big")
-    ratios = [item["extra"]["energy_net_uj"] / (truth_w * item["inference"]["mean_us"]) for item in reports]
+    ratios = [
+        item["extra"]["energy_net_uj"] / (truth_w * item["inference"]["mean_us"])
+        for item in reports
+    ]
     # The middle one: a machine that is busy for 25 ms lets a second of this phone pass.
     assert sorted(ratios)[1] == pytest.approx(1.0, rel=0.01)
     for extra in (report["extra"] for report in reports):
@@ -115,7 +124,9 @@ def test_a_part_without_a_rail_has_no_figure(lab: Lab, model: Path) -> None:
 def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
     tokens = {"prefill_tokens": 100_000, "decode_tokens": 20_000, "max_num_tokens": 200_000}
     flags = [word for name, value in tokens.items() for word in ("--flag", f"{name}={value}")]
-    made = bench(lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "3", "--pass", "energy", *flags)
+    made = bench(
+        lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "3", "--pass", "energy", *flags
+    )
     reports = [run["report"] for run in made["runs"]]
     truth_w = watts("pixel-7", "big")
     ratios: dict[str, list[float]] = {}
@@ -124,22 +135,40 @@ def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
         ratio = report["extra"]["energy_net_uj"] / (power_w * report["inference"]["mean_us"])
         ratios.setdefault(report["label"], []).append(ratio)
     assert {label: len(found) for label, found in ratios.items()} == {"prefill": 3, "decode": 3}
-    # The middle ones, and not closer: what this machine needs between turns passes forty times as fast there.
-    assert [sorted(ratios[phase])[1] for phase in ("prefill", "decode")] == pytest.approx([1.0, 1.0], rel=0.03)
+    # The middle ones, and not closer: what this machine needs between turns passes forty times as
+    # fast there.
+    assert [sorted(ratios[phase])[1] for phase in ("prefill", "decode")] == pytest.approx(
+        [1.0, 1.0], rel=0.03
+    )
     rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
-    assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [("token", 3)] * 2
-    assert "Energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [
+        ("token", 3)
+    ] * 2
+    assert (
+        "Energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    )
 
 
 def test_answers_that_are_too_short_to_be_told_from_their_prompts_have_no_figure(lab: Lab) -> None:
-    flags = ("--flag", "prefill_tokens=3000", "--flag", "decode_tokens=1000", "--flag", "max_num_tokens=5000")
-    made = bench(lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "1", "--pass", "energy", *flags)
+    flags = (
+        "--flag",
+        "prefill_tokens=3000",
+        "--flag",
+        "decode_tokens=1000",
+        "--flag",
+        "max_num_tokens=5000",
+    )
+    made = bench(
+        lab, RAILS, TINY, "-d", "xnnpack", "-t", "1", "-n", "1", "--pass", "energy", *flags
+    )
     told = {run["report"]["label"]: run["report"]["extra"] for run in made["runs"]}
     assert "energy_net_uj" in told["prefill"]
     assert "are needed to tell them apart (more tokens)" in told["decode"]["energy_missing"]
 
 
-def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(lab: Lab, model: Path) -> None:
+def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(
+    lab: Lab, model: Path
+) -> None:
     words = ("-d", "xnnpack", "-t", "1", "-n", "1")
     energies(lab, RAILS, model, *words)  # which meters it has is known from here on
     lab.shell(lab.serials[RAILS], "setprop persist.traced.enable 0")
@@ -152,10 +181,16 @@ def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(lab: Lab,
 
 
 def test_cases_are_measured_a_b_b_a_and_told_in_table_and_export(lab: Lab, model: Path) -> None:
-    made = bench(lab, RAILS, model, "-d", "xnnpack", "-t", "1,2", "-n", "2", "--pass", "timing,energy,memory")
+    made = bench(
+        lab, RAILS, model, "-d", "xnnpack", "-t", "1,2", "-n", "2", "--pass", "timing,energy,memory"
+    )
     order = [run["case"]["threads"] for run in made["runs"] if run["run_pass"] == "energy"]
     assert sorted(order) == [1, 1, 2, 2]
-    started = sorted((run["started_at"], run["case"]["threads"]) for run in made["runs"] if run["run_pass"] == "energy")
+    started = sorted(
+        (run["started_at"], run["case"]["threads"])
+        for run in made["runs"]
+        if run["run_pass"] == "energy"
+    )
     order = [threads for _, threads in started]
     assert order in ([1, 2, 2, 1], [2, 1, 1, 2])
     text = lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
@@ -163,7 +198,9 @@ def test_cases_are_measured_a_b_b_a_and_told_in_table_and_export(lab: Lab, model
     assert "S2M_VDD_CPUCL2" in text
     rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     assert [row["energy"]["net_uj"]["count"] for row in rows] == [2, 2]
-    assert all(row["energy_net_uj"] == pytest.approx(row["energy"]["net_uj"]["value"]) for row in rows)
+    assert all(
+        row["energy_net_uj"] == pytest.approx(row["energy"]["net_uj"]["value"]) for row in rows
+    )
     page = lab.cli.home / "page.html"
     lab.cli("report", made["campaign_id"], "--out", page).ok()
     assert 'id="energy-title"' in page.read_text()
@@ -183,9 +220,15 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     assert 1.0 < found["cpu=2"]["cores"] < 2.0
     lab.fault(lab.serials[RAILS], "foreign-load", "cores=2")
     # Suspect, which ends with another exit code.
-    timed = lab.cli("bench", model, "-s", lab.serials[RAILS], "-d", "xnnpack", "-t", "1", "-n", "4", "--json").json
+    timed = lab.cli(
+        "bench", model, "-s", lab.serials[RAILS], "-d", "xnnpack", "-t", "1", "-n", "4", "--json"
+    ).json
     lab.clear()
-    latencies = sorted(run["report"]["inference"]["median_us"] for run in timed["runs"] if run["run_pass"] == "timing")
+    latencies = sorted(
+        run["report"]["inference"]["median_us"]
+        for run in timed["runs"]
+        if run["run_pass"] == "timing"
+    )
     truth = latencies[len(latencies) // 2] / found["none"]["median_us"]
     assert truth > 1.5
     assert found["cpu=2"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
@@ -206,20 +249,31 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     alone, beside = (item["median_us"] for item in row["contention"])
     lab.fault(lab.serials[0], "foreign-load", "cores=0", same)
-    timed = lab.cli("bench", model, "-s", lab.serials[0], "-d", delegate, "-t", "1", "-n", "5", "--json").json
+    timed = lab.cli(
+        "bench", model, "-s", lab.serials[0], "-d", delegate, "-t", "1", "-n", "5", "--json"
+    ).json
     lab.clear()
-    latencies = sorted(run["report"]["inference"]["median_us"] for run in timed["runs"] if run["run_pass"] == "timing")
+    latencies = sorted(
+        run["report"]["inference"]["median_us"]
+        for run in timed["runs"]
+        if run["run_pass"] == "timing"
+    )
     assert latencies[2] > 1.1 * alone
     # The middle ones: a load may begin on the case's own core, and be moved from there.
     assert beside == pytest.approx(latencies[2], rel=0.05)
 
 
-def test_a_killed_host_leaves_no_load_and_no_recording(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_killed_host_leaves_no_load_and_no_recording(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     rest = "invocations: 1\nsettings: {min_secs: 200, max_secs: 400}"
     plan = loads(lab, tmp_path, model, "cpu=2+memory=1", rest)
     serial = lab.serials[RAILS]
     process = lab.cli.start("run", plan)
-    poll_until(lambda: "cpu" in lab.shell(serial, "cat /data/local/tmp/benchfarm/runs/*/load"), what="a load")
+    poll_until(
+        lambda: "cpu" in lab.shell(serial, "cat /data/local/tmp/benchfarm/runs/*/load"),
+        what="a load",
+    )
     process.send_signal(signal.SIGKILL)
     process.communicate()
     lab.cli("device", "restore", serial).ok()

@@ -25,10 +25,14 @@ from tests.unit.artifacts.file_server import FileServer, file_server
 EXAMPLES = data_folder("reports").parent / "examples"
 
 
-def test_the_minimal_example_measures_every_delegate_that_is_there(lab: Lab, tmp_path: Path) -> None:
+def test_the_minimal_example_measures_every_delegate_that_is_there(
+    lab: Lab, tmp_path: Path
+) -> None:
     plan = tmp_path / "minimal.yaml"
     samples = f"{EXAMPLES.parent}/orchestrator"
-    plan.write_text((EXAMPLES / "minimal.yaml").read_text("utf-8").replace("../orchestrator", samples) + QUICK)
+    plan.write_text(
+        (EXAMPLES / "minimal.yaml").read_text("utf-8").replace("../orchestrator", samples) + QUICK
+    )
     done = lab.cli("run", plan, "--json").ok().json
     assert {item["serial"] for item in done["winners"]} == set(lab.serials)
     assert {run["case"]["delegate"] for run in done["runs"]} >= {"cpu", "xnnpack", "gpu"}
@@ -38,7 +42,8 @@ QUICK = "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\n"
 
 
 @pytest.mark.parametrize(
-    ("name", "cases"), [("minimal.yaml", 10), ("nightly.yaml", 16), ("published-table/plan.yaml", 48)]
+    ("name", "cases"),
+    [("minimal.yaml", 10), ("nightly.yaml", 16), ("published-table/plan.yaml", 48)],
 )
 def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases: int) -> None:
     # As 'model fetch' writes it; what is in the files doesn't matter here.
@@ -47,7 +52,13 @@ def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases:
     for number, entry in enumerate(names):
         path = lab.cli.home / f"{entry}.tflite"
         path.write_bytes(model.read_bytes() + b"\0" * 16 * (number + 1))
-        rows.append({"name": entry, "file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
+        rows.append(
+            {
+                "name": entry,
+                "file": path.name,
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
+        )
     (lab.cli.home / "models.yaml").write_text(yaml.dump({"models": rows}))
     shown = lab.cli("plan", "show", EXAMPLES / name, "--json").ok().json
     assert len(shown["cases"]) >= cases
@@ -56,7 +67,9 @@ def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases:
     assert 0 < shown["estimate_s"] <= shown["estimate_most_s"]
 
 
-def test_the_ab_example_compares_two_programs_in_turns(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_the_ab_example_compares_two_programs_in_turns(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     command = tmp_path / "bin" / "benchfarm"
     command.parent.mkdir()
     # What it would start.
@@ -64,7 +77,9 @@ def test_the_ab_example_compares_two_programs_in_turns(lab: Lab, model: Path, tm
     command.chmod(0o755)
     path = f"{command.parent}:{os.environ['PATH']}"
     words = [EXAMPLES / "ab.sh", lab.serials[0], "old", "new", model, "b c.tflite"]
-    said = subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+    ).stdout
     told = said.splitlines()
     assert told[-4:] == ["-m", str(model), "-m", "b c.tflite"]
     # The command knows all of these words: it comes as far as the programs, which aren't there.
@@ -73,14 +88,18 @@ def test_the_ab_example_compares_two_programs_in_turns(lab: Lab, model: Path, tm
     assert "no build 'old'" in done.stderr
 
 
-def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     own = tmp_path / "my model.tflite"
     shutil.copy(model, own)
     plan = tmp_path / "plan.yaml"
     lab.cli("plan", "init", own, "--out", plan).ok()
     text = plan.read_text("utf-8")
     assert '- "my model.tflite"' in text
-    assert re.search(rf'- "{lab.serials[0]}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text)
+    assert re.search(
+        rf'- "{lab.serials[0]}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text
+    )
     shown = lab.cli("plan", "show", plan, "--json").ok().json
     assert shown["devices"]["chosen"] == list(lab.serials)
     again = lab.cli("plan", "init", own, "--out", plan)
@@ -89,18 +108,28 @@ def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(lab: Lab, m
     assert plan.read_text("utf-8") == text
 
 
-def test_a_plan_is_shown_without_its_programs_which_are_listed(cli: Cli, model: Path, tmp_path: Path) -> None:
+def test_a_plan_is_shown_without_its_programs_which_are_listed(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
     plan = tmp_path / "plan.yaml"
-    plan.write_text(f"models: {model}\nmatrix: {{delegates: [cpu, xnnpack], tools: native}}\ndevices: {{host: true}}\n")
+    plan.write_text(
+        f"models: {model}\nmatrix: {{delegates: [cpu, xnnpack], tools: native}}\ndevices: {{host: true}}\n"
+    )
     shown = cli("plan", "show", plan).ok().stdout
     assert shown.count("native") >= 2
-    assert re.search(r"missing:\n  no build of native for linux-\S+ is on this computer .*benchfarm build fetch", shown)
+    assert re.search(
+        r"missing:\n  no build of native for linux-\S+ is on this computer .*benchfarm build fetch",
+        shown,
+    )
     (missing,) = cli("plan", "show", plan, "--json").ok().json["missing"]
     assert missing["serials"] == ["host"]
 
 
-def in_terminal(cli: Cli, answer: str, *words: object, columns: int = 100, **environ: str) -> tuple[int, str]:
-    """Run the command on a terminal of its own, answer its first question, and return how it ended and what it said."""
+def in_terminal(
+    cli: Cli, answer: str, *words: object, columns: int = 100, **environ: str
+) -> tuple[int, str]:
+    """Run the command on a terminal of its own, answer its first question, and return how it ended
+    and what it said."""
     terminal, its_own = pty.openpty()
     standard = {"stdin": its_own, "stdout": its_own, "stderr": its_own}
     process = cli.process(words, {"TERM": "xterm", "COLUMNS": f"{columns}", **environ}, **standard)
@@ -139,7 +168,20 @@ def mirror(tmp_path: Path) -> Iterator[FileServer]:
 def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_else(
     cli: Cli, model: Path, mirror: FileServer, tmp_path: Path
 ) -> None:
-    words = ("bench", model, "-s", "host", "--tool", "native", "-d", "xnnpack", "-t", "1", "-n", "2")
+    words = (
+        "bench",
+        model,
+        "-s",
+        "host",
+        "--tool",
+        "native",
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "-n",
+        "2",
+    )
     place = {"BENCHFARM_MIRROR": mirror.url}
     piped = cli(*words, stdin="y\n", **place)
     assert (piped.exit_code, "[Y/n]" in piped.said, mirror.asked) == (2, False, [])
@@ -147,7 +189,9 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
     assert (refused, mirror.asked) == (2, [])
     assert f"benchmark_model for linux-{platform.machine()} is not on this computer" in said
     plan = tmp_path / "plan.yaml"
-    plan.write_text(f"models: {model}\nmatrix: {{delegates: xnnpack, tools: native}}\ndevices: {{host: true}}\n")
+    plan.write_text(
+        f"models: {model}\nmatrix: {{delegates: xnnpack, tools: native}}\ndevices: {{host: true}}\n"
+    )
     sides = ("delegate:xnnpack", "delegate:cpu", "-m", model, "-s", "host", "--tool", "native")
     for others in (("run", plan), ("ab", *sides)):
         refused, said = in_terminal(cli, "n\n", *others, **place)
@@ -157,16 +201,29 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
     code, said = in_terminal(cli, "\n", *words, **place)
     assert code in {0, 1}, said
     assert "report: " in said
-    assert "linux" in cli("build", "which", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
+    assert (
+        "linux"
+        in cli("build", "which", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
+    )
 
 
-@pytest.mark.parametrize(("columns", "terminal"), [(60, "dumb"), (80, "dumb"), (60, "xterm"), (80, "xterm")])
+@pytest.mark.parametrize(
+    ("columns", "terminal"), [(60, "dumb"), (80, "dumb"), (60, "xterm"), (80, "xterm")]
+)
 def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     lab: Lab, model: Path, columns: int, terminal: str
 ) -> None:
     words = ("ab", "delegate:xnnpack", "delegate:gpu", "-m", model, "-s", lab.serials[0])
     code, said = in_terminal(
-        lab.cli, "", *words, "--most-pairs", "3", "--min-secs", "0.1", columns=columns, TERM=terminal
+        lab.cli,
+        "",
+        *words,
+        "--most-pairs",
+        "3",
+        "--min-secs",
+        "0.1",
+        columns=columns,
+        TERM=terminal,
     )
     assert code in {0, 1}, said
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n" if terminal == "xterm" else "", said)
@@ -174,7 +231,9 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     if terminal == "dumb":
         # The live view of other terminals is drawn twice a second, not with each pair.
         assert "[A, delegate xnnpack]" in told
-        assert re.search(r"B -\d+\.\d % \[[-+]\d+\.\d %, [-+]\d+\.\d %\] against A after 2 pairs", told), told
+        assert re.search(
+            r"B -\d+\.\d % \[[-+]\d+\.\d %, [-+]\d+\.\d %\] against A after 2 pairs", told
+        ), told
     progress = plain.partition("delegate gpu (candidate)")[0].splitlines()
     # Only a single word, a path for example, may be wider than the terminal.
     assert [line for line in progress if len(line) > columns and len(line.split()) > 1] == []

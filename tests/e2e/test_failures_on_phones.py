@@ -1,4 +1,5 @@
-"""What a phone's own log says of a failed run: SELinux denials and apps that don't respond, from fault to code."""
+"""What a phone's own log says of a failed run: SELinux denials and apps that don't respond, from
+fault to code."""
 
 from __future__ import annotations
 
@@ -11,7 +12,9 @@ from tests.e2e.conftest import Lab
 
 def test_a_model_that_selinux_denies_the_app_is_told_as_a_denial(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "selinux-denial", "subject=*.tflite")
-    result = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--tool", "apk", "-n", "1", "--json")
+    result = lab.cli(
+        "bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--tool", "apk", "-n", "1", "--json"
+    )
     assert result.exit_code == 1
     (run,) = result.json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "selinux-denied")
@@ -21,17 +24,31 @@ def test_a_model_that_selinux_denies_the_app_is_told_as_a_denial(lab: Lab, model
 
 def test_an_app_that_does_not_respond_is_told_with_android_s_reason(lab: Lab, model: Path) -> None:
     lab.fault(lab.serials[0], "not-responding")
-    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--tool", "apk", "-n", "1", "--json").json[
-        "runs"
-    ]
+    (run,) = lab.cli(
+        "bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--tool", "apk", "-n", "1", "--json"
+    ).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "app-not-responding")
     assert "Input dispatching timed out" in run["reason"]
     assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
 
 
-def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(lab: Lab, model: Path) -> None:
+def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
+    lab: Lab, model: Path
+) -> None:
     lab.fault(lab.serials[0], "not-responding", "seconds=0")
-    words = ("--tool", "apk", "-n", "1", "--timeout", "3", "--max-secs", "0.5", "--min-secs", "0.1", "--json")
+    words = (
+        "--tool",
+        "apk",
+        "-n",
+        "1",
+        "--timeout",
+        "3",
+        "--max-secs",
+        "0.5",
+        "--min-secs",
+        "0.1",
+        "--json",
+    )
     (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], *words).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
     assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
@@ -52,7 +69,9 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 ) -> None:
     serial = lab.serials[0]
     lab.fault(serial, *fault)
-    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", serial, "-n", "1", "--json").json["runs"]
+    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", serial, "-n", "1", "--json").json[
+        "runs"
+    ]
     assert (run["outcome"], run["reason_code"]) == ("failed", code)
     assert words in run["reason"]
     logged = lab.cli("results", "log", run["run_id"], "--attachment", "logcat").ok().stdout
@@ -60,7 +79,11 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 
 
 def test_a_good_native_run_asks_for_no_log(lab: Lab, model: Path) -> None:
-    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-n", "1", "--json").ok().json["runs"]
+    (run,) = (
+        lab.cli("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "-n", "1", "--json")
+        .ok()
+        .json["runs"]
+    )
     assert lab.cli("results", "log", run["run_id"], "--attachment", "logcat").exit_code == 2
 
 
@@ -73,5 +96,7 @@ def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clo
     # By the phone's clock, the kill is still to come.
     lab.fault(serial, "clock-jump", "seconds=-3600")
     lab.fault(serial, "segv")
-    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", serial, "-n", "1", "--json").json["runs"]
+    (run,) = lab.cli("bench", model, "-d", "xnnpack", "-s", serial, "-n", "1", "--json").json[
+        "runs"
+    ]
     assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")

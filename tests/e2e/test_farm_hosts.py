@@ -1,4 +1,5 @@
-"""Several hosts of a farm: processes of their own, homes and adb servers of their own, one PostgreSQL server."""
+"""Several hosts of a farm: processes of their own, homes and adb servers of their own, one
+PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -13,7 +14,14 @@ import pytest
 
 from benchfarm_lab.samples import benchmark_elf
 from orchestrator.resources import data_folder
-from tests.samples.farm_hosts import Database, FarmOfHosts, changes, private_database, running_farm, stored
+from tests.samples.farm_hosts import (
+    Database,
+    FarmOfHosts,
+    changes,
+    private_database,
+    running_farm,
+    stored,
+)
 
 if TYPE_CHECKING:
     from tests.samples.command import Cli
@@ -52,18 +60,24 @@ def name() -> str:
 
 @pytest.fixture(scope="module")
 def before(both: FarmOfHosts) -> dict[str, str]:
-    """What the phones were like before any test: one that failed may have left its phone as it was measured."""
+    """What the phones were like before any test: one that failed may have left its phone as it was
+    measured."""
     return {host.serial: changes(host) for host in both.hosts}
 
 
 def test_everything_that_a_plan_names_reaches_the_hosts(
     farm: FarmOfHosts, tmp_path: Path, before: dict[str, str], name: str
 ) -> None:
-    """Programs, files that flags name, inputs for parity, the reference workload: none of them is at the hosts."""
+    """Programs, files that flags name, inputs for parity, the reference workload: none of them is
+    at the hosts."""
     from tests.e2e.test_programs import tiny
 
     submitter = farm.one.cli
-    program, library, inputs = tmp_path / "benchmark_model", tmp_path / "libmine.so", tmp_path / "inputs"
+    program, library, inputs = (
+        tmp_path / "benchmark_model",
+        tmp_path / "libmine.so",
+        tmp_path / "inputs",
+    )
     submitter("lab", "program", program, "--version", "mine", "--time", "5").ok()
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     model = tiny(tmp_path, "multi_add.bin")
@@ -71,7 +85,10 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     for number in range(4):
         (inputs / f"{model.stem}.{number}.bin").write_bytes(bytes(1 * 8 * 8 * 3 * 4))
     plan = tmp_path / "plan.yaml"
-    flags = {"external_delegate_path": f"@{library}", "external_delegate_options": "allowed_builtin_code:0"}
+    flags = {
+        "external_delegate_path": f"@{library}",
+        "external_delegate_options": "allowed_builtin_code:0",
+    }
     plan.write_text(
         f"models: ['{model}']\nmatrix: {{delegates: [external], threads: 1, flags: [{json.dumps(flags)}]}}\n"
         f"builds: {{native: {json.dumps(str(program))}}}\npasses: [timing, parity]\nparity_inputs: {inputs}\n"
@@ -84,7 +101,9 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     for path in (program, library, *inputs.iterdir()):
         path.unlink()
     jobs = farm.until_ended(name)
-    assert {job["serial"]: job["host"] for job in jobs} == {host.serial: host.name for host in farm.hosts}
+    assert {job["serial"]: job["host"] for job in jobs} == {
+        host.serial: host.name for host in farm.hosts
+    }
     farm.expect_no_loss(name, 2, before)
     for job in jobs:
         runs = farm.two("results", "runs", job["campaign_id"])
@@ -125,23 +144,44 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
     assert {run["outcome"] for run in runs} == {"completed"}
     # Two submissions declare a program of one name in two ways, and no host has either.
     words.write_bytes(gguf.read_bytes())
-    own, shipped = tmp_path / "my-bench.yaml", (data_folder("programs") / "llama-bench.yaml").read_text()
+    own, shipped = (
+        tmp_path / "my-bench.yaml",
+        (data_folder("programs") / "llama-bench.yaml").read_text(),
+    )
     for number, tokens in enumerate(("16", "24")):
-        text = shipped.replace("name: llama-bench", "name: my-bench").replace("models: [.gguf]", "models: [.txt]")
-        own.write_text(text.replace("default: 512, meaning: tokens of the prompt", f"default: {tokens}"))
-        plan = written(words, extra=f", tools: ['{own}'], flags: [{{answer_tokens: '4', repetitions: '2'}}]")
+        text = shipped.replace("name: llama-bench", "name: my-bench").replace(
+            "models: [.gguf]", "models: [.txt]"
+        )
+        own.write_text(
+            text.replace("default: 512, meaning: tokens of the prompt", f"default: {tokens}")
+        )
+        plan = written(
+            words, extra=f", tools: ['{own}'], flags: [{{answer_tokens: '4', repetitions: '2'}}]"
+        )
         farm.one("farm", "submit", plan, "--name", f"{name}-{number}")
     own.unlink()
     for number, tokens in enumerate(("16", "24")):
         (job,) = farm.until_ended(f"{name}-{number}")
         assert job["status"] == "done", job
         runs = farm.two("results", "runs", job["campaign_id"])
-        assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {("declared:my-bench", "completed")}
+        assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {
+            ("declared:my-bench", "completed")
+        }
         assert {dict(run["case"]["flags"])["prompt_tokens"] for run in runs} == {tokens}
-        counts = {dict(run["case"]["flags"])["figure"]: run["report"]["inference"]["count"] for run in runs}
+        counts = {
+            dict(run["case"]["flags"])["figure"]: run["report"]["inference"]["count"]
+            for run in runs
+        }
         assert counts == {"prefill": 2 * int(tokens), "decode": 8}
         # Who has neither file reads what was measured.
-        assert len(json.loads(farm.two.text("report", job["campaign_id"], "--format", "json"))["results"]) == 2
+        assert (
+            len(
+                json.loads(farm.two.text("report", job["campaign_id"], "--format", "json"))[
+                    "results"
+                ]
+            )
+            == 2
+        )
 
 
 def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(
@@ -224,9 +264,16 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     status = cli("farm", "status", name, "--json", **environ)
     assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
     notes = {job["serial"]: job["note"] for job in status.json["jobs"]}
-    assert (notes[farm.one.serial], notes[farm.two.serial]) == ("4 stored", "4 stored; 4 of 4 without a result")
+    assert (notes[farm.one.serial], notes[farm.two.serial]) == (
+        "4 stored",
+        "4 stored; 4 of 4 without a result",
+    )
     doctor = cli("farm", "doctor", "--json", **environ).json
-    (problem,) = (item for item in doctor["findings"] if item["check"] == "results" and item["level"] == "problem")
+    (problem,) = (
+        item
+        for item in doctor["findings"]
+        if item["check"] == "results" and item["level"] == "problem"
+    )
     assert problem["text"] == f"{name}: no run of {farm.two.serial} gave a result"
 
 
@@ -246,7 +293,10 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
     farm.until(lambda: farm.jobs(name)[0]["status"] == "waits")
     host("farm", "cancel", name)
     (job,) = farm.until_ended(name)
-    assert f"the phone {host.serial} here is a Google Pixel 3 (virtual), the job is for a" in job["note"]
+    assert (
+        f"the phone {host.serial} here is a Google Pixel 3 (virtual), the job is for a"
+        in job["note"]
+    )
     assert stored(farm.one.url, job["campaign_id"]) == {}
 
 
@@ -264,7 +314,11 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     # Else its job might be over before the other host has come.
     farm.one("farm", "pause", f"phone:{farm.one.serial}")
     plan = meaning(plan_file((), invocations=1), "where: virtual")
-    sent = farm.one.cli("farm", "submit", plan, "--name", name, "--json", **farm.one.environ()).ended_with(1).json
+    sent = (
+        farm.one.cli("farm", "submit", plan, "--name", name, "--json", **farm.one.environ())
+        .ended_with(1)
+        .json
+    )
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
     assert farm.two.serial in sent["away"]
     plan.unlink()
@@ -279,7 +333,9 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm.expect_no_loss(name, 4, before)
     said = f"{name}: {farm.two.serial} came and is measured too"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
-    assert re.search(rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", name))
+    assert re.search(
+        rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", name)
+    )
 
 
 def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(
@@ -290,7 +346,15 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     host("farm", "pause", f"phone:{host.serial}")
     usual, urgent = f"{name}-usual", f"{name}-urgent"
     host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", usual)
-    host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", urgent, "--priority", "5")
+    host(
+        "farm",
+        "submit",
+        plan_file((host.serial,), invocations=30),
+        "--name",
+        urgent,
+        "--priority",
+        "5",
+    )
     assert host("farm", "status", usual)["jobs"][0]["status"] == "waits"
     host("farm", "resume", f"phone:{host.serial}")
     (job,) = farm.jobs(urgent)
@@ -301,17 +365,26 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
     assert host.workers[-1].wait(60) == 0
-    assert "host:two is drained: 'benchfarm farm resume host:two', then start the worker again" in host.log()
+    assert (
+        "host:two is drained: 'benchfarm farm resume host:two', then start the worker again"
+        in host.log()
+    )
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     # Nobody is to resume it.
-    (left,) = [item for item in host("results", "list") if item["campaign_id"] == job["campaign_id"]]
+    (left,) = [
+        item for item in host("results", "list") if item["campaign_id"] == job["campaign_id"]
+    ]
     assert left["status"] == "finished"
     farm.until_announced(farm.one)
     wanted = plan_file((farm.one.serial, host.serial), invocations=1)
-    missing = farm.one.cli("farm", "submit", wanted, "--name", f"{name}-one", **farm.one.environ()).ended_with(1)
-    assert re.search(rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M)
+    missing = farm.one.cli(
+        "farm", "submit", wanted, "--name", f"{name}-one", **farm.one.environ()
+    ).ended_with(1)
+    assert re.search(
+        rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M
+    )
     farm.one("farm", "cancel", f"{name}-one")
     host("farm", "resume", "host:two")
     farm.until_announced(host)

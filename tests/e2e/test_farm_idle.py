@@ -46,8 +46,17 @@ def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts
     def told() -> tuple[set[str], list[str], str]:
         status = lab.cli("farm", "status", "--json", BENCHFARM_STORE=database.url).ok().json
         phones = status["phones"]
-        pools = [pool for phone in phones if phone["serial"] == serial for pool in phone["labels"]["pools"]]
-        return {phone["unusable"] for phone in phones}, pools, "".join(host["note"] for host in status["hosts"])
+        pools = [
+            pool
+            for phone in phones
+            if phone["serial"] == serial
+            for pool in phone["labels"]["pools"]
+        ]
+        return (
+            {phone["unusable"] for phone in phones},
+            pools,
+            "".join(host["note"] for host in status["hosts"]),
+        )
 
     inventory.write_text(f"devices:\n  {serial}: {{pools: [nightly]}}\n")
     try:
@@ -72,10 +81,14 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
 
         def states() -> dict[str, str]:
             host_lives(queue, "other")
-            return {row["serial"]: row["unusable"] for row in queue.phones() if row["host"] == "host"}
+            return {
+                row["serial"]: row["unusable"] for row in queue.phones() if row["host"] == "host"
+            }
 
         host_lives(queue, "other", version="1")
-        poll_until(lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S)
+        poll_until(
+            lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S
+        )
         queue.hold(f"phone:{measured}", "pause")
         # Longer than a look of the worker, which would take the job.
         beats = queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'")
@@ -91,15 +104,23 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         for serial in (measured, free):
             lab.fault(serial, "hang")
         # Both were due at the same look.
-        poll_until(lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S)
+        poll_until(
+            lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S
+        )
         assert states()[measured] == ""
         doctor = lab.cli("farm", "doctor", "--no-host", "--json", BENCHFARM_STORE=database.url).json
-        assert any(item["level"] == "problem" and free in item["text"] for item in doctor["findings"]), doctor
+        assert any(
+            item["level"] == "problem" and free in item["text"] for item in doctor["findings"]
+        ), doctor
         said = "has no job and doesn't answer; it is reconnected"
         poll_until(lambda: f"{free} {said}" in worker.read_text(), "it is woken", PATIENCE_S)
         assert f"{measured} {said}" not in worker.read_text()
         queue.end(begun, "done", "")
-        poll_until(lambda: "stopped answering" in states()[measured], "so is the other one then", PATIENCE_S)
+        poll_until(
+            lambda: "stopped answering" in states()[measured],
+            "so is the other one then",
+            PATIENCE_S,
+        )
         lab.clear()
         poll_until(lambda: states() == {measured: "", free: ""}, "both are back", PATIENCE_S)
         queue.leave("other")

@@ -1,7 +1,8 @@
-"""Hosts of a farm killed again and again, asleep and awake, their database away: nothing lost, nothing doubled.
+"""Hosts of a farm killed again and again, asleep and awake, their database away: nothing lost,
+nothing doubled.
 
-``make fault-matrix`` kills more than 50 times and has the database away for a minute twice; without FAULT_MATRIX=all
-it is a few.
+``make fault-matrix`` kills more than 50 times and has the database away for a minute twice; without
+FAULT_MATRIX=all it is a few.
 """
 
 from __future__ import annotations
@@ -64,13 +65,22 @@ def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_resu
     farm.two.adb_server = farm.one.lab_server()
     farm.until_announced(*farm.hosts)
     phones = tuple(host.serial for host in farm.hosts)
-    farm.until(lambda: {(row["host"], row["serial"]) for row in farm.queue.phones()} > {("two", phones[0])})
+    farm.until(
+        lambda: {(row["host"], row["serial"]) for row in farm.queue.phones()} > {("two", phones[0])}
+    )
     for number in range(ROUNDS):
-        one_round(farm, plan_file(phones, invocations=INVOCATIONS, min_secs=2), chance, before, number)
+        one_round(
+            farm, plan_file(phones, invocations=INVOCATIONS, min_secs=2), chance, before, number
+        )
 
 
-def one_round(farm: FarmOfHosts, plan: Path, chance: random.Random, before: dict[str, str], turn: int) -> None:
-    """Kill hosts while they do a submission; in each third round one sleeps, and the database is away."""
+def one_round(
+    farm: FarmOfHosts, plan: Path, chance: random.Random, before: dict[str, str], turn: int
+) -> None:
+    """Kill hosts while they do a submission.
+
+    In each third round one sleeps, and the database is away.
+    """
     name, phones = f"kills-{secrets.token_hex(2)}", tuple(host.serial for host in farm.hosts)
     farm.one("farm", "submit", plan, "--name", name)
     jobs = farm.jobs(name)

@@ -1,8 +1,9 @@
-"""What may happen to a farm of many hosts, at every phase of a job: nothing lost, doubled, mixed up or left changed.
+"""What may happen to a farm of many hosts, at every phase of a job: nothing lost, doubled, mixed up
+or left changed.
 
-``make fault-matrix`` runs it after that of one host and prints a table. Without FAULT_MATRIX=all it is skipped: what
-can be seen in the database is tried by tests/integration/test_farm_*.py, the most usual of the rest by
-test_farm_hosts.py.
+``make fault-matrix`` runs it after that of one host and prints a table. Without FAULT_MATRIX=all it
+is skipped: what can be seen in the database is tried by tests/integration/test_farm_*.py, the most
+usual of the rest by test_farm_hosts.py.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(
-        os.environ.get("FAULT_MATRIX") != "all", reason="FAULT_MATRIX=all gives every fault at every phase"
+        os.environ.get("FAULT_MATRIX") != "all",
+        reason="FAULT_MATRIX=all gives every fault at every phase",
     ),
 ]
 PHASES = ("claimed", "running", "storing", "finishing")
@@ -102,7 +104,9 @@ def both(
         yield farm
     print(f"\n{'fault at phase':<56} {' '.join(Counts.__slots__)}")
     for name, counts in TABLE.items():
-        print(f"{name:<56} {' '.join(str(getattr(counts, key)).rjust(len(key)) for key in Counts.__slots__)}")
+        print(
+            f"{name:<56} {' '.join(str(getattr(counts, key)).rjust(len(key)) for key in Counts.__slots__)}"
+        )
     print(f"{len(TABLE)} submissions, {RESULTS} results each")
 
 
@@ -172,7 +176,11 @@ class Cell:
         for name in names or (self.name,):
             counts = self.farm.counts(name, RESULTS, self._before)
             TABLE[name] = counts
-            told = [*(host.log() for host in self.farm.hosts), str(self.farm.jobs(name)), str(self._before)]
+            told = [
+                *(host.log() for host in self.farm.hosts),
+                str(self.farm.jobs(name)),
+                str(self._before),
+            ]
             assert counts == Counts(), "\n".join([*told, *map(changes, self.farm.hosts)])
 
 
@@ -220,7 +228,8 @@ def test_database_restarted(cell: Cell, phase: str) -> None:
 
 @pytest.mark.parametrize("phase", ["claimed", "running"])
 def test_asleep_and_back(cell: Cell, phase: str) -> None:
-    """A host sleeps, another one takes its job, then it wakes up and believes that the job is its own."""
+    """A host sleeps, another one takes its job, then it wakes up and believes that the job is its
+    own."""
     one, two = cell.farm.one, reaches_the_others_phone(cell.farm)
     cell.farm.until_announced(one)
     cell.submit()
@@ -240,9 +249,13 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
         cell.farm.until_ended(cell.name)
     else:
         cell.farm.until_stored(cell.job["campaign_id"], 2)
-    again = procrastinate.App(connector=procrastinate.SyncPsycopgConnector()).open(cell.farm.queue._pool)
+    again = procrastinate.App(connector=procrastinate.SyncPsycopgConnector()).open(
+        cell.farm.queue._pool
+    )
     serial, number = cell.farm.one.serial, cell.job["job_id"]
-    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(serial=serial, job=number)
+    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(
+        serial=serial, job=number
+    )
     again.close()
     cell.check()
 
@@ -270,7 +283,9 @@ def test_disk_full(cell: Cell, phase: str) -> None:
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
     def limit(size_bytes: int) -> None:
-        resource.prlimit(one.worker.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
+        resource.prlimit(
+            one.worker.pid, resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY)
+        )
 
     if phase == "claimed":
         limit(100_000)
@@ -295,7 +310,9 @@ def on_a_small_disk(database: Database) -> Iterator[Path]:
     """Move the database's tables to a disk of 24 MB; skips the test where none can be mounted."""
     disk = Path(tempfile.mkdtemp(prefix="benchfarm-disk-"))
     try:
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk], capture_output=True).returncode:
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk], capture_output=True
+        ).returncode:
             pytest.skip("no small disk can be mounted here")
         try:
             tables = disk / "tables"
@@ -313,7 +330,9 @@ def on_a_small_disk(database: Database) -> Iterator[Path]:
             finally:
                 (disk / "filler").unlink(missing_ok=True)
                 with psycopg.connect(database.url, autocommit=True) as connection:
-                    connection.execute(b"ALTER TABLE ALL IN TABLESPACE small SET TABLESPACE pg_default")
+                    connection.execute(
+                        b"ALTER TABLE ALL IN TABLESPACE small SET TABLESPACE pg_default"
+                    )
                     connection.execute(b"DROP TABLESPACE small")
         finally:
             subprocess.run(["umount", disk], check=True)
@@ -328,12 +347,18 @@ def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
     with on_a_small_disk(cell.farm.database) as disk:
         cell.farm.until_announced(one)
         cell.submit()
-        with cell.at(phase), contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+        with (
+            cell.at(phase),
+            contextlib.suppress(OSError),
+            (disk / "filler").open("wb", buffering=0) as filler,
+        ):
             while True:
                 filler.write(bytes(4096))
         # What is left to be stored may fit into pages that are there.
         full = re.compile("No space left on device|disk is full")
-        cell.farm.until(lambda: full.search(one.log(), told) is not None or cell.job["status"] == "done")
+        cell.farm.until(
+            lambda: full.search(one.log(), told) is not None or cell.job["status"] == "done"
+        )
         (disk / "filler").unlink()
         cell.check()
         one.rest()
@@ -343,7 +368,9 @@ def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
 def test_clock_jump(cell: Cell, jump_s: int, tmp_path: Path) -> None:
     source, library, shift = tmp_path / "clock.c", tmp_path / "clock.so", tmp_path / "shift"
     source.write_text(CLOCK)
-    subprocess.run([c_compiler(), "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    subprocess.run(
+        [c_compiler(), "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True
+    )
     shift.write_text("0")
     cell.farm.one.work(LD_PRELOAD=str(library), CLOCK_SHIFT=str(shift))
     cell.farm.until_announced(cell.farm.one)

@@ -1,6 +1,8 @@
-"""What happens to this computer while a campaign runs: processes killed, disks full, clocks that jump; nothing is lost.
+"""What happens to this computer while a campaign runs: processes killed, disks full, clocks that
+jump; nothing is lost.
 
-``make fault-matrix`` gives all of it; without FAULT_MATRIX=all a few of the phases are drawn from a seed.
+``make fault-matrix`` gives all of it; without FAULT_MATRIX=all a few of the phases are drawn from a
+seed.
 """
 
 from __future__ import annotations
@@ -62,8 +64,13 @@ def campaigns_in(log: str) -> list[str]:
     return [log[log.index(f"campaign {name} '") :] for name in names]
 
 
-def dies(lab: Lab, process: subprocess.Popen[str], death: str, serial: str, told: list[str]) -> bool:
-    """Kill a campaign's process at a moment of a phone, or at a line of its own; False when it was over before."""
+def dies(
+    lab: Lab, process: subprocess.Popen[str], death: str, serial: str, told: list[str]
+) -> bool:
+    """Kill a campaign's process at a moment of a phone, or at a line of its own.
+
+    False when it was over before.
+    """
     assert process.stderr is not None
     is_line = death.startswith("line")
     # Before that nothing is to be resumed.
@@ -97,7 +104,9 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
     assert not_as_before(lab, before) == []
 
 
-def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_phase_is_finished_by_a_resume(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
     """Each but a campaign's first process to be killed is a ``run --resume`` itself."""
     lab = matrix_lab
     before = changed(lab)
@@ -106,7 +115,9 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(matrix_lab: Lab, mode
 
     def begun(number: int) -> subprocess.Popen[str]:
         """Begin a campaign with models of its own, which have to be pushed."""
-        return lab.cli.start("run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0))
+        return lab.cli.start(
+            "run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0)
+        )
 
     waiting, told = list(deaths), []
     process = begun(0)
@@ -161,7 +172,18 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     before = changed(lab)[serial]
     give(lab, serial, "program-hang")
     process = lab.cli.start(
-        "bench", model, "-d", "xnnpack", "-s", serial, "--tool", tool, "-n", "1", "--min-secs", "0.1"
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        serial,
+        "--tool",
+        tool,
+        "-n",
+        "1",
+        "--min-secs",
+        "0.1",
     )
     poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
     ended(process)
@@ -170,7 +192,9 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     assert changed(lab)[serial] == before
 
 
-def test_the_adb_server_killed_at_any_phase_costs_nothing(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_the_adb_server_killed_at_any_phase_costs_nothing(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
     lab = matrix_lab
     before = changed(lab)
     phases = drawn(MOMENTS)
@@ -179,7 +203,9 @@ def test_the_adb_server_killed_at_any_phase_costs_nothing(matrix_lab: Lab, model
         if not waiting:
             break
         # Models of its own, which have to be pushed.
-        process = lab.cli.start("run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0))
+        process = lab.cli.start(
+            "run", plan_of(model, tmp_path / str(number), cases=cases, min_secs=1.0)
+        )
         assert process.stderr is not None
         for line in process.stderr:
             told.append(line)
@@ -214,7 +240,8 @@ def test_a_full_disk_stops_a_campaign_with_what_was_stored_and_a_resume_finishes
     limit = (tmp_path / "store.sqlite").stat().st_size + 100_000
 
     def limited() -> None:
-        # No file may grow beyond it: what the system answers is an error of the disk's, at whatever comes first.
+        # No file may grow beyond it: what the system answers is an error of the disk's, at whatever
+        # comes first.
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     process = lab.cli.start("run", plan, preexec_fn=limited, **store)
@@ -235,7 +262,9 @@ def small_disk(tmp_path: Path) -> Path:
     return disk
 
 
-def on_a_disk_of_its_own(disk: Path, script: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def on_a_disk_of_its_own(
+    disk: Path, script: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run a script that alone sees a disk of 8 MB."""
     mounted = f"mount -t tmpfs -o size=8m tmpfs {shlex.quote(str(disk))} && cd {shlex.quote(str(disk))}\n{script}"
     return subprocess.run(
@@ -266,8 +295,12 @@ def test_a_store_whose_disk_fills_up_or_is_made_read_only_loses_nothing(
         echo free $?
         cp {disk}/runs.sqlite {shlex.quote(str(tmp_path))}
     """
-    done = on_a_disk_of_its_own(small_disk, script, **lab.cli.environ(BENCHFARM_STORE=str(small_disk / "runs.sqlite")))
-    assert done.stdout.split("\n")[:3] == ["full 5", "read-only 5", "free 0"], done.stdout + done.stderr
+    done = on_a_disk_of_its_own(
+        small_disk, script, **lab.cli.environ(BENCHFARM_STORE=str(small_disk / "runs.sqlite"))
+    )
+    assert done.stdout.split("\n")[:3] == ["full 5", "read-only 5", "free 0"], (
+        done.stdout + done.stderr
+    )
     assert "Traceback" not in done.stderr
     runs = finished(lab, done.stderr, BENCHFARM_STORE=str(tmp_path / "runs.sqlite"))
     stored = len(set(re.findall(r"(\S+: \d+/\d+) ", done.stderr.partition("full 5")[0])))
@@ -277,7 +310,8 @@ def test_a_store_whose_disk_fills_up_or_is_made_read_only_loses_nothing(
     assert counts == Counts(), (counts, done.stderr)
 
 
-#: The wall clock alone moves: by an hour, for each second since the start, back and forth. A file tells that it did.
+#: The wall clock alone moves: by an hour, for each second since the start, back and forth. A file
+#: tells that it did.
 _JUMPING = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -300,11 +334,16 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 """
 
 
-def test_a_clock_of_this_computer_that_jumps_costs_nothing(matrix_lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_clock_of_this_computer_that_jumps_costs_nothing(
+    matrix_lab: Lab, model: Path, tmp_path: Path
+) -> None:
     lab = matrix_lab
     (tmp_path / "jumping.c").write_text(_JUMPING)
     library = tmp_path / "jumping.so"
-    subprocess.run([c_compiler(), "-shared", "-fPIC", "-o", library, tmp_path / "jumping.c", "-ldl"], check=True)
+    subprocess.run(
+        [c_compiler(), "-shared", "-fPIC", "-o", library, tmp_path / "jumping.c", "-ldl"],
+        check=True,
+    )
     before = changed(lab)
     process = lab.cli.start(
         "run", plan_of(model, tmp_path, cases=2, min_secs=2.0), LD_PRELOAD=str(library),

@@ -1,7 +1,9 @@
-"""Every fault of a virtual phone at every phase of a run: nothing lost, doubled, taken for another's or left changed.
+"""Every fault of a virtual phone at every phase of a run: nothing lost, doubled, taken for
+another's or left changed.
 
-A campaign's phones get one fault after the other, each right after a run was stored, so that it hits the next one.
-``make fault-matrix`` runs all of it and prints a table; without FAULT_MATRIX=all a few cells are drawn from a seed.
+A campaign's phones get one fault after the other, each right after a run was stored, so that it
+hits the next one. ``make fault-matrix`` runs all of it and prints a table; without FAULT_MATRIX=all
+a few cells are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -97,13 +99,19 @@ MATRIX = {
         f"no-space bytes=300 {OURS}": ("",),
         f"permission-denied {OURS}": ("",),
     },
-    "apk": {**ON_THE_WAY, **OF_THE_PROGRAM, "not-responding": IN_A_RUN, "clock-jump seconds=-86400": PHASES},
+    "apk": {
+        **ON_THE_WAY,
+        **OF_THE_PROGRAM,
+        "not-responding": IN_A_RUN,
+        "clock-jump seconds=-86400": PHASES,
+    },
 }
 FOR_EVER = datetime.max.replace(tzinfo=UTC)
-#: A fault that comes too late for its run, because this test was too slow, is given again in another campaign.
+#: A fault that comes too late for its run, because this test was too slow, is given again in
+#: another campaign.
 CAMPAIGNS = 3
-#: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable: test_energy. A phone that
-#: refuses settings refuses them all the time: test_restricted_phones.
+#: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable:
+#: test_energy. A phone that refuses settings refuses them all the time: test_restricted_phones.
 ELSEWHERE = {FaultKind.DELEGATE_WRONG, FaultKind.CABLE_OUT, FaultKind.SHELL_RESTRICTED}
 #: What may be stored of a run that such a fault hit, beside its completion.
 ENDINGS = {
@@ -120,7 +128,14 @@ ENDINGS = {
     "delegate-partial": {"failed"},
 }
 #: A program that this has happened to can't have completed.
-FATAL = {"segv", "low-memory", "program-hang", "not-responding", "delegate-missing", "delegate-failing"}
+FATAL = {
+    "segv",
+    "low-memory",
+    "program-hang",
+    "not-responding",
+    "delegate-missing",
+    "delegate-failing",
+}
 #: Figures that these change are still the phone's.
 SLOWING = {"overheat", "throttle", "foreign-load", "battery-low", "screen-lock", "delegate-partial"}
 
@@ -145,7 +160,9 @@ def cells_of(tool: str) -> list[Cell]:
 
 
 def test_every_kind_of_fault_is_in_the_matrix() -> None:
-    assert {FaultKind(cell.kind) for tool in MATRIX for cell in cells_of(tool)} | ELSEWHERE == set(FaultKind)
+    assert {FaultKind(cell.kind) for tool in MATRIX for cell in cells_of(tool)} | ELSEWHERE == set(
+        FaultKind
+    )
 
 
 @dataclass(slots=True)
@@ -197,7 +214,8 @@ class Phone:
             last.until = min(last.until, datetime.now(UTC))
 
     def strangers(self, runs: Sequence[dict[str, Any]]) -> list[str]:
-        """Tell of runs that can't be what the phone and its faults made of them, and of faults that show nowhere."""
+        """Tell of runs that can't be what the phone and its faults made of them, and of faults that
+        show nowhere."""
         completed = [run for run in runs if run["outcome"] == "completed"]
         middle_us = statistics.median(latency_us(run) for run in completed)
         # What heats or slows a phone does so for longer than one run.
@@ -211,17 +229,25 @@ class Phone:
         ends: dict[int, set[str]] = {}
         # Between a run's begin and the next one's.
         for run, following in zip(runs, [*map(began, runs[1:]), FOR_EVER], strict=True):
-            met = [n for n, given in enumerate(self.given) if given.since <= following and given.until >= began(run)]
+            met = [
+                n
+                for n, given in enumerate(self.given)
+                if given.since <= following and given.until >= began(run)
+            ]
             allowed = {ending for n in met for ending in ENDINGS.get(self.given[n].cell.kind, ())}
             if run["outcome"] not in {"completed", *allowed}:
                 cells = [self.given[n].cell for n in met]
-                odd.append(f"{run['case']['model_name']} {run['outcome']} ({run['reason']}) after {cells}")
+                odd.append(
+                    f"{run['case']['model_name']} {run['outcome']} ({run['reason']}) after {cells}"
+                )
             for n in met:
                 ends.setdefault(n, set()).add(run["outcome"])
         odd += [
             f"{given.cell} happened, and its run ended {ends.get(n)}"
             for n, given in enumerate(self.given)
-            if given.has_happened and given.cell.kind in FATAL and not ends.get(n, set()) & ENDINGS[given.cell.kind]
+            if given.has_happened
+            and given.cell.kind in FATAL
+            and not ends.get(n, set()) & ENDINGS[given.cell.kind]
         ]
         return [f"{self.serial}: {text}" for text in odd]
 
@@ -243,16 +269,24 @@ def drawn(tool: str) -> list[Cell]:
         return cells
     seen: Counter[str] = Counter()
     # A hung program takes all its time.
-    ranked = sorted((seen.update([cell.kind]) or seen[cell.kind], number) for number, cell in enumerate(cells))
-    return [cells[number] for _, number in ranked if cells[number].kind != "program-hang"][: SAMPLES[tool]]
+    ranked = sorted(
+        (seen.update([cell.kind]) or seen[cell.kind], number) for number, cell in enumerate(cells)
+    )
+    return [cells[number] for _, number in ranked if cells[number].kind != "program-hang"][
+        : SAMPLES[tool]
+    ]
 
 
 @pytest.mark.parametrize("tool", MATRIX)
-def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_path: Path, tool: str) -> None:
+def test_no_fault_at_any_phase_costs_a_result(
+    matrix_lab: Lab, model: Path, tmp_path: Path, tool: str
+) -> None:
     lab = matrix_lab
     before = changed(lab)
     cells = drawn(tool)
-    phones = {serial: Phone(lab, serial, cells[number::4]) for number, serial in enumerate(lab.serials)}
+    phones = {
+        serial: Phone(lab, serial, cells[number::4]) for number, serial in enumerate(lab.serials)
+    }
 
     def on_line(line: str) -> None:
         if stored := re.match(r"\S+ (\S+): \d+/\d+ ", line):
@@ -267,9 +301,13 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
             phone.next()
         plan = plan_of(model, tmp_path / str(number), cases=cases, tool=tool, timeout_s=20.0)
         log = watched(lab.cli.start("run", plan), on_line)
-        # A phone that met too much in a row was abandoned for the campaign; a resume meets the rest.
+        # A phone that met too much in a row was abandoned for the campaign; a resume meets the
+        # rest.
         for _ in range(10):
-            if not any(phone.waiting for phone in phones.values()) or status_of(lab, log)[1] == "finished":
+            if (
+                not any(phone.waiting for phone in phones.values())
+                or status_of(lab, log)[1] == "finished"
+            ):
                 break
             release(lab)
             log += watched(lab.cli.start("run", "--resume"), on_line)
@@ -285,8 +323,12 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
             phone.waiting = [*phone.waiting, *phone.unused]
         if not any(phone.waiting for phone in phones.values()):
             break
-    of_each = {serial: [run for run in runs if run["case"]["serial"] == serial] for serial in lab.serials}
-    strangers = [text for serial, phone in phones.items() for text in phone.strangers(of_each[serial])]
+    of_each = {
+        serial: [run for run in runs if run["case"]["serial"] == serial] for serial in lab.serials
+    }
+    strangers = [
+        text for serial, phone in phones.items() for text in phone.strangers(of_each[serial])
+    ]
     counts.taken_for_anothers = len(strangers)
     log = "".join(logs)
     tell(tool, phones, runs, counts)
@@ -298,9 +340,13 @@ def test_no_fault_at_any_phase_costs_a_result(matrix_lab: Lab, model: Path, tmp_
     assert fired >= len(cells) * 0.9, {phone.serial: phone.unused for phone in phones.values()}
 
 
-def tell(tool: str, phones: dict[str, Phone], runs: Sequence[dict[str, Any]], counts: Counts) -> None:
+def tell(
+    tool: str, phones: dict[str, Phone], runs: Sequence[dict[str, Any]], counts: Counts
+) -> None:
     """Print the table, and add it to the file that FAULT_MATRIX_TABLE names."""
-    given = Counter(cell.kind for phone in phones.values() for cell in {given.cell for given in phone.given})
+    given = Counter(
+        cell.kind for phone in phones.values() for cell in {given.cell for given in phone.given}
+    )
     fired = Counter(cell.kind for phone in phones.values() for cell in phone.fired)
     ended = Counter(run["outcome"] for run in runs)
     lines = [f"| fault ({tool}) | cells | happened |", "|---|---|---|"]
@@ -337,7 +383,11 @@ WHILE_RESTORED = (
 @pytest.mark.parametrize(
     "faults",
     [
-        pytest.param(WHILE_RESTORED[:4], id="way", marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all")),
+        pytest.param(
+            WHILE_RESTORED[:4],
+            id="way",
+            marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all"),
+        ),
         pytest.param(WHILE_RESTORED[4:], id="phone"),
     ],
 )

@@ -11,17 +11,33 @@ from tests.samples.command import Cli
 
 def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:
     before = lab.cli("results", "list", "--json").ok().json
-    words = ("--flag", "use_cachin=true", "--flag", "run_delay=3x", "--flag", "nnapi_accelerator_name=dsp")
+    words = (
+        "--flag",
+        "use_cachin=true",
+        "--flag",
+        "run_delay=3x",
+        "--flag",
+        "nnapi_accelerator_name=dsp",
+    )
     done = lab.cli("bench", model, "-s", lab.serials[0], *words)
     assert done.exit_code == 2
-    for said in ("did you mean --use_caching?", "--run_delay=3x", "--use_nnapi=true", "nothing was run"):
+    for said in (
+        "did you mean --use_caching?",
+        "--run_delay=3x",
+        "--use_nnapi=true",
+        "nothing was run",
+    ):
         assert said in done.stderr, done.stderr
     assert lab.cli("results", "list", "--json").ok().json == before
 
 
-def test_a_plan_is_shown_with_the_faults_of_its_flags(lab: Lab, plan_file: Callable[..., Path]) -> None:
+def test_a_plan_is_shown_with_the_faults_of_its_flags(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
     plan = plan_file(lab.serials[:1])
-    plan.write_text(plan.read_text("utf-8").replace("threads: [1, 2]", "threads: 1, flags: [{gpu_bakend: cl}]"))
+    plan.write_text(
+        plan.read_text("utf-8").replace("threads: [1, 2]", "threads: 1, flags: [{gpu_bakend: cl}]")
+    )
     done = lab.cli("plan", "show", plan)
     assert done.exit_code == 2
     assert "did you mean --gpu_backend?" in done.stderr

@@ -1,4 +1,5 @@
-"""A Linux benchmark_model that the user names, on this computer: here a program that repeats a real recording."""
+"""A Linux benchmark_model that the user names, on this computer: here a program that repeats a real
+recording."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.conftest import c_compiler
 from tests.samples.command import Cli, Done
 from tests.samples.places import NATIVE
 
-#: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it was given.
+#: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it
+#: was given.
 SOURCE = r"""
 #include <stdio.h>
 #include <string.h>
@@ -32,14 +34,17 @@ int main(int argc, char **argv) {
 
 
 def build(folder: Path, recording: str, *, lasts_s: int = 0, noise: int = 0) -> Path:
-    """Compile a fake binary for the program that prints a recording's lines and ends with its exit code.
+    """Compile a fake binary for the program that prints a recording's lines and ends with its exit
+    code.
 
     In front of them come so many lines of noise, of 72 bytes each.
     """
     lines = (NATIVE / recording).read_text("utf-8").splitlines()
     body = [line for line in lines if not line.startswith(("# cmd:", "# exit:"))]
     exit_code = next(line.split()[-1] for line in lines if line.startswith("# exit:"))
-    quoted = "".join('"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body)
+    quoted = "".join(
+        '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '\\n"\n' for line in body
+    )
     source, program = folder / "program.c", folder / "linux_x86-64_benchmark_model"
     values = {"TEXT": quoted, "EXIT": exit_code, "LASTS": str(lasts_s), "NOISE": str(noise)}
     text = SOURCE
@@ -51,11 +56,25 @@ def build(folder: Path, recording: str, *, lasts_s: int = 0, noise: int = 0) -> 
 
 
 def bench(cli: Cli, model: Path, program: Path) -> Done:
-    words = ("-d", "xnnpack", "--host", "--tool", "native", "--build", f"native={program}", "-t", "1", "-n", "1")
+    words = (
+        "-d",
+        "xnnpack",
+        "--host",
+        "--tool",
+        "native",
+        "--build",
+        f"native={program}",
+        "-t",
+        "1",
+        "-n",
+        "1",
+    )
     return cli("bench", model, *words, "--json")
 
 
-def test_a_program_that_the_user_names_is_run_and_read(cli: Cli, model: Path, tmp_path: Path) -> None:
+def test_a_program_that_the_user_names_is_run_and_read(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
     program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
     done = bench(cli, model, program)
     assert done.exit_code in {0, 1}, done.stderr
@@ -81,10 +100,15 @@ def test_both_ends_of_a_very_long_output_are_stored_and_the_report_says_so(
     assert f"benchfarm: {finding['evidence']} here" in log
     page = tmp_path / "report.html"
     cli("report", "--out", page).ok()
-    assert "its output isn&#39;t kept" in page.read_text() or "its output isn't kept" in page.read_text()
+    assert (
+        "its output isn&#39;t kept" in page.read_text()
+        or "its output isn't kept" in page.read_text()
+    )
 
 
-def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: Path, tmp_path: Path) -> None:
+def test_a_program_that_fails_is_a_failure_with_its_own_reason(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
     program = build(tmp_path, "err_corrupt_truncated.txt")
     done = bench(cli, model, program)
     assert done.exit_code == 1
@@ -93,7 +117,9 @@ def test_a_program_that_fails_is_a_failure_with_its_own_reason(cli: Cli, model: 
     assert run["reason"]
 
 
-def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, model: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_program_is_refused_before_anything_runs(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
     text = tmp_path / "benchmark_model"
     text.write_text("hello")
     done = bench(cli, model, text)
@@ -101,7 +127,9 @@ def test_a_file_that_is_no_program_is_refused_before_anything_runs(cli: Cli, mod
     assert str(text) in done.stderr
 
 
-def test_what_is_exported_of_this_computer_names_no_folder_of_it(cli: Cli, model: Path, tmp_path: Path) -> None:
+def test_what_is_exported_of_this_computer_names_no_folder_of_it(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
     here = tmp_path / "own work"
     here.mkdir()
     own = here / "my model.tflite"

@@ -10,13 +10,33 @@ from tests.samples.iphone_output import FULL, console
 
 def test_an_iphone_is_imported_and_reported(cli: Cli, tmp_path: Path, model: Path) -> None:
     text = console(
-        {"graph": "net.tflite", "num_threads": "2", "num_runs": "50", "min_secs": "1", "use_coreml": "true"},
+        {
+            "graph": "net.tflite",
+            "num_threads": "2",
+            "num_runs": "50",
+            "min_secs": "1",
+            "use_coreml": "true",
+        },
         size_bytes=model.stat().st_size,
         delegate_lines=f"INFO: {FULL.format(name='COREML')}\n",
     )
     given = tmp_path / "console.txt"
     given.write_text(text)
-    done = cli("import", given, "--device", "lab-xs", "--profile", "iphone-xs", "--model", model, "--json").ok().json
+    done = (
+        cli(
+            "import",
+            given,
+            "--device",
+            "lab-xs",
+            "--profile",
+            "iphone-xs",
+            "--model",
+            model,
+            "--json",
+        )
+        .ok()
+        .json
+    )
     assert [run["outcome"] for run in done["runs"]] == ["completed"]
     shown = cli("report", done["campaign_id"], "--format", "text").ok().stdout
     assert "iPhone XS" in shown

@@ -1,4 +1,5 @@
-"""An iPhone in what was made for Android's phones: one campaign with both, one table, a farm's worker."""
+"""An iPhone in what was made for Android's phones: one campaign with both, one table, a farm's
+worker."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from tests.samples import cabled_iphone
 from tests.samples.command import Cli
 from tests.samples.farm_hosts import OVER, Host, private_database
 
-SETTINGS = "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\nreference_check: false\n"
+SETTINGS = (
+    "settings: {min_secs: 0.1, warmup_min_secs: 0.1}\ninvocations: 2\nreference_check: false\n"
+)
 
 
 def test_one_plan_measures_an_iphone_and_an_android_phone_and_one_report_shows_both(
@@ -29,35 +32,58 @@ def test_one_plan_measures_an_iphone_and_an_android_phone_and_one_report_shows_b
     campaign = lab.cli("run", plan, "--json", **own).ok().json["campaign_id"]
     runs = lab.cli("results", "runs", campaign, "--json").ok().json
     of = {
-        serial: {run["case"]["tool"] for run in runs if run["case"]["serial"] == serial} for serial in (android, UDID)
+        serial: {run["case"]["tool"] for run in runs if run["case"]["serial"] == serial}
+        for serial in (android, UDID)
     }
     assert of == {android: {"native"}, UDID: {"litert-ios"}}
     assert {run["outcome"] for run in runs} == {"completed"}
     shown = lab.cli("report", campaign, "--format", "text").ok().stdout
     assert "iPhone18,1 (virtual)" in shown
     compared = lab.cli(
-        "compare", "--by", "device", android, UDID, "--campaign", campaign, "--allow", "tool,settings,grade"
+        "compare",
+        "--by",
+        "device",
+        android,
+        UDID,
+        "--campaign",
+        campaign,
+        "--allow",
+        "tool,settings,grade",
     )
     assert f"device {UDID}" in compared.ok().stdout
 
 
-def test_a_farms_worker_offers_its_iphone_and_measures_a_job_on_it(cli: Cli, tmp_path: Path, model: Path) -> None:
+def test_a_farms_worker_offers_its_iphone_and_measures_a_job_on_it(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
     cabled_iphone.install(tmp_path / "bin", tmp_path / "phone")
     plan = tmp_path / "plan.yaml"
-    plan.write_text(f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\n{SETTINGS}")
+    plan.write_text(
+        f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [gpu], threads: 1}}\n{SETTINGS}"
+    )
     with private_database() as database:
         host = Host(name="one", cli=cli, url=database.url, serial=UDID)
         with FarmQueue(database.url) as queue:
             try:
                 host.work(**environ(tmp_path / "bin"))
-                poll_until(lambda: any(row["facts"] for row in queue.phones()), "the iPhone is announced", 60.0)
+                poll_until(
+                    lambda: any(row["facts"] for row in queue.phones()),
+                    "the iPhone is announced",
+                    60.0,
+                )
                 sent = host("farm", "submit", plan, "--name", "night")
                 assert [job["serial"] for job in sent["jobs"]] == [UDID]
-                poll_until(lambda: all(job["status"] in OVER for job in queue.jobs("night")), "it is measured", 120.0)
+                poll_until(
+                    lambda: all(job["status"] in OVER for job in queue.jobs("night")),
+                    "it is measured",
+                    120.0,
+                )
             finally:
                 host.rest()
             (job,) = queue.jobs("night")
         assert job["status"] == "done", host.log()
         runs = host("results", "runs", job["campaign_id"])
-        assert [(run["case"]["tool"], run["outcome"]) for run in runs] == [("litert-ios", "completed")] * 2
+        assert [(run["case"]["tool"], run["outcome"]) for run in runs] == [
+            ("litert-ios", "completed")
+        ] * 2
     assert list((tmp_path / "phone" / "app" / "Documents").iterdir()) == []

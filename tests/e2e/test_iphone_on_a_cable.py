@@ -1,4 +1,5 @@
-"""iPhones as devices like any other, with a process in the place of pymobiledevice3 and folders in that of phones."""
+"""iPhones as devices like any other, with a process in the place of pymobiledevice3 and folders in
+that of phones."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ from tests.samples.places import MODELS
 UDID = "00008150-000A0"
 
 #: What an owner of the phone has in the app's folder, with a figure of another day.
-OLD = {"benchmark.done": "0\n", "benchmark.log": "INFO: count=50 avg=111", "results.pb": "old", "notes.txt": "mine"}
+OLD = {
+    "benchmark.done": "0\n",
+    "benchmark.log": "INFO: count=50 avg=111",
+    "results.pb": "old",
+    "notes.txt": "mine",
+}
 QUICK = ("-n", "1", "--no-reference-check", "--json")
 
 #: Fault of a phone -> how its run with the GPU is to be stored: outcome, code, quality.
@@ -44,7 +50,10 @@ TOLD = {
 
 
 def environ(folder: Path) -> dict[str, str]:
-    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "USBMUXD_SOCKET_ADDRESS": "127.0.0.1:9"}
+    return {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "USBMUXD_SOCKET_ADDRESS": "127.0.0.1:9",
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +85,10 @@ def night(tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], C
     cli, own = make_cli(folder / "home"), environ(folder / "bin")
     campaign = cli("run", plan, "--json", **own).json["campaign_id"]
     stored = cli("results", "runs", campaign, "--json").ok().json
-    of = {json.loads((phone / "phone.json").read_text())["udid"]: fault for fault, phone in phones.items()}
+    of = {
+        json.loads((phone / "phone.json").read_text())["udid"]: fault
+        for fault, phone in phones.items()
+    }
     runs = {of[run["case"]["serial"]]: run for run in stored}
     return Night(cli=cli, phones=phones, environ=own, runs=runs)
 
@@ -95,7 +107,11 @@ def test_a_run_is_stored_as_what_it_was(night: Night, fault: str) -> None:
 
 def test_what_the_phone_tells_is_kept_and_the_rest_stays_unknown(night: Night) -> None:
     state = night.runs["none"]["state_before"]
-    assert (state["battery_percent"], state["battery_heat_c"], state["plugged"]) == (81, 30.1, "usb")
+    assert (state["battery_percent"], state["battery_heat_c"], state["plugged"]) == (
+        81,
+        30.1,
+        "usb",
+    )
     assert state["thermal_status"] is None
     assert night.runs["no-battery"]["state_before"]["battery_percent"] is None
     # Where standard output is lost, the figures are those of the result's proto and the banner.
@@ -103,7 +119,9 @@ def test_what_the_phone_tells_is_kept_and_the_rest_stays_unknown(night: Night) -
 
 
 @pytest.mark.parametrize("fault", TOLD)
-def test_what_was_in_the_apps_folder_is_there_again_and_nothing_else(night: Night, fault: str) -> None:
+def test_what_was_in_the_apps_folder_is_there_again_and_nothing_else(
+    night: Night, fault: str
+) -> None:
     documents = night.phones[fault] / "app" / "Documents"
     assert {path.name: path.read_text() for path in documents.iterdir()} == OLD
     assert not (night.phones[fault] / "running").exists()
@@ -113,10 +131,13 @@ def test_a_phone_is_listed_with_its_system_and_its_owners_name_isnt(night: Night
     listed = night.cli("devices", **night.environ).ok().stdout
     assert listed.count("iPhone18,1 (virtual)") == len(TOLD)
     assert "iOS 27.0" in listed
-    assert "Someone" not in listed + json.dumps(night.cli("devices", "--json", **night.environ).ok().json)
+    assert "Someone" not in listed + json.dumps(
+        night.cli("devices", "--json", **night.environ).ok().json
+    )
 
 
-# One phone ------------------------------------------------------------------------------------------------------------
+# One phone
+# ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,9 +168,24 @@ def test_a_phone_whose_cable_is_pulled_in_a_run_measures_again_and_one_that_stay
     assert sum("launch" in call for call in calls(cabled.phone)) == 2
 
 
-def test_an_app_that_is_replaced_meanwhile_gives_no_figure_under_the_firsts_name(cabled: Cabled, model: Path) -> None:
+def test_an_app_that_is_replaced_meanwhile_gives_no_figure_under_the_firsts_name(
+    cabled: Cabled, model: Path
+) -> None:
     give(cabled.phone, replaced_in_run=1)
-    done = cabled.run("bench", model, "-d", "gpu", "-t", "1", "-n", "3", "--no-reference-check", "--json", "-s", UDID)
+    done = cabled.run(
+        "bench",
+        model,
+        "-d",
+        "gpu",
+        "-t",
+        "1",
+        "-n",
+        "3",
+        "--no-reference-check",
+        "--json",
+        "-s",
+        UDID,
+    )
     runs = done.json["runs"]
     assert [run["outcome"] for run in runs][:2] == ["completed", "failed"], runs
     assert "was replaced: 0.1.0 (1) is there now" in runs[1]["reason"]
@@ -187,7 +223,9 @@ def test_a_missing_developer_image_is_mounted_once(cabled: Cabled, model: Path) 
     assert ["mounter", "auto-mount"] in calls(cabled.phone)
 
 
-def test_an_ipa_is_installed_once_and_known_by_its_content(cabled: Cabled, model: Path, tmp_path: Path) -> None:
+def test_an_ipa_is_installed_once_and_known_by_its_content(
+    cabled: Cabled, model: Path, tmp_path: Path
+) -> None:
     package = tmp_path / "org.example.Bench.ipa"
     with zipfile.ZipFile(package, "w") as archive:
         told = {"CFBundleIdentifier": "org.example.Bench", "CFBundleShortVersionString": "0.2"}
@@ -198,7 +236,10 @@ def test_an_ipa_is_installed_once_and_known_by_its_content(cabled: Cabled, model
     assert builds == {hashlib.sha256(package.read_bytes()).hexdigest()}
     assert sum(call[:2] == ["apps", "install"] for call in calls(cabled.phone)) == 1
     package.write_bytes(b"no app")
-    assert "is no .ipa" in bench(cabled, model, "-s", UDID, "--build", f"litert-ios={package}").ended_with(4).said
+    assert (
+        "is no .ipa"
+        in bench(cabled, model, "-s", UDID, "--build", f"litert-ios={package}").ended_with(4).said
+    )
 
 
 def test_without_the_app_the_next_step_is_told(cabled: Cabled, model: Path) -> None:
@@ -221,7 +262,9 @@ def test_what_a_killed_process_left_on_the_phone_is_restored(
     assert len(list(documents.iterdir())) > 1
     assert "left changed" in cabled.run("doctor").said
     cabled.run("device", "restore", UDID).ok()
-    assert {path.name: path.read_text() for path in documents.iterdir()} == {"benchmark.log": "mine"}
+    assert {path.name: path.read_text() for path in documents.iterdir()} == {
+        "benchmark.log": "mine"
+    }
 
 
 def test_a_check_names_what_works_and_the_next_step_of_what_doesnt(cabled: Cabled) -> None:

@@ -1,4 +1,5 @@
-"""With JSON logs every line on standard error is a JSON object: of whatever command, and however it ends."""
+"""With JSON logs every line on standard error is a JSON object: of whatever command, and however it
+ends."""
 
 from __future__ import annotations
 
@@ -67,11 +68,16 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
 
 
 def test_a_format_that_is_none_is_refused_by_the_name_of_where_it_was_given(cli: Cli) -> None:
-    assert "error: --log-format is 'bogus', neither text nor json" in cli("--log-format", "bogus", "devices").stderr
+    assert (
+        "error: --log-format is 'bogus', neither text nor json"
+        in cli("--log-format", "bogus", "devices").stderr
+    )
     assert "error: BENCHFARM_LOG is 'bogus'" in cli("devices", BENCHFARM_LOG="bogus").stderr
 
 
-def test_all_that_is_told_while_phones_are_worked_with_is_json(lab: Lab, plan_file: Callable[..., Path]) -> None:
+def test_all_that_is_told_while_phones_are_worked_with_is_json(
+    lab: Lab, plan_file: Callable[..., Path]
+) -> None:
     serial = lab.serials[0]
     plan = plan_file(lab.serials, invocations=2)
     # However late the kill comes, the campaign isn't over before.
@@ -84,10 +90,21 @@ def test_all_that_is_told_while_phones_are_worked_with_is_json(lab: Lab, plan_fi
     process.communicate(timeout=300)
     lab.clear()
     resumed = lab.cli("run", "--resume", BENCHFARM_LOG="json").ok()
-    assert {"campaign-resumed", "campaign-ended"} <= {line["event"] for line in lines_of(resumed.stderr)}
+    assert {"campaign-resumed", "campaign-ended"} <= {
+        line["event"] for line in lines_of(resumed.stderr)
+    }
     lines_of(
         lab.cli(
-            "device", "quiet", serial, "--option", "sync_off", "-n", 4, "--min-secs", 0.05, BENCHFARM_LOG="json"
+            "device",
+            "quiet",
+            serial,
+            "--option",
+            "sync_off",
+            "-n",
+            4,
+            "--min-secs",
+            0.05,
+            BENCHFARM_LOG="json",
         ).stderr
     )
     lines_of(lab.cli("doctor", BENCHFARM_LOG="json").stderr)

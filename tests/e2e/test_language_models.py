@@ -1,4 +1,5 @@
-"""Language models: on virtual phones by the fake binary, on this computer by the real runtime where it is installed."""
+"""Language models: on virtual phones by the fake binary, on this computer by the real runtime where
+it is installed."""
 
 from __future__ import annotations
 
@@ -21,19 +22,30 @@ if TYPE_CHECKING:
 
 TINY = REPO / "tests" / "data" / "language_model" / "tiny.litertlm"
 RUNTIME = REPO / ".venv" / "litert-lm" / "bin" / "litert-lm"
-SMALL = ("--flag", "prefill_tokens=32", "--flag", "decode_tokens=16", "--flag", "max_num_tokens=128")
+SMALL = (
+    "--flag",
+    "prefill_tokens=32",
+    "--flag",
+    "decode_tokens=16",
+    "--flag",
+    "max_num_tokens=128",
+)
 
 
 def figures(result: object) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for run in result.json["runs"]:  # type: ignore[attr-defined]
         assert run["outcome"] == "completed", run["reason"]
-        found.setdefault(dict(run["case"]["flags"])["figure"], []).append(run["report"]["inference_mean_us"])
+        found.setdefault(dict(run["case"]["flags"])["figure"], []).append(
+            run["report"]["inference_mean_us"]
+        )
     return found
 
 
 def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
-    done = lab.cli("bench", TINY, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json")
+    done = lab.cli(
+        "bench", TINY, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json"
+    )
     found = figures(done)
     assert {phase: len(times) for phase, times in found.items()} == {"prefill": 3, "decode": 3}
     # Two cases, and one process for both.
@@ -42,7 +54,10 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert {run["case"]["tool"] for run in runs} == {"litert-lm"}
     assert {run["report"]["extra"]["unit"] for run in runs} == {"token"}
     assert all(run["report"]["warmup_mean_us"] for run in runs)
-    shown = {dict(row["flags"])["figure"]: row for row in lab.cli("report", "--format", "json").json["results"]}
+    shown = {
+        dict(row["flags"])["figure"]: row
+        for row in lab.cli("report", "--format", "json").json["results"]
+    }
     assert shown.keys() == {"prefill", "decode"}
     listed = lab.cli("report", "--format", "text").ok().stdout
     for phase, row in shown.items():
@@ -64,11 +79,27 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert {line["model"] for line in cells} == {
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
     }  # fmt: skip
-    assert all(cell["tokens_per_s"] for line in cells for cell in line["cells"] if cell["latency_us"])
+    assert all(
+        cell["tokens_per_s"] for line in cells for cell in line["cells"] if cell["latency_us"]
+    )
 
 
-def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_of_decode(lab: Lab) -> None:
-    words = ("-m", TINY, "-s", lab.serials[0], "-d", "xnnpack", "--detect", "10%", "--most-pairs", "8", *SMALL)
+def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_of_decode(
+    lab: Lab,
+) -> None:
+    words = (
+        "-m",
+        TINY,
+        "-s",
+        lab.serials[0],
+        "-d",
+        "xnnpack",
+        "--detect",
+        "10%",
+        "--most-pairs",
+        "8",
+        *SMALL,
+    )
     done = lab.cli("ab", "threads:1", "threads:4", *words)
     assert done.exit_code in {0, 1}, done.said
     campaign = done.said.rpartition("campaign: ")[2].split()[0]
@@ -76,16 +107,20 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
     pairs: dict[int, dict[int, set[str]]] = {}
     for run in runs:
         assert run["outcome"] == "completed", run["reason"]
-        pairs.setdefault(run["invocation"], {}).setdefault(run["case"]["threads"], set()).add(run["started_at"])
+        pairs.setdefault(run["invocation"], {}).setdefault(run["case"]["threads"], set()).add(
+            run["started_at"]
+        )
     # Both figures of a side come from one process, which has one begin.
-    assert {tuple(sorted((threads, len(times)) for threads, times in sides.items())) for sides in pairs.values()} == {
-        ((1, 1), (4, 1))
-    }
+    assert {
+        tuple(sorted((threads, len(times)) for threads, times in sides.items()))
+        for sides in pairs.values()
+    } == {((1, 1), (4, 1))}
     leaders = ["A" if min(sides[1]) < min(sides[4]) else "B" for _, sides in sorted(pairs.items())]
     assert "".join(leaders) in {"ABBAABBAAB", "BAABBAABBA", "ABBAABBAA", "BAABBAABB"}
     for phase in ("decode 16 after 32", "prefill 32"):
         assert re.search(
-            rf"\[B, threads 4\] tiny, .*{phase}.*; B's speed [+-][\d.]+ % \[.* against A after", done.stderr
+            rf"\[B, threads 4\] tiny, .*{phase}.*; B's speed [+-][\d.]+ % \[.* against A after",
+            done.stderr,
         )
     # More threads take less time: more tokens a second, and that is faster.
     said = re.sub(r"\s+", " ", done.stdout)
@@ -108,7 +143,9 @@ def test_the_example_plan_measures_a_bundle_on_every_phone(lab: Lab, tmp_path: P
     done = lab.cli("run", tmp_path / "plan.yaml", "--json")
     assert done.exit_code in {0, 1}, done.said
     measured = {(run["case"]["serial"], run["case"]["delegate"]) for run in done.json["runs"]}
-    assert measured == {(serial, delegate) for serial in lab.serials for delegate in ("xnnpack", "gpu")}
+    assert measured == {
+        (serial, delegate) for serial in lab.serials for delegate in ("xnnpack", "gpu")
+    }
     assert {phase: len(times) for phase, times in figures(done).items()} == dict.fromkeys(
         ("prefill", "decode"), 2 * len(measured)
     )
@@ -121,10 +158,24 @@ def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_mode
     program.write_bytes(benchmark_elf("litert_lm_advanced_main"))
     # Without its sampler beside it the GPU decodes slower, and no error says so.
     (tmp_path / LANGUAGE_MODEL_LIBRARIES[0]).write_bytes(library_elf(LANGUAGE_MODEL_LIBRARIES[0]))
-    words = ("-s", lab.serials[0], "--build", f"litert-lm={program}", "-d", "gpu", "-t", "1", "-n", "1")
+    words = (
+        "-s",
+        lab.serials[0],
+        "--build",
+        f"litert-lm={program}",
+        "-d",
+        "gpu",
+        "-t",
+        "1",
+        "-n",
+        "1",
+    )
     done = lab.cli("bench", TINY, *words, *SMALL, "--json")
     codes = {dict(run["case"]["flags"])["figure"]: _codes(run) for run in done.json["runs"]}
-    assert ("sampled-on-cpu" in codes["decode"], "sampled-on-cpu" in codes["prefill"]) == (True, False)
+    assert ("sampled-on-cpu" in codes["decode"], "sampled-on-cpu" in codes["prefill"]) == (
+        True,
+        False,
+    )
     other = lab.cli("bench", model, TINY, *words, "--tool", "litert-lm", *SMALL, "--json").json
     assert {run["case"]["model_name"] for run in other["runs"]} == {"tiny"}
 
@@ -133,28 +184,62 @@ def _codes(run: dict[str, Any]) -> set[str]:
     return {finding["code"] for finding in run["verdict"]["findings"]}
 
 
-@pytest.mark.skipif(not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm")
+@pytest.mark.skipif(
+    not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm"
+)
 def test_the_real_runtime_measures_a_tiny_bundle_on_this_computer(cli: Cli) -> None:
     if not RUNTIME.exists():
         missing(f"{RUNTIME} isn't there: make test installs it")
-    words = ("-s", "host", "--build", f"litert-lm={RUNTIME}", "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
+    words = (
+        "-s",
+        "host",
+        "--build",
+        f"litert-lm={RUNTIME}",
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "-n",
+        "2",
+        *SMALL,
+    )
     done = cli("bench", TINY, *words, "--json")
     found = figures(done)
     assert {phase: len(times) for phase, times in found.items()} == {"prefill": 2, "decode": 2}
     for run in done.json["runs"]:
-        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == ("xnnpack", "partial")
+        assert (run["report"]["delegate"]["actual"], run["report"]["delegate"]["truth"]) == (
+            "xnnpack",
+            "partial",
+        )
         log = cli("results", "log", run["run_id"]).ok().stdout
         phase = dict(run["case"]["flags"])["figure"]
-        printed = next(line for line in log.splitlines() if line.startswith(f"{phase.capitalize()} speed:"))
-        assert float(printed.split()[2]) == pytest.approx(1e6 / run["report"]["inference_mean_us"], rel=1e-6)
+        printed = next(
+            line for line in log.splitlines() if line.startswith(f"{phase.capitalize()} speed:")
+        )
+        assert float(printed.split()[2]) == pytest.approx(
+            1e6 / run["report"]["inference_mean_us"], rel=1e-6
+        )
 
 
-def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(lab: Lab, tmp_path: Path) -> None:
+def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
+    lab: Lab, tmp_path: Path
+) -> None:
     for year, newer in (("2026", True), ("2025", False)):
         program = tmp_path / year / "litert_lm_advanced_main"
         program.parent.mkdir()
         program.write_bytes(benchmark_elf("litert_lm_advanced_main", version=year))
-        words = ("-s", lab.serials[0], "--build", f"litert-lm={program}", "-d", "xnnpack", "-t", "1", "-n", "2")
+        words = (
+            "-s",
+            lab.serials[0],
+            "--build",
+            f"litert-lm={program}",
+            "-d",
+            "xnnpack",
+            "-t",
+            "1",
+            "-n",
+            "2",
+        )
         runs = lab.cli("bench", TINY, *words, *SMALL, "--json").ok().json["runs"]
         assert {run["outcome"] for run in runs} == {"completed"}
         for run in runs:
@@ -162,7 +247,15 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(lab: La
             # No app gets what the program gives itself by default.
             assert ("--boost_performance=disabled" in run["command"]) is newer
             assert ("--metric_proto_file_path=" in run["command"]) is newer
-            kept = lab.cli("results", "log", run["run_id"], "-a", "metrics.pb", "-o", tmp_path / f"{run['run_id']}.pb")
+            kept = lab.cli(
+                "results",
+                "log",
+                run["run_id"],
+                "-a",
+                "metrics.pb",
+                "-o",
+                tmp_path / f"{run['run_id']}.pb",
+            )
             assert (kept.exit_code == 0) is newer
 
 
@@ -189,8 +282,12 @@ def test_cold_and_warm_caches_are_two_cases_whichever_came_first(lab: Lab, tmp_p
     assert {len(times) for times in init.values()} == {4}
 
 
-@pytest.mark.skipif(not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm")
-def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    not os.environ.get("CI") and not RUNTIME.exists(), reason="make test installs litert-lm"
+)
+def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(
+    cli: Cli, tmp_path: Path
+) -> None:
     if not RUNTIME.exists():
         missing(f"{RUNTIME} isn't there: make test installs it")
     before = set(TINY.parent.iterdir())
@@ -199,12 +296,29 @@ def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(cli:
     plan.write_text(plan.read_text() + build)
     # This computer may be busy with other tests: its figures may be suspect.
     runs = cli("run", plan, "--json").json["runs"]
-    assert {(run["outcome"], run["report"]["extra"]["cache"]) for run in runs} == {("completed", "disk")}
-    processes = {(dict(run["case"]["flags"])["cache"], run["command"].count(" --skip-warmup ")) for run in runs}
+    assert {(run["outcome"], run["report"]["extra"]["cache"]) for run in runs} == {
+        ("completed", "disk")
+    }
+    processes = {
+        (dict(run["case"]["flags"])["cache"], run["command"].count(" --skip-warmup "))
+        for run in runs
+    }
     assert processes == {("cold", 1), ("disk", 2)}
     assert {run["report"]["extra"]["engine"] for run in runs} == {"fresh"}
     assert set(TINY.parent.iterdir()) == before, "a cache was left beside the user's model"
     # The command tells nothing of memory; the process that it was had so much.
-    words = ("-s", "host", "--build", f"litert-lm={RUNTIME}", "-d", "xnnpack", "-t", "1", "-n", "1", *SMALL)
+    words = (
+        "-s",
+        "host",
+        "--build",
+        f"litert-lm={RUNTIME}",
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "-n",
+        "1",
+        *SMALL,
+    )
     peaks = cli("bench", TINY, *words, "--pass", "memory", "--json").json["runs"]
     assert all(20 < run["report"]["peak_memory_mib"] < 20_000 for run in peaks)

@@ -1,4 +1,5 @@
-"""Whoever reads the progress or the output of a command may go away: what is measured is measured to its end."""
+"""Whoever reads the progress or the output of a command may go away: what is measured is measured
+to its end."""
 
 from __future__ import annotations
 
@@ -20,13 +21,30 @@ def in_shell(cli: Cli, redirection: str, *words: object) -> int:
     line = f'{{ "$@"; echo $? >"$CODE"; }} {redirection}'
     code = cli.home.parent / "code"
     command = ["sh", "-c", line, "sh", BENCHFARM, *map(str, words)]
-    subprocess.run(command, env=cli.environ(CODE=str(code)), capture_output=True, timeout=300, check=False)
+    subprocess.run(
+        command, env=cli.environ(CODE=str(code)), capture_output=True, timeout=300, check=False
+    )
     return int(code.read_text())
 
 
 @pytest.mark.parametrize("redirection", LOSSES)
-def test_losing_the_progress_stream_stops_no_campaign(lab: Lab, model: Path, redirection: str) -> None:
-    words = ("bench", model, "-d", "xnnpack", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "2", "-t", "1")
+def test_losing_the_progress_stream_stops_no_campaign(
+    lab: Lab, model: Path, redirection: str
+) -> None:
+    words = (
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        lab.serials[0],
+        "--min-secs",
+        "0.1",
+        "-n",
+        "2",
+        "-t",
+        "1",
+    )
     assert in_shell(lab.cli, redirection, *words) == 0
     campaign = lab.cli("results", "list", "--json").ok().json[0]
     assert (campaign["status"], campaign["stored"]) == ("finished", 2)

@@ -1,4 +1,7 @@
-"""Phones that a plan means and that can't be measured on keep no other from it, and are told; the command."""
+"""Phones that a plan means and that can't be measured on keep no other from it, and are told.
+
+The command.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ def kept_out(lab: Lab) -> Iterator[str]:
         workspace.quarantine.release(Serial(B))
 
 
-def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(lab: Lab, kept_out: str) -> None:
+def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(
+    lab: Lab, kept_out: str
+) -> None:
     listed = {item["serial"]: item for item in lab.cli("devices", "--json").ended_with(3).json}
     told = listed[kept_out]
     assert (told["usable"], told["reason"].startswith(AILS)) == (False, True)
@@ -42,7 +47,9 @@ def test_a_phone_in_quarantine_is_listed_with_the_reason_and_not_as_ready(lab: L
 def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the_others(
     lab: Lab, model: Path, tmp_path: Path, kept_out: str
 ) -> None:
-    done = lab.cli("run", write(tmp_path, model, f"serials: [{A}, {kept_out}, GONE]"), "--json").ended_with(1)
+    done = lab.cli(
+        "run", write(tmp_path, model, f"serials: [{A}, {kept_out}, GONE]"), "--json"
+    ).ended_with(1)
     missing = done.json["missing"]
     assert (missing.pop(kept_out).startswith(AILS), missing) == (True, {"GONE": "is not attached"})
     assert {run["case"]["serial"] for run in done.json["runs"]} == {A}
@@ -57,7 +64,9 @@ def test_a_pool_of_which_a_phone_is_away_or_kept_out_is_measured_and_both_are_to
 ) -> None:
     inventory = lab.cli.home / "devices.yaml"
     pools = {A: "nightly", kept_out: "nightly", "AWAY": "nightly", "OTHER": "release"}
-    inventory.write_text("devices:\n" + "".join(f"  {serial}: {{pools: {pool}}}\n" for serial, pool in pools.items()))
+    inventory.write_text(
+        "devices:\n" + "".join(f"  {serial}: {{pools: {pool}}}\n" for serial, pool in pools.items())
+    )
     try:
         done = lab.cli("run", write(tmp_path, model, "pools: nightly")).ended_with(1)
     finally:

@@ -1,4 +1,5 @@
-"""The operator's way from nothing to an alarm: a store, a worker, a night, a stored plan, a slowdown, a message."""
+"""The operator's way from nothing to an alarm: a store, a worker, a night, a stored plan, a
+slowdown, a message."""
 
 from __future__ import annotations
 
@@ -67,11 +68,18 @@ def host(postgresql: Cluster, make_cli: Callable[[Path], Cli], tmp_path: Path) -
     """One computer with a phone and a worker, and a new database."""
     cli = make_cli(tmp_path / "home")
     up = cli("lab", "up", "pixel-3", "--speed", 40, "--json").ok().json
-    host = Host(name="lab-1", cli=cli, url=postgresql.url(postgresql.create()), serial=up["phones"][0]["serial"])
+    host = Host(
+        name="lab-1",
+        cli=cli,
+        url=postgresql.url(postgresql.create()),
+        serial=up["phones"][0]["serial"],
+    )
     try:
         _ = host.worker
         with FarmQueue(host.url) as queue:
-            poll_until(lambda: any(row["facts"] for row in queue.phones()), "the phone is announced", 300)
+            poll_until(
+                lambda: any(row["facts"] for row in queue.phones()), "the phone is announced", 300
+            )
         yield host
     finally:
         host.rest()
@@ -79,7 +87,8 @@ def host(postgresql: Cluster, make_cli: Callable[[Path], Cli], tmp_path: Path) -
 
 
 def earlier_nights(store: Store, campaign: Campaign, run: RunRecord) -> None:
-    """Store the nights before a campaign, of whose run the newest ones are like, and the older ones faster."""
+    """Store the nights before a campaign, of whose run the newest ones are like, and the older ones
+    faster."""
     assert run.report is not None
     assert run.report.inference is not None
     for night in range(1, NIGHTS):
@@ -88,7 +97,8 @@ def earlier_nights(store: Store, campaign: Campaign, run: RunRecord) -> None:
         noise = np.random.default_rng(night).normal(0, 0.004)
         assert run.report.inference.median_us is not None
         inference = dataclasses.replace(
-            run.report.inference, median_us=float(run.report.inference.median_us * factor * np.exp(noise))
+            run.report.inference,
+            median_us=float(run.report.inference.median_us * factor * np.exp(noise)),
         )
         name = CampaignId(f"{at:%Y%m%d}-{uuid.uuid4().hex[:6]}")
         store.begin_campaign(
@@ -102,14 +112,27 @@ def earlier_nights(store: Store, campaign: Campaign, run: RunRecord) -> None:
         assert store.append_run(kept)
 
 
-def test_from_nothing_to_an_alarm(host: Host, tmp_path: Path, hook: tuple[str, list[tuple[str, str, str]]]) -> None:
+def test_from_nothing_to_an_alarm(
+    host: Host, tmp_path: Path, hook: tuple[str, list[tuple[str, str, str]]]
+) -> None:
     plan, report = tmp_path / "nightly.yaml", tmp_path / "night.html"
     plan.write_text(
         f"models: ['{min(MODELS.glob('*float*.tflite'))}']\nmatrix: {{delegates: [xnnpack], threads: 4}}\n"
         "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\n"
     )
     # A night that is waited for, with one report.
-    asked = host.cli("farm", "submit", plan, "--name", "first", "--wait", "--out", report, "--json", **host.environ())
+    asked = host.cli(
+        "farm",
+        "submit",
+        plan,
+        "--name",
+        "first",
+        "--wait",
+        "--out",
+        report,
+        "--json",
+        **host.environ(),
+    )
     done = asked.ok().json
     assert [job["status"] for job in done["outcome"]["jobs"]] == ["done"]
     assert "first: 1 done" in asked.stderr
@@ -137,10 +160,14 @@ def test_from_nothing_to_an_alarm(host: Host, tmp_path: Path, hook: tuple[str, l
     assert group["changes"][0]["low"] < PLANTED < group["changes"][0]["high"]
     assert host.serial in message["text"]
     assert message["text"] in told.stdout
-    plain = host.cli("history", "changes", "--notify", address, "--notify-format", "text", **host.environ())
+    plain = host.cli(
+        "history", "changes", "--notify", address, "--notify-format", "text", **host.environ()
+    )
     assert (plain.exit_code, got[-1][1:]) == (1, ("text/plain; charset=utf-8", message["text"]))
     # Where nobody listens, that is said, without the address; the exit code stays.
-    lost = host.cli("history", "changes", "--notify", "http://127.0.0.1:1/hooks/secret", **host.environ())
+    lost = host.cli(
+        "history", "changes", "--notify", "http://127.0.0.1:1/hooks/secret", **host.environ()
+    )
     assert lost.exit_code == 1
     assert "the message to 127.0.0.1:1 wasn't delivered" in lost.stderr
     assert "secret" not in lost.said

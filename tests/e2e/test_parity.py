@@ -1,4 +1,5 @@
-"""Phones' outputs against the reference: right ones pass, wrong ones are never the best, constant ones show nothing."""
+"""Phones' outputs against the reference: right ones pass, wrong ones are never the best, constant
+ones show nothing."""
 
 from __future__ import annotations
 
@@ -17,16 +18,35 @@ def parity_runs(lab: Lab, campaign: str) -> dict[str, dict[str, Any]]:
     return {run["case"]["delegate"]: run for run in runs if run["run_pass"] == "parity"}
 
 
-def test_fast_and_wrong_is_rejected_and_never_the_best(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_fast_and_wrong_is_rejected_and_never_the_best(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     serial = lab.serials[1]
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     page = tmp_path / "report.html"
-    words = ("bench", model, "-s", serial, "-d", "cpu,xnnpack,gpu", "-t", "1", "-n", "2", "--min-secs", "0.1")
+    words = (
+        "bench",
+        model,
+        "-s",
+        serial,
+        "-d",
+        "cpu,xnnpack,gpu",
+        "-t",
+        "1",
+        "-n",
+        "2",
+        "--min-secs",
+        "0.1",
+    )
     done = lab.cli(*words, "--pass", "timing,parity", "--out", page, "--json")
     assert done.exit_code == 1
     runs = parity_runs(lab, done.json["campaign_id"])
     extra = {name: run["report"]["extra"] for name, run in runs.items()}
-    assert {name: item["parity"] for name, item in extra.items()} == {"cpu": "same", "xnnpack": "same", "gpu": "wrong"}
+    assert {name: item["parity"] for name, item in extra.items()} == {
+        "cpu": "same",
+        "xnnpack": "same",
+        "gpu": "wrong",
+    }
     assert extra["xnnpack"]["parity_error"] < extra["xnnpack"]["parity_threshold"] == 1e-4
     assert "wrong-outputs" in {finding["code"] for finding in runs["gpu"]["verdict"]["findings"]}
     shown = lab.cli("report", done.json["campaign_id"], "--format", "text").ok().stdout
@@ -37,19 +57,50 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(lab: Lab, model: Path, tm
 
 
 def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
-    done = lab.cli("bench", INT8, "-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "--pass", "parity", "--json").ok()
+    done = lab.cli(
+        "bench",
+        INT8,
+        "-s",
+        lab.serials[0],
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "--pass",
+        "parity",
+        "--json",
+    ).ok()
     run = parity_runs(lab, done.json["campaign_id"])["xnnpack"]
     extra = run["report"]["extra"]
     # What the runtime's own kernels differ by here is more than the threshold of the type.
-    assert (extra["parity"], extra["parity_threshold"]) == ("same", max(2.0, extra["parity_kernel_distance"]))
+    assert (extra["parity"], extra["parity_threshold"]) == (
+        "same",
+        max(2.0, extra["parity_kernel_distance"]),
+    )
     again = lab.cli("results", "reparse", done.json["campaign_id"], "--json").ok().json
     assert (again["reviewed"], again["changed"]) == (1, [])
 
 
-def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(lab: Lab, model: Path) -> None:
-    words = ("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "--pass", "parity", "--json")
+def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(
+    lab: Lab, model: Path
+) -> None:
+    words = (
+        "bench",
+        model,
+        "-s",
+        lab.serials[0],
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "--pass",
+        "parity",
+        "--json",
+    )
     done = lab.cli(*words, "--tool", "apk").ok()
-    assert parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity"] == "same"
+    assert (
+        parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity"] == "same"
+    )
     assert "outputs same: " in done.stderr
     skipped = lab.cli(*words, "--tool", "litert-native")
     assert "parity-not-in-tool: 'litert-native' writes no outputs" in skipped.stderr
@@ -57,14 +108,31 @@ def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(lab: La
     assert (run["outcome"], run["reason_code"]) == ("skipped", "parity-not-in-tool")
 
 
-def test_given_inputs_are_used_and_must_have_the_right_size(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_given_inputs_are_used_and_must_have_the_right_size(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     given = tmp_path / "inputs"
     given.mkdir()
     file = given / f"{model.stem}.0.bin"
-    words = ("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "--pass", "parity", "--json")
+    words = (
+        "bench",
+        model,
+        "-s",
+        lab.serials[0],
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "--pass",
+        "parity",
+        "--json",
+    )
     file.write_bytes(bytes(256 * 256 * 3 * 4))
     done = lab.cli(*words, "--parity-inputs", given).ok()
-    assert parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity_inputs"] == "given"
+    assert (
+        parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity_inputs"]
+        == "given"
+    )
     file.write_bytes(b"short")
     run = parity_runs(lab, lab.cli(*words, "--parity-inputs", given).json["campaign_id"])["xnnpack"]
     assert run["reason_code"] == "parity-no-reference"

@@ -33,15 +33,23 @@ def running_lab(lab_of: Callable[..., Lab]) -> Lab:
 
 
 def expect_the_stored_run(cli: Cli, run: dict[str, Any]) -> None:
-    """Fail unless ``log RUN | parse -`` gives that one run, with its figures and what was asked for."""
+    """Fail unless ``log RUN | parse -`` gives that one run, with its figures and what was asked
+    for."""
     shown = cli("results", "log", run["run_id"]).ok().stdout
     read = cli("parse", "-", "--json", stdin=shown).ok().json
     assert isinstance(read, dict), "one run"
     report = run["report"]
-    assert {new: read.get(new) for new in FIGURES} == {new: report[old] for new, old in FIGURES.items()}
+    assert {new: read.get(new) for new in FIGURES} == {
+        new: report[old] for new, old in FIGURES.items()
+    }
     if report["inference"]:
-        assert {new: read.get(new) for new in SPREAD} == {new: report["inference"][old] for new, old in SPREAD.items()}
-    assert (read["outcome"], read.get("failure_code", "")) == (report["outcome"], report["failure_code"])
+        assert {new: read.get(new) for new in SPREAD} == {
+            new: report["inference"][old] for new, old in SPREAD.items()
+        }
+    assert (read["outcome"], read.get("failure_code", "")) == (
+        report["outcome"],
+        report["failure_code"],
+    )
     assert read["requested_delegate"] == report["delegate"]["requested"] == run["case"]["delegate"]
     assert read["delegate_truth"] == report["delegate"]["truth"]
 
@@ -57,8 +65,12 @@ def expect_the_stored_run(cli: Cli, run: dict[str, Any]) -> None:
     ],
     ids=" ".join,
 )
-def test_a_shown_log_is_read_as_the_run_that_is_stored(lab: Lab, model: Path, words: tuple[str, ...]) -> None:
-    done = lab.cli("bench", model, "--tool", *words, "-t", "1", "--min-secs", "0.1", "-n", "1", "--json")
+def test_a_shown_log_is_read_as_the_run_that_is_stored(
+    lab: Lab, model: Path, words: tuple[str, ...]
+) -> None:
+    done = lab.cli(
+        "bench", model, "--tool", *words, "-t", "1", "--min-secs", "0.1", "-n", "1", "--json"
+    )
     runs = done.json["runs"]
     assert runs
     for run in runs:
@@ -66,15 +78,29 @@ def test_a_shown_log_is_read_as_the_run_that_is_stored(lab: Lab, model: Path, wo
 
 
 def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, model: Path) -> None:
-    done = cli("bench", model, "-d", "xnnpack", "-s", "host", "--min-secs", "0.1", "-n", "1", "-t", "1,2", "--json")
+    done = cli(
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        "host",
+        "--min-secs",
+        "0.1",
+        "-n",
+        "1",
+        "-t",
+        "1,2",
+        "--json",
+    )
     runs = done.json["runs"]
     assert {run["case"]["tool"] for run in runs} == {"litert"}
     for run in runs:
         expect_the_stored_run(cli, run)
     logs = "".join(cli("results", "log", run["run_id"]).ok().stdout for run in runs)
-    assert [item["inference_avg_us"] for item in cli("parse", "-", "--json", stdin=logs).ok().json] == [
-        run["report"]["inference_mean_us"] for run in runs
-    ]
+    assert [
+        item["inference_avg_us"] for item in cli("parse", "-", "--json", stdin=logs).ok().json
+    ] == [run["report"]["inference_mean_us"] for run in runs]
 
 
 def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path: Path) -> None:
@@ -96,11 +122,15 @@ def test_a_process_substitution_is_read_like_a_file(cli: Cli, tmp_path: Path) ->
         "STARTING!\nInference timings in us: Init: 5, First inference: 5, Warmup (avg): 5, Inference (avg): 5\n"
     )
     command = f"{shlex.quote(str(BENCHFARM))} parse --json <(cat {shlex.quote(str(log))})"
-    done = subprocess.run(["bash", "-c", command], env=cli.environ(), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["bash", "-c", command], env=cli.environ(), capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stdout)["inference_avg_us"] == 5
 
 
-def test_a_session_whose_activity_was_refused_is_failed_whatever_older_log_stands_below_it(cli: Cli) -> None:
+def test_a_session_whose_activity_was_refused_is_failed_whatever_older_log_stands_below_it(
+    cli: Cli,
+) -> None:
     session = """\
 $ adb install -r android_aarch64_benchmark_model.apk
 Performing Streamed Install
@@ -126,5 +156,9 @@ Warmup (avg): 14462.3, Inference (avg): 14575.2
     for report in (alone, refused):
         assert (report["outcome"], report["failure_code"]) == ("failed", "activity-refused")
         assert "access user 10" in report["failure_reason"]
-    assert (older["outcome"], older["graph"], older["inference_avg_us"]) == ("ok", "old.tflite", 14575.2)
+    assert (older["outcome"], older["graph"], older["inference_avg_us"]) == (
+        "ok",
+        "old.tflite",
+        14575.2,
+    )
     assert "new.tflite" not in json.dumps(older)

@@ -1,4 +1,5 @@
-"""The examples for pipelines: files that each service's parser takes, and their commands run on a virtual phone."""
+"""The examples for pipelines: files that each service's parser takes, and their commands run on a
+virtual phone."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ def gate(cli: Cli, folder: Path, **variables: str) -> subprocess.CompletedProces
     path = f"{BENCHFARM.parent}{os.pathsep}{os.environ['PATH']}"
     environ = cli.environ(PATH=path, OUT=str(folder / "out"), **variables)
     return subprocess.run(
-        [CI / "gate.sh"], cwd=folder, env=environ, capture_output=True, text=True, timeout=600, check=False
+        [CI / "gate.sh"],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
 
 
@@ -75,7 +82,11 @@ def test_each_service_runs_the_gate_with_what_it_reads() -> None:
         assert {"BASELINE", "CANDIDATE", "MODELS"} <= given <= READ
     assert shared["artifacts"]["reports"]["junit"] == f"{shared['variables']['OUT']}/benchfarm.xml"
     jenkins = (CI / "Jenkinsfile").read_text("utf-8")
-    assert {"BASELINE", "CANDIDATE", "MODELS"} <= set(re.findall(r"^    ([A-Z]+) = ", jenkins, re.M)) <= READ
+    assert (
+        {"BASELINE", "CANDIDATE", "MODELS"}
+        <= set(re.findall(r"^    ([A-Z]+) = ", jenkins, re.M))
+        <= READ
+    )
     assert jenkins.count("{") == jenkins.count("}")
     for text in (shared["script"][0], jenkins):
         assert "examples/ci/gate.sh" in text
@@ -83,7 +94,10 @@ def test_each_service_runs_the_gate_with_what_it_reads() -> None:
 
 def test_the_gate_is_a_shell_script_without_faults() -> None:
     checked = subprocess.run(
-        [BENCHFARM.parent / "shellcheck", CI / "gate.sh"], capture_output=True, text=True, check=False
+        [BENCHFARM.parent / "shellcheck", CI / "gate.sh"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout
     assert os.access(CI / "gate.sh", os.X_OK)

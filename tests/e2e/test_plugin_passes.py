@@ -18,8 +18,11 @@ PAGE = REPO / "docs" / "reference" / "plugins.md"
 
 
 def installed(folder: Path, *, name: str = "acme.idle", text: str = "") -> str:
-    """Return a folder for PYTHONPATH in which a distribution of the page's example lies as pip installs it."""
-    example = re.search(r"`acme/passes.py`:\n\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    """Return a folder for PYTHONPATH in which a distribution of the page's example lies as pip
+    installs it."""
+    example = re.search(
+        r"`acme/passes.py`:\n\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+    )
     assert example is not None
     package, told = folder / "acme", folder / "benchfarm_acme-1.0.dist-info"
     package.mkdir(parents=True)
@@ -36,12 +39,27 @@ def lab(lab_of: Callable[..., Lab]) -> Lab:
     return lab_of("pixel-4")
 
 
-def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     where = installed(tmp_path / "site")
     cli = Cli(home=lab.cli.home, is_cold=True)
     assert "acme.idle" in cli("bench", "--help", PYTHONPATH=where, COLUMNS="200").ok().stdout
     assert "acme.idle" in cli("plan", "schema", PYTHONPATH=where).ok().stdout
-    words = ("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", 1, "--pass", "timing,acme.idle", "-n", 2)
+    words = (
+        "bench",
+        model,
+        "-s",
+        lab.serials[0],
+        "-d",
+        "xnnpack",
+        "-t",
+        1,
+        "--pass",
+        "timing,acme.idle",
+        "-n",
+        2,
+    )
     told = cli(*words, PYTHONPATH=where).ok().stdout
     assert "acme.idle" in told
     assert re.search(r"\bup s +[\d.]+ +1\b", told), told
@@ -72,7 +90,11 @@ def test_a_pass_that_is_not_whole_is_refused_by_name(
     cli: Cli, tmp_path: Path, name: str, change: tuple[str, str], why: str
 ) -> None:
     installed(tmp_path / "whole")
-    text = (tmp_path / "whole" / "acme" / "passes.py").read_text("utf-8").replace(*change) if change[0] else ""
+    text = (
+        (tmp_path / "whole" / "acme" / "passes.py").read_text("utf-8").replace(*change)
+        if change[0]
+        else ""
+    )
     text = text.replace("no_findings\n", "no_findings, plainly\n", 1)
     where = installed(tmp_path / "site", name=name, text=text)
     done = replace(cli, is_cold=True)("bench", "m.tflite", "--pass", name, PYTHONPATH=where)

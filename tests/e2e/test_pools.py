@@ -1,4 +1,7 @@
-"""Which phones a campaign measures: chosen by rules, of those that are there; the command and virtual phones."""
+"""Which phones a campaign measures: chosen by rules, of those that are there.
+
+The command and virtual phones.
+"""
 
 from __future__ import annotations
 
@@ -72,19 +75,35 @@ def run_and_act(lab: Lab, plan: Path, *acts: tuple[str, Callable[[], None]]) -> 
 
 def stored(lab: Lab, done: Done) -> list[dict[str, Any]]:
     """The campaign's runs, each of which is there once."""
-    runs: list[dict[str, Any]] = lab.cli("results", "runs", done.json["campaign_id"], "--json").ok().json
-    keys = Counter((run["case"]["serial"], run["case"]["threads"], run["invocation"]) for run in runs)
+    runs: list[dict[str, Any]] = (
+        lab.cli("results", "runs", done.json["campaign_id"], "--json").ok().json
+    )
+    keys = Counter(
+        (run["case"]["serial"], run["case"]["threads"], run["invocation"]) for run in runs
+    )
     assert set(keys.values()) == {1}, keys
     return runs
 
 
-def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     (lab.cli.home / "devices.yaml").write_text(
         f"devices: {{{A}: {{pools: nightly}}, {B}: {{pools: [nightly, release]}}}}"
     )
     try:
-        shown = lab.cli("plan", "show", write(tmp_path, model, "where: pool = nightly, any: 1"), "--json").ok().json
-        assert shown["devices"] == {"chosen": [A], "left_out": {B: "1 phone is enough for the plan"}, "lacking": ""}
+        shown = (
+            lab.cli(
+                "plan", "show", write(tmp_path, model, "where: pool = nightly, any: 1"), "--json"
+            )
+            .ok()
+            .json
+        )
+        assert shown["devices"] == {
+            "chosen": [A],
+            "left_out": {B: "1 phone is enough for the plan"},
+            "lacking": "",
+        }
     finally:
         (lab.cli.home / "devices.yaml").unlink()
 
@@ -94,11 +113,26 @@ def test_a_plan_shows_phones_of_one_name_with_their_serials(
 ) -> None:
     late()
     shown = lab.cli("plan", "show", write(tmp_path, model, "profiles: pixel-3")).ok().stdout
-    assert {serial: shown.count(f"Google Pixel 3 (virtual) ({serial})  ") for serial in (A, LATE)} == {A: 2, LATE: 2}
+    assert {
+        serial: shown.count(f"Google Pixel 3 (virtual) ({serial})  ") for serial in (A, LATE)
+    } == {A: 2, LATE: 2}
 
 
 def test_bench_takes_so_many_of_the_phones_that_fit(lab: Lab, model: Path) -> None:
-    words = ("bench", model, "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.2", "--where", "virtual")
+    words = (
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "-n",
+        "1",
+        "--min-secs",
+        "0.2",
+        "--where",
+        "virtual",
+    )
     done = lab.cli(*words, "--any", "1", "--one-of-each", "profile", "--json").ok()
     assert {run["case"]["serial"] for run in stored(lab, done)} == {A}
     refused = lab.cli(*words, "--one-of-each", "shoe")

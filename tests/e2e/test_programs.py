@@ -1,4 +1,5 @@
-"""Every benchmark program on phones, from the command line: what each option, library and delegate comes to."""
+"""Every benchmark program on phones, from the command line: what each option, library and delegate
+comes to."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ def quantised() -> Path:
     return min(MODELS.glob("*int8*.tflite"))
 
 
-def bench(lab: Lab, *words: object, serial: int = PIXEL, exit_code: int = 0) -> list[dict[str, Any]]:
-    done = lab.cli("bench", *words, "-s", lab.serials[serial], "--min-secs", "0.1", "-n", "1", "--json")
+def bench(
+    lab: Lab, *words: object, serial: int = PIXEL, exit_code: int = 0
+) -> list[dict[str, Any]]:
+    done = lab.cli(
+        "bench", *words, "-s", lab.serials[serial], "--min-secs", "0.1", "-n", "1", "--json"
+    )
     assert done.exit_code == exit_code, done.stdout + done.stderr
     return done.json["runs"]
 
@@ -43,7 +48,9 @@ def tiny(folder: Path, name: str) -> Path:
     return path
 
 
-def test_each_option_of_performance_options_is_a_measurement_with_its_own_delegate(lab: Lab, model: Path) -> None:
+def test_each_option_of_performance_options_is_a_measurement_with_its_own_delegate(
+    lab: Lab, model: Path
+) -> None:
     runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "cpu,xnnpack,gpu"))
     assert set(runs) == {
         "gpu-fp16",
@@ -62,11 +69,15 @@ def test_each_option_of_performance_options_is_a_measurement_with_its_own_delega
     assert runs["gpu-fp16"]["case"]["flags"] == [["gpu_precision_loss_allowed", "true"]]
 
 
-def test_an_option_whose_delegate_is_missing_never_stands_under_its_name(lab: Lab, model: Path) -> None:
+def test_an_option_whose_delegate_is_missing_never_stands_under_its_name(
+    lab: Lab, model: Path
+) -> None:
     lab.fault(lab.serials[PIXEL], "delegate-missing", "subject=nnapi", "times=0")
     runs = bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1)
     assert len(runs) > 1
-    assert {(run["outcome"], run["reason_code"]) for run in runs} == {("failed", "delegate-fell-back")}
+    assert {(run["outcome"], run["reason_code"]) for run in runs} == {
+        ("failed", "delegate-fell-back")
+    }
     # The program itself exits with 0 and prints a good-looking row for each.
     assert all(run["report"]["inference"]["count"] > 0 for run in runs)
 
@@ -83,8 +94,15 @@ def test_a_failing_option_loses_no_other(lab: Lab, model: Path) -> None:
 
 def test_accelerators_that_nobody_planned_become_cases_of_their_own(lab: Lab, model: Path) -> None:
     runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1))
-    assert {"nnapi(w/o accel name)", "nnapi(qti-default)", "nnapi(qti-gpu)", "nnapi(nnapi-reference)"} <= set(runs)
-    assert runs["nnapi(qti-default)"]["case"]["flags"] == [["nnapi_accelerator_name", "qti-default"]]
+    assert {
+        "nnapi(w/o accel name)",
+        "nnapi(qti-default)",
+        "nnapi(qti-gpu)",
+        "nnapi(nnapi-reference)",
+    } <= set(runs)
+    assert runs["nnapi(qti-default)"]["case"]["flags"] == [
+        ["nnapi_accelerator_name", "qti-default"]
+    ]
     assert runs["nnapi(nnapi-reference)"]["reason_code"] == "delegate-wrong-backend"
     assert len({json.dumps(run["case"]) for run in runs.values()}) == len(runs)
     assert lab.cli("results", "reparse", "--json").ok().json["changed"] in (0, [])
@@ -98,21 +116,29 @@ def test_memory_of_an_option_is_measured_in_a_process_of_its_own(lab: Lab, model
     assert all(run["report"]["peak_memory_mib"] > 0 for run in runs)
 
 
-def test_a_model_with_tensorflow_operators_is_run_with_the_flex_build_alone(lab: Lab, tmp_path: Path) -> None:
+def test_a_model_with_tensorflow_operators_is_run_with_the_flex_build_alone(
+    lab: Lab, tmp_path: Path
+) -> None:
     (flex,) = bench(lab, tiny(tmp_path, "multi_add_flex.bin"), "-d", "cpu")
     (plain,) = bench(lab, tiny(tmp_path, "multi_add.bin"), "-d", "cpu")
     assert (flex["outcome"], plain["outcome"]) == ("completed", "completed")
     assert flex["case"]["build_sha256"] != plain["case"]["build_sha256"]
 
 
-def test_the_plain_app_is_restored_after_the_flex_app(lab: Lab, tmp_path: Path, model: Path) -> None:
+def test_the_plain_app_is_restored_after_the_flex_app(
+    lab: Lab, tmp_path: Path, model: Path
+) -> None:
     flex_model = tiny(tmp_path, "multi_add_flex.bin")
     done = lab.cli(
         "bench", flex_model, model, "--tool", "apk", "-d", "cpu", "-s", lab.serials[PIXEL], "--min-secs", "0.1",
         "-n", "2", "--json",
     )  # fmt: skip
     runs = done.json["runs"]
-    flex = {run["case"]["build_sha256"] for run in runs if "Flex" in str(run["report"]["delegate"]["shares"])}
+    flex = {
+        run["case"]["build_sha256"]
+        for run in runs
+        if "Flex" in str(run["report"]["delegate"]["shares"])
+    }
     plain = {run["case"]["build_sha256"] for run in runs if run["case"]["model_name"] == model.stem}
     assert len(flex) == len(plain) == 1
     assert flex != plain
@@ -196,12 +222,20 @@ def test_hexagon_takes_a_quantised_model_by_every_program(lab: Lab, quantised: P
         assert ("hexagon_lib_path=" in run["command"]) is not is_app
 
 
-def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidence(lab: Lab, tmp_path: Path) -> None:
+def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidence(
+    lab: Lab, tmp_path: Path
+) -> None:
     library = tmp_path / "libmine.so"
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     add = 0  # the operator's code
     model = tiny(tmp_path, "multi_add.bin")
-    words = (model, "-d", "external", "--flag", f"external_delegate_options=allowed_builtin_code:{add}")
+    words = (
+        model,
+        "-d",
+        "external",
+        "--flag",
+        f"external_delegate_options=allowed_builtin_code:{add}",
+    )
     (run,) = bench(lab, *words, "--flag", f"external_delegate_path=@{library}")
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
     assert [name for name, _ in run["case"]["files"]] == ["libmine.so"]
@@ -213,7 +247,9 @@ def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidenc
     assert other["case"]["files"] != run["case"]["files"]
 
 
-def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(lab: Lab, tmp_path: Path) -> None:
+def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(
+    lab: Lab, tmp_path: Path
+) -> None:
     library = tmp_path / "libmine.so"
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     done = lab.cli(
@@ -221,7 +257,9 @@ def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(lab: Lab, 
         "-n", "1", "--flag", f"external_delegate_path=@{library}", "--flag",
         "external_delegate_options=allowed_builtin_code:0",
     ).ok()  # fmt: skip
-    assert "cpu, native: external_delegate_path switches on another delegate" in " ".join(done.stdout.split())
+    assert "cpu, native: external_delegate_path switches on another delegate" in " ".join(
+        done.stdout.split()
+    )
     assert "1 invocations" in done.stderr
 
 
@@ -230,7 +268,9 @@ def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path:
     settings = tmp_path / "settings.json"
     settings.write_text('{"stable_delegate_loader_settings": {"delegate_path": "libstable.so"}}')
     model = tiny(tmp_path, "multi_add.bin")
-    (run,) = bench(lab, model, "-d", "external", "--flag", f"stable_delegate_settings_file=@{settings}")
+    (run,) = bench(
+        lab, model, "-d", "external", "--flag", f"stable_delegate_settings_file=@{settings}"
+    )
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
     assert [name for name, _ in run["case"]["files"]] == ["libstable.so", "settings.json"]
     (tmp_path / "libstable.so").unlink()
@@ -241,7 +281,9 @@ def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path:
     assert "libstable.so' doesn't lie beside it" in done.stderr
 
 
-def test_a_pass_leaves_the_files_that_it_writes_and_no_others(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_pass_leaves_the_files_that_it_writes_and_no_others(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     runs = bench(lab, model, "-d", "xnnpack", "--pass", "timing,memory,profile")
     found = {}
     for run in runs:
@@ -256,7 +298,20 @@ def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(
     lab_of: Callable[..., Lab], model: Path
 ) -> None:
     lab = lab_of("moto-e5-play")
-    measure = ("bench", model, "-d", "gpu", "-s", lab.serials[0], "--min-secs", "0.1", "-n", "1", "--tool", "native")
+    measure = (
+        "bench",
+        model,
+        "-d",
+        "gpu",
+        "-s",
+        lab.serials[0],
+        "--min-secs",
+        "0.1",
+        "-n",
+        "1",
+        "--tool",
+        "native",
+    )
     done = lab.cli(*measure).ok()
     assert "gpu (OpenGL), " in done.stdout
     report = lab.cli("table").ok().stdout

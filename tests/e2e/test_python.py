@@ -1,4 +1,5 @@
-"""The library against virtual phones through a real adb server: docs/python.md block by block, and what it promises."""
+"""The library against virtual phones through a real adb server: docs/python.md block by block, and
+what it promises."""
 
 from __future__ import annotations
 
@@ -17,7 +18,15 @@ import pandas as pd
 import pytest
 
 import orchestrator
-from orchestrator import Comparison, InterruptedByUserError, Lab, PlanError, Progress, Results, UsageError
+from orchestrator import (
+    Comparison,
+    InterruptedByUserError,
+    Lab,
+    PlanError,
+    Progress,
+    Results,
+    UsageError,
+)
 from orchestrator.engine.events import RunStored
 from tests.e2e.conftest import Lab as VirtualPhones
 from tests.samples.places import MODELS, REPO
@@ -26,15 +35,20 @@ QUICK: dict[str, Any] = {"delegates": "xnnpack", "threads": 1, "min_secs": 0.1}
 
 
 @pytest.fixture(scope="module")
-def python(running_lab: VirtualPhones, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What the page's examples leave behind, run in a folder with its files and in the environment of the lab."""
+def python(
+    running_lab: VirtualPhones, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Any]]:
+    """What the page's examples leave behind, run in a folder with its files and in the environment
+    of the lab."""
     folder = tmp_path_factory.mktemp("python")
     shutil.copy(min(MODELS.glob("*float*.tflite")), folder / "model.tflite")
     (folder / "plan.yaml").write_text(
         "models: model.tflite\nmatrix: {delegates: cpu, threads: 1}\ndevices: {profiles: pixel-3}\n"
         "settings: {min_secs: 0.1}\ninvocations: 2\n"
     )
-    blocks = re.findall(r"```python\n(.*?)```", (REPO / "docs" / "python.md").read_text("utf-8"), re.S)
+    blocks = re.findall(
+        r"```python\n(.*?)```", (REPO / "docs" / "python.md").read_text("utf-8"), re.S
+    )
     names: dict[str, Any] = {"blocks": blocks}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in running_lab.cli.environ().items():
@@ -53,7 +67,10 @@ def test_the_pages_examples_run_and_give_what_the_page_says(
     assert {row.device.serial for row in results} == set(running_lab.serials)
     assert {row.device.serial for row in python["here"]} == {"host"}
     assert [row.case.delegate for row in python["nightly"]] == ["cpu"]
-    assert (len(python["again"]), python["again"].campaign_id) == (len(results), results.campaign_id)
+    assert (len(python["again"]), python["again"].campaign_id) == (
+        len(results),
+        results.campaign_id,
+    )
     assert Path("report.html").read_text("utf-8").startswith("<!doctype html>")
     assert len(python["comparison"]) == len(running_lab.serials)
     assert (results.left, results.lost, results.missing) == (0, {}, {})
@@ -72,7 +89,11 @@ def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, A
     assert pd.api.types.is_float_dtype(frame["median_us"])
     assert pd.api.types.is_integer_dtype(frame["threads"])
     assert str(frame["campaign_created_at"].dt.tz) == "UTC"
-    by_hand = {row.key: row.result.own_summary.median_us for row in results if row.result.own_summary is not None}
+    by_hand = {
+        row.key: row.result.own_summary.median_us
+        for row in results
+        if row.result.own_summary is not None
+    }
     given = frame.dropna(subset=["median_us"]).set_index("case_key")["median_us"].to_dict()
     assert given == pytest.approx(by_hand, abs=0.001)
     own = runs[runs["is_used"]].groupby("case_key")["latency_us"].median()
@@ -93,7 +114,9 @@ def test_a_comparison_has_the_figures_of_both_sides(python: dict[str, Any]) -> N
     assert medians.tolist() == pytest.approx(told["ratio"].tolist(), rel=0.2)
 
 
-def test_a_notebook_is_given_html_in_which_names_are_text(python: dict[str, Any], running_lab: VirtualPhones) -> None:
+def test_a_notebook_is_given_html_in_which_names_are_text(
+    python: dict[str, Any], running_lab: VirtualPhones
+) -> None:
     shutil.copy("model.tflite", "<b>x.tflite")
     results = Lab().bench("<b>x.tflite", devices=running_lab.serials[0], invocations=1, **QUICK)
     html = results._repr_html_()
@@ -110,7 +133,11 @@ def test_it_works_in_another_thread_beside_a_running_event_loop(
     found: list[Results] = []
 
     async def cell() -> None:
-        found.append(orchestrator.bench("model.tflite", devices=running_lab.serials[0], invocations=1, **QUICK))
+        found.append(
+            orchestrator.bench(
+                "model.tflite", devices=running_lab.serials[0], invocations=1, **QUICK
+            )
+        )
 
     thread = threading.Thread(target=lambda: asyncio.run(cell()))
     thread.start()
@@ -136,7 +163,9 @@ def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
         assert lab.resume() is None
 
 
-def test_a_store_in_memory_lasts_as_long_as_its_lab(python: dict[str, Any], running_lab: VirtualPhones) -> None:
+def test_a_store_in_memory_lasts_as_long_as_its_lab(
+    python: dict[str, Any], running_lab: VirtualPhones
+) -> None:
     with Lab(store=":memory:") as lab:
         measured = lab.bench("model.tflite", devices=running_lab.serials[0], invocations=1, **QUICK)
         assert lab.load().campaign_id == measured.campaign_id
@@ -145,12 +174,17 @@ def test_a_store_in_memory_lasts_as_long_as_its_lab(python: dict[str, Any], runn
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"delegates": "gpuu", "threads": "x"}, ("delegates: 'gpuu'", "threads: 'x' isn't a whole")),
+        (
+            {"delegates": "gpuu", "threads": "x"},
+            ("delegates: 'gpuu'", "threads: 'x' isn't a whole"),
+        ),
         ({"flags": {"use_gpu": "true"}}, ("flags: the flag use_gpu can't be set here",)),
         ({"flags": "allow_fp16"}, ("flags: 'allow_fp16' lacks a value",)),
     ],
 )
-def test_faults_name_the_keyword(python: dict[str, Any], options: dict[str, Any], said: tuple[str, ...]) -> None:
+def test_faults_name_the_keyword(
+    python: dict[str, Any], options: dict[str, Any], said: tuple[str, ...]
+) -> None:
     with pytest.raises(PlanError) as raised:
         Lab().bench("model.tflite", **options)
     assert [part for part in said if part not in str(raised.value)] == []

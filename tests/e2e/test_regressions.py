@@ -1,4 +1,5 @@
-"""A month of nights on a virtual phone: changes are found, run again side by side, told in every form, and expected."""
+"""A month of nights on a virtual phone: changes are found, run again side by side, told in every
+form, and expected."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Nights:
         done = self("history", "changes", "--json", *words)
         found = [change for group in done.json["groups"] for change in group["changes"]]
         assert done.json["fails"] == bool(done.exit_code), done.stderr
-        return done.exit_code, {change["configuration"].rpartition(", native")[0]: change for change in found}
+        return done.exit_code, {
+            change["configuration"].rpartition(", native")[0]: change for change in found
+        }
 
 
 #: Configuration -> the program of the last nights, and what its figures are multiplied by.
@@ -62,14 +65,21 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("regressions")
     cli = prepared_cli(folder / "home")
     try:
-        (phone,) = cli("lab", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json").ok().json["phones"]
+        (phone,) = (
+            cli("lab", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json")
+            .ok()
+            .json["phones"]
+        )
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
             cli("lab", "program", folder / name, "--version", name, "--time", time).ok()
         model = min(MODELS.glob("*float*.tflite"))
         made = open_store(folder / "nights.sqlite")
         for (delegate, threads, mode), (late, factor) in LATE.items():
-            for program, which in (("old", range(NIGHTS - CHANGED)), (late, range(NIGHTS - CHANGED, NIGHTS))):
+            for program, which in (
+                ("old", range(NIGHTS - CHANGED)),
+                (late, range(NIGHTS - CHANGED, NIGHTS)),
+            ):
                 cli(
                     "bench", model, "-s", phone["serial"], "-d", delegate, "-t", threads, "-n", 1, "--min-secs", "0.1",
                     "--build", f"native={folder / program}", *(("--mode", mode) if mode else ()), timeout_s=PATIENCE_S,
@@ -79,7 +89,14 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
                 assert campaign is not None
                 (run,) = list(real.runs(campaign_ids=[campaign.campaign_id], with_attachments=True))
                 for night in which:
-                    keep(made, real, campaign, run, night, factor if night >= NIGHTS - CHANGED else 1.0)
+                    keep(
+                        made,
+                        real,
+                        campaign,
+                        run,
+                        night,
+                        factor if night >= NIGHTS - CHANGED else 1.0,
+                    )
                 real.close()
         made.close()
         yield Nights(cli=cli, store=folder / "nights.sqlite")
@@ -88,18 +105,30 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def keep(made: Store, real: Store, campaign: Campaign, run: RunRecord, night: int, factor: float) -> None:
-    """Store a campaign as if it had run on that night; its figure is a given one, half a per cent off."""
+def keep(
+    made: Store, real: Store, campaign: Campaign, run: RunRecord, night: int, factor: float
+) -> None:
+    """Store a campaign as if it had run on that night.
+
+    Its figure is a given one, half a per cent off.
+    """
     at = datetime.now(UTC) - timedelta(days=NIGHTS - night)
     name = CampaignId(f"{at:%Y%m%d}-{uuid.uuid4().hex[:6]}")
-    begun = dataclasses.replace(campaign, campaign_id=name, created_at=at, finished_at=at + timedelta(hours=1))
+    begun = dataclasses.replace(
+        campaign, campaign_id=name, created_at=at, finished_at=at + timedelta(hours=1)
+    )
     made.begin_campaign(
-        begun, devices=real.devices().values(), models=real.models().values(), builds=real.builds().values()
+        begun,
+        devices=real.devices().values(),
+        models=real.models().values(),
+        builds=real.builds().values(),
     )
     assert run.report is not None
     assert run.report.inference is not None
     noise = np.random.default_rng([night, run.case.threads]).normal(0, 0.005)
-    inference = dataclasses.replace(run.report.inference, median_us=float(5000 * factor * np.exp(noise)))
+    inference = dataclasses.replace(
+        run.report.inference, median_us=float(5000 * factor * np.exp(noise))
+    )
     kept = dataclasses.replace(
         run,
         run_id=RunId(uuid.uuid4().hex),
@@ -155,13 +184,17 @@ def test_a_change_that_the_program_did_not_make_is_refuted(confirmed: dict[str, 
     assert change["status"] == "refuted", change["status_detail"]
 
 
-def test_a_change_without_an_old_side_cannot_be_run_again_and_says_why(confirmed: dict[str, Any]) -> None:
+def test_a_change_without_an_old_side_cannot_be_run_again_and_says_why(
+    confirmed: dict[str, Any],
+) -> None:
     change = of(confirmed, "xnnpack", "1")
     assert change["status"] == "cannot"
     assert "neither build nor model changed" in change["status_detail"]
 
 
-def test_what_was_confirmed_or_refuted_is_not_run_again(nights: Nights, confirmed: dict[str, Any]) -> None:
+def test_what_was_confirmed_or_refuted_is_not_run_again(
+    nights: Nights, confirmed: dict[str, Any]
+) -> None:
     campaigns = len(nights("results", "list", "--json").ok().json)
 
     exit_code, again = nights.changes("--confirm")
@@ -180,24 +213,39 @@ def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[s
     assert "confirmed (" in told.split(" refuted (")[0]
     assert told.count("[virtual]") == 3
     assert max(len(line) for line in text.stdout.splitlines()) <= 80
-    markdown = nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
+    markdown = (
+        nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
+    )
     assert markdown.startswith("## 3 changes new in the last 14 nights")
     assert markdown.count(r"| confirmed \(") == 1
     assert nights("history", "changes", "--format", "xml").exit_code == 2
     assert nights("history", "changes", "--series", "colour=red").exit_code == 2
-    assert "delegate is cpu, xnnpack" in nights("history", "changes", "--series", "delegate=gpu").stderr
+    assert (
+        "delegate is cpu, xnnpack"
+        in nights("history", "changes", "--series", "delegate=gpu").stderr
+    )
     assert nights("history", "expect", "delegate=cpu", "2026-03-09", " ").exit_code == 2
     only = nights.changes("--series", "delegate=cpu")
     assert (only[0], [item["case"]["delegate"] for item in only[1].values()]) == (0, ["cpu"])
 
 
-def test_an_expected_change_is_told_as_such_and_fails_nothing(nights: Nights, confirmed: dict[str, Any]) -> None:
+def test_an_expected_change_is_told_as_such_and_fails_nothing(
+    nights: Nights, confirmed: dict[str, Any]
+) -> None:
     night = of(confirmed, "xnnpack", "4")["night"]
-    added = nights("history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json").ok().json
+    added = (
+        nights(
+            "history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json"
+        )
+        .ok()
+        .json
+    )
 
     exit_code, found = nights.changes("--fail-on", "confirmed")
     assert exit_code == 0
-    assert [item["expected"] for item in found.values() if item["expected"]] == ["slower on purpose"]
+    assert [item["expected"] for item in found.values() if item["expected"]] == [
+        "slower on purpose"
+    ]
     assert "slower on purpose" in nights("history", "expected").ok().stdout
     assert nights("history", "forget", added["annotation_id"]).exit_code == 0
     assert nights("history", "forget", added["annotation_id"]).exit_code == 2

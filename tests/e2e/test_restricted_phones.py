@@ -1,4 +1,5 @@
-"""Phones whose maker keeps their shell user from settings or keys: measured night after night, and told."""
+"""Phones whose maker keeps their shell user from settings or keys: measured night after night, and
+told."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ LIMITS = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-sec
 SETTING = "settings get global stay_on_while_plugged_in"
 
 
-@pytest.mark.parametrize("subjects", [("settings",), ("input",), ("settings", "input", "svc")], ids=",".join)
+@pytest.mark.parametrize(
+    "subjects", [("settings",), ("input",), ("settings", "input", "svc")], ids=",".join
+)
 @pytest.mark.parametrize("is_asleep", [False, True], ids=["awake", "asleep"])
 def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_nothing_afterwards(
     lab: Lab, model: Path, subjects: tuple[str, ...], is_asleep: bool
@@ -27,7 +30,9 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
         for _ in range(2):
             # No way is left to have the screen on, without which a figure isn't one of the series.
             is_off = is_asleep and "svc" in subjects
-            done = lab.cli("bench", model, "-s", restricted, *LIMITS, "--json").ended_with(int(is_off))
+            done = lab.cli("bench", model, "-s", restricted, *LIMITS, "--json").ended_with(
+                int(is_off)
+            )
             assert [run["outcome"] for run in done.json["runs"]] == ["completed"] * 2
             assert "can't be restored" not in done.stderr
             step = "(shell-restricted). Turn on 'USB debugging (Security settings)'"
@@ -37,11 +42,18 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
         lab.cli("device", "restore").ok()
         assert lab.shell(restricted, SETTING) == "2"
         lab.clear()
-        assert lab.shell(restricted, "ls /data/local/tmp/benchfarm").split() == ["models", "programs", "runs"]
+        assert lab.shell(restricted, "ls /data/local/tmp/benchfarm").split() == [
+            "models",
+            "programs",
+            "runs",
+        ]
         assert not list((lab.cli.home / "state/journals").glob("*.undo"))
     finally:
         lab.clear()
-        lab.shell(restricted, "input keyevent KEYCODE_WAKEUP; settings put global stay_on_while_plugged_in 0")
+        lab.shell(
+            restricted,
+            "input keyevent KEYCODE_WAKEUP; settings put global stay_on_while_plugged_in 0",
+        )
 
 
 def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) -> None:

@@ -68,7 +68,9 @@ def read_again(cli) -> None:
     """Read something else from a run of the newest campaign, though no other latency."""
     store = open_store(cli.home / "store.sqlite")
     run = next(iter(store.runs(campaign_ids=[newest_of(cli)])))
-    finding = Finding(code="reference-moved", severity=Severity.INFO, message="seen when it was read again")
+    finding = Finding(
+        code="reference-moved", severity=Severity.INFO, message="seen when it was read again"
+    )
     store.replace_reading(
         run.run_id,
         report=replace(run.report, overall_memory_mib=1234.5),
@@ -95,7 +97,8 @@ def ask(url: str, path: str = "/", method: str = "GET", **headers: str):
 
 
 def without_farm(page: str) -> str:
-    """Return a served page without its link to the live page of the farm, which a folder of pages doesn't have."""
+    """Return a served page without its link to the live page of the farm, which a folder of pages
+    doesn't have."""
     text, count = re.subn(r' *<a href="(\.\./)?farm">Farm</a>\n', "", page)
     assert count == 1
     return text
@@ -132,7 +135,19 @@ def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(
 
 def test_since_chooses_the_nights(weeks, tmp_path):
     found = (
-        weeks("history", "site", "--out", tmp_path / "a", "--since", "2026-03-31", "--reports", "0", "--json").ok().json
+        weeks(
+            "history",
+            "site",
+            "--out",
+            tmp_path / "a",
+            "--since",
+            "2026-03-31",
+            "--reports",
+            "0",
+            "--json",
+        )
+        .ok()
+        .json
     )
     assert found["nights"] == NIGHTS - 30
     refused = weeks("history", "site", "--out", tmp_path / "b", "--since", "yesterday")
@@ -157,7 +172,9 @@ def test_served_pages_are_those_of_the_site(weeks, tmp_path):
         assert ask(url, f"/series/{series.name}", If_None_Match=headers["etag"])[0] == 304
         for asset in (tmp_path / "out" / "assets").iterdir():
             assert ask(url, f"/assets/{asset.name}")[2] == asset.read_text()
-        report = next(path for path in (tmp_path / "out" / "campaigns").iterdir() if path.name != "index.html")
+        report = next(
+            path for path in (tmp_path / "out" / "campaigns").iterdir() if path.name != "index.html"
+        )
         status, headers, body = ask(url, f"/campaigns/{report.name}")
         assert (status, body) == (200, report.read_text())
         assert "'sha256-" in headers["content-security-policy"]
@@ -167,13 +184,19 @@ def test_served_pages_are_those_of_the_site(weeks, tmp_path):
 def test_served_pages_follow_the_store(weeks):
     with served(weeks) as url:
         assert "a note of today" not in ask(url)[2]
-        weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today").ok()
+        weeks(
+            "history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today"
+        ).ok()
         # They are gathered again when a time has passed that depends on how long gathering takes.
         poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
         page = f"/campaigns/{newest_of(weeks)}.html"
         assert "seen when it was read again" not in ask(url, page)[2]
         read_again(weeks)
-        poll_until(lambda: "seen when it was read again" in ask(url, page)[2], "the new reading is shown", 120)
+        poll_until(
+            lambda: "seen when it was read again" in ask(url, page)[2],
+            "the new reading is shown",
+            120,
+        )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +214,8 @@ def test_nothing_can_be_changed(live, method):
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil", "10.0.0.1"]
+    "host",
+    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil", "10.0.0.1"],
 )
 def test_a_request_for_another_host_gets_nothing(live, host):
     status, _, body = ask(live, Host=host)
@@ -224,7 +248,9 @@ def test_the_api_answers_what_its_description_says(live):
         "/runs": f"?campaign={newest}&limit=3", "/series/{series_key}": "", "/changes": "",
     }  # fmt: skip
     for path, query in asked.items():
-        schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"][
+            "schema"
+        ]
         status, headers, body = ask(live, f"/api/v1{path.replace('{series_key}', key)}{query}")
         assert (status, headers["content-type"]) == (200, "application/json")
         answer = json.loads(body)
@@ -232,8 +258,16 @@ def test_the_api_answers_what_its_description_says(live):
         for item in answer if isinstance(answer, list) else [answer]:
             assert set(item) == set(known[name]["properties"])
             seen.add(name)
-    # Phones without a figure in the last hours, and jobs without a queue, aren't there to be described.
-    assert seen == {"FarmAnswer", "CampaignAnswer", "RunAnswer", "SeriesAnswer", "OneSeriesAnswer", "ChangeAnswer"}
+    # Phones without a figure in the last hours, and jobs without a queue, aren't there to be
+    # described.
+    assert seen == {
+        "FarmAnswer",
+        "CampaignAnswer",
+        "RunAnswer",
+        "SeriesAnswer",
+        "OneSeriesAnswer",
+        "ChangeAnswer",
+    }
     page = (REPO / "docs" / "reference" / "monitoring.md").read_text("utf-8")
     assert all(f"/api/v1{path.partition('{')[0]}" in page for path in described["paths"])
     reads = {path for path, item in described["paths"].items() if "get" in item}
@@ -304,8 +338,12 @@ def test_so_many_pages_are_kept_up_to_date_and_who_leaves_makes_room(live):
     poll_until(has_room, "a stream can be opened again")
 
 
-def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_request_steers_nothing(weeks):
-    with served(weeks, "--host", "0.0.0.0", "--token", TOKEN, "--allow-host", "farm.example") as url:
+def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_request_steers_nothing(
+    weeks,
+):
+    with served(
+        weeks, "--host", "0.0.0.0", "--token", TOKEN, "--allow-host", "farm.example"
+    ) as url:
         # What it was given stays out of the log.
         assert TOKEN not in url
         assert ask(url)[0] == ask(url, "/api/v1/farm")[0] == 401
@@ -325,7 +363,9 @@ def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_req
         assert ask(url, f"/%5cevil.example?token={TOKEN}")[1]["location"] == "./%5Cevil.example"
         assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Cookie=cookie)[0] == 401
         assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
-        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
+        assert (
+            ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
+        )
         # It is let in, and there is no farm behind this store.
         status, _, body = ask(url, "/api/v1/holds?scope=farm", "DELETE", **bearer)
         assert (status, "no farm's queue" in body) == (409, True)
@@ -344,21 +384,27 @@ def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
 
 
 def test_what_isnt_installed_is_told(weeks, tmp_path):
-    (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')")
+    (tmp_path / "fastapi.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'fastapi'\", name='fastapi')"
+    )
     refused = weeks("serve", "--port", "0", PYTHONPATH=str(tmp_path))
     assert refused.exit_code == 2
     assert "pip install 'benchfarm[serve]'" in refused.stderr
 
 
 def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(weeks, tmp_path):
-    newest, older = (weeks("results", "list", "--json").ok().json[place]["campaign_id"] for place in (0, 1))
+    newest, older = (
+        weeks("results", "list", "--json").ok().json[place]["campaign_id"] for place in (0, 1)
+    )
     both = weeks("report", newest, older, "--format", "json", "--out", tmp_path / "both.json")
     alone = weeks("report", newest, "--format", "json", "--out", tmp_path / "alone.json")
     both.ok(), alone.ok()
     figures = {}
     for name in ("both", "alone"):
         found = json.loads((tmp_path / f"{name}.json").read_text())
-        figures[name] = [(row["case_key"], row["invocations_used"], row["median_us"]) for row in found["results"]]
+        figures[name] = [
+            (row["case_key"], row["invocations_used"], row["median_us"]) for row in found["results"]
+        ]
     assert len(figures["alone"]) == 8
     assert figures["both"] == figures["alone"]
     weeks("report", newest, older, "--out", tmp_path / "both.html").ok()

@@ -1,7 +1,9 @@
-"""A night in little: many phones, many cases, faults on the way from a seed; what is stored is as without faults.
+"""A night in little: many phones, many cases, faults on the way from a seed.
 
-The same plan is run without faults afterwards. ``make soak`` runs both with 50 phones and 2,000 cases (SOAK_PHONES,
-SOAK_CASES), SOAK_SEED chooses other faults.
+What is stored is as without faults.
+
+The same plan is run without faults afterwards. ``make soak`` runs both with 50 phones and 2,000
+cases (SOAK_PHONES, SOAK_CASES), SOAK_SEED chooses other faults.
 """
 
 from __future__ import annotations
@@ -19,12 +21,21 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.samples.faulty_lab import ask, changed, clear, give, not_as_before, restore_as_told, watched
+from tests.samples.faulty_lab import (
+    ask,
+    changed,
+    clear,
+    give,
+    not_as_before,
+    restore_as_told,
+    watched,
+)
 
 PHONES = int(os.environ.get("SOAK_PHONES", "4"))
 CASES = int(os.environ.get("SOAK_CASES", "32"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-#: Steps of a run at which the way to the phone may fail: its state, start, init, warmup, run, results.
+#: Steps of a run at which the way to the phone may fail: its state, start, init, warmup, run,
+#: results.
 STEPS = 6
 #: Of these steps, how many have a fault.
 SHARE = float(os.environ.get("SOAK_SHARE", "0.05"))
@@ -32,7 +43,8 @@ SHARE = float(os.environ.get("SOAK_SHARE", "0.05"))
 HANGS_S = 600.0 + 2.0 * CASES
 # The plan runs twice: with faults and without.
 pytestmark = pytest.mark.timeout(3 * HANGS_S)
-#: What happens on the way to a phone or to the phone itself; none of it is the fault of what is measured.
+#: What happens on the way to a phone or to the phone itself; none of it is the fault of what is
+#: measured.
 FAULTS = (
     ("cut",),
     ("cut", "bytes=3000", "subject=down"),
@@ -59,7 +71,8 @@ def many(lab_of: Callable[..., Lab]) -> Lab:
 
 
 def plan_text(model: Path) -> str:
-    """A plan of so many cases on each phone that all phones together have CASES: flags that change nothing."""
+    """A plan of so many cases on each phone that all phones together have CASES: flags that change
+    nothing."""
     each = CASES // PHONES
     flags = ", ".join(f"{{max_delegated_partitions: {number}}}" for number in range(1, each + 1))
     return (
@@ -94,11 +107,18 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
 
 
 def stored_of(lab: Lab) -> tuple[str, Counter[tuple[str, str, int, str]]]:
-    """Return the status of the newest campaign, and how often each of its results is stored, with how it ended."""
+    """Return the status of the newest campaign, and how often each of its results is stored, with
+    how it ended."""
     campaign = lab.cli("results", "list", "--json").ok().json[0]
     runs = lab.cli("results", "runs", campaign["campaign_id"], "--json", timeout_s=600.0).ok().json
     return campaign["status"], Counter(
-        (json.dumps(run["case"], sort_keys=True), run["run_pass"], run["invocation"], run["outcome"]) for run in runs
+        (
+            json.dumps(run["case"], sort_keys=True),
+            run["run_pass"],
+            run["invocation"],
+            run["outcome"],
+        )
+        for run in runs
     )
 
 

@@ -1,4 +1,5 @@
-"""A phone whose storage can't be written says so in each run's reason, whatever failed first because of it."""
+"""A phone whose storage can't be written says so in each run's reason, whatever failed first
+because of it."""
 
 from __future__ import annotations
 
@@ -35,4 +36,6 @@ def test_the_cause_is_told_and_what_to_do(
     failed = [(run["reason_code"], run["reason"]) for run in runs if run["outcome"] == "failed"]
     assert failed
     code, cause, hint = told
-    assert all(found == code and cause in reason and hint in reason for found, reason in failed), failed
+    assert all(found == code and cause in reason and hint in reason for found, reason in failed), (
+        failed
+    )

@@ -1,4 +1,5 @@
-"""Phones that say more than they are asked, or less: a banner, a warning for each tool, half an answer; the command."""
+"""Phones that say more than they are asked, or less: a banner, a warning for each tool, half an
+answer; the command."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ def test_a_linker_s_warning_for_each_tool_costs_no_run(lab: Lab, model: Path) ->
     for serial in lab.serials:
         lab.fault(serial, "tool-warning")
     done = bench(lab, model, "--tool", "native,apk")
-    assert {(run["case"]["serial"], run["case"]["tool"], run["outcome"]) for run in done["runs"]} == {
-        (serial, tool, "completed") for serial in lab.serials for tool in ("native", "apk")
-    }
+    assert {
+        (run["case"]["serial"], run["case"]["tool"], run["outcome"]) for run in done["runs"]
+    } == {(serial, tool, "completed") for serial in lab.serials for tool in ("native", "apk")}
     assert not done["missing"]
 
 
@@ -35,7 +36,9 @@ def test_a_banner_is_no_serial_number_and_costs_no_run(lab: Lab, model: Path) ->
     assert {run["case"]["serial"] for run in done["runs"]} == set(lab.serials)
 
 
-def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_says_so(lab: Lab, model: Path) -> None:
+def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_says_so(
+    lab: Lab, model: Path
+) -> None:
     denied, other = lab.serials
     lab.fault(denied, "properties-denied")
     (row,) = (item for item in lab.cli("devices", "--json").json if not item["usable"])
@@ -55,14 +58,18 @@ def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_s
     ],
     ids=" ".join,
 )
-def test_a_phone_that_fails_to_answer_once_is_asked_again(lab: Lab, model: Path, fault: tuple[str, ...]) -> None:
+def test_a_phone_that_fails_to_answer_once_is_asked_again(
+    lab: Lab, model: Path, fault: tuple[str, ...]
+) -> None:
     lab.fault(lab.serials[0], *fault)
     done = bench(lab, model)
     assert {run["case"]["serial"] for run in done["runs"]} == set(lab.serials)
     assert {run["outcome"] for run in done["runs"]} == {"completed"}
 
 
-@pytest.mark.parametrize("fault", [("closed", "times=0"), ("answer-cut", "bytes=0", "times=0")], ids=" ".join)
+@pytest.mark.parametrize(
+    "fault", [("closed", "times=0"), ("answer-cut", "bytes=0", "times=0")], ids=" ".join
+)
 def test_a_phone_that_never_answers_whole_is_named_and_the_exit_code_says_so(
     lab: Lab, model: Path, fault: tuple[str, ...]
 ) -> None:
@@ -71,11 +78,17 @@ def test_a_phone_that_never_answers_whole_is_named_and_the_exit_code_says_so(
     done = bench(lab, model, exit_code=1)
     assert {run["case"]["serial"] for run in done["runs"]} == {other}
     assert len(done["missing"]) == 1
-    said = lab.cli("bench", model, "-d", "xnnpack", "-n", "1", "--min-secs", "0.1").ended_with(1).stdout
+    said = (
+        lab.cli("bench", model, "-d", "xnnpack", "-n", "1", "--min-secs", "0.1")
+        .ended_with(1)
+        .stdout
+    )
     assert sum("not measured" in line for line in said.splitlines()) == 1
 
 
-def test_an_app_that_failed_is_not_waited_for_until_its_limit_because_others_log(lab: Lab, model: Path) -> None:
+def test_an_app_that_failed_is_not_waited_for_until_its_limit_because_others_log(
+    lab: Lab, model: Path
+) -> None:
     lab.fault(lab.serials[0], "selinux-denial", "subject=*.tflite")
     lab.fault(lab.serials[0], "noisy-log", "lines_per_s=20")
     words = ("--tool", "apk", "--timeout", "25", "-s", lab.serials[0], "-n", "1")

@@ -48,15 +48,33 @@ def clean(text: str) -> bool:
 
 
 def operators(found: Any) -> dict[str, Any]:
-    return {f"{item['name']}@{item['node']}/{item['subgraph']}": item for item in found["summary"]["operators"]}
+    return {
+        f"{item['name']}@{item['node']}/{item['subgraph']}": item
+        for item in found["summary"]["operators"]
+    }
 
 
 @pytest.mark.parametrize("tool", ["native", "apk"])
-def test_perfetto_records_each_operator_of_each_inference(lab: Lab, model: Path, tmp_path: Path, tool: str) -> None:
-    found = traced(lab, model, "-s", lab.serials[0], "--tool", tool, "--num-runs", "7", "--out", tmp_path / "traces")
+def test_perfetto_records_each_operator_of_each_inference(
+    lab: Lab, model: Path, tmp_path: Path, tool: str
+) -> None:
+    found = traced(
+        lab,
+        model,
+        "-s",
+        lab.serials[0],
+        "--tool",
+        tool,
+        "--num-runs",
+        "7",
+        "--out",
+        tmp_path / "traces",
+    )
     trace = Trace()
     trace.ParseFromString(Path(found["file"]).read_bytes())
-    kinds = {event.WhichOneof("event") for packet in trace.packet for event in packet.ftrace_events.event}
+    kinds = {
+        event.WhichOneof("event") for packet in trace.packet for event in packet.ftrace_events.event
+    }
     assert kinds == {"print", "sched_switch", "cpu_frequency"}
     found_operators = operators(found)
     counts = {item["count"] for item in found_operators.values()}
@@ -68,7 +86,9 @@ def test_perfetto_records_each_operator_of_each_inference(lab: Lab, model: Path,
     assert clean(leftovers(lab, lab.serials[0]))
 
 
-def test_a_phone_without_perfetto_is_traced_with_atrace(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_phone_without_perfetto_is_traced_with_atrace(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     found = traced(lab, model, "-s", lab.serials[1], "--out", tmp_path)
     text = Path(found["file"]).read_text()
     assert text.startswith("TRACE:\n# tracer: nop\n")
@@ -76,7 +96,9 @@ def test_a_phone_without_perfetto_is_traced_with_atrace(lab: Lab, model: Path, t
     assert clean(leftovers(lab, lab.serials[1]))
 
 
-def test_a_traced_run_is_stored_and_its_latency_is_no_result(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_a_traced_run_is_stored_and_its_latency_is_no_result(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     made = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path, "--json").ok().json
     (run,) = lab.cli("results", "runs", made["campaign_id"], "--json").ok().json
     assert run["run_pass"] == "trace"
@@ -87,7 +109,9 @@ def test_a_traced_run_is_stored_and_its_latency_is_no_result(lab: Lab, model: Pa
     assert "no result" in page
 
 
-def test_names_that_lead_elsewhere_stay_in_the_folder(lab: Lab, model: Path, tmp_path: Path) -> None:
+def test_names_that_lead_elsewhere_stay_in_the_folder(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     odd = tmp_path / "..$(reboot)`id`;<b>.tflite"
     shutil.copy(model, odd)
     found = traced(lab, odd, "-s", lab.serials[0], "--out", tmp_path / "traces")
@@ -107,7 +131,9 @@ def test_a_value_that_was_there_before_comes_back(lab: Lab, model: Path, tmp_pat
 
 
 @pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
-def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab: Lab, model: Path, phone: int) -> None:
+def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
+    lab: Lab, model: Path, phone: int
+) -> None:
     serial = lab.serials[phone]
     lab.fault(serial, "program-hang")
     process = lab.cli.start("trace", model, "-s", serial)
@@ -119,7 +145,9 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(lab:
     assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
     assert not clean(leftovers(lab, serial))
     lab.clear()
-    restored = json.loads(lab.cli("device", "restore", serial, "--json").ok().stdout)["restored"][serial]
+    restored = json.loads(lab.cli("device", "restore", serial, "--json").ok().stdout)["restored"][
+        serial
+    ]
     assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
     assert clean(leftovers(lab, serial))
 
@@ -135,7 +163,9 @@ def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "reboot"])
-def test_a_phone_that_is_lost_while_it_records_is_restored(lab: Lab, model: Path, tmp_path: Path, kind: str) -> None:
+def test_a_phone_that_is_lost_while_it_records_is_restored(
+    lab: Lab, model: Path, tmp_path: Path, kind: str
+) -> None:
     lab.fault(lab.serials[0], kind, "moment=run")
     found = traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
     assert "CONV_2D@0/0" in operators(found)
@@ -143,7 +173,9 @@ def test_a_phone_that_is_lost_while_it_records_is_restored(lab: Lab, model: Path
 
 
 def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
-    done = lab.cli("bench", model, "-s", lab.serials[0], "--pass", "trace,timing", "-n", "2", "--json")
+    done = lab.cli(
+        "bench", model, "-s", lab.serials[0], "--pass", "trace,timing", "-n", "2", "--json"
+    )
     runs = done.ok().json["runs"]
     assert sorted(run["run_pass"] for run in runs) == ["timing", "timing", "trace"]
     assert clean(leftovers(lab, lab.serials[0]))
@@ -169,7 +201,9 @@ def wait_for(lab: Lab, serial: str, process: Any) -> None:
     raise AssertionError(process.communicate())
 
 
-def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_after_it(lab: Lab, model: Path) -> None:
+def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_after_it(
+    lab: Lab, model: Path
+) -> None:
     serial = lab.serials[0]
     for words in (
         ("bench", model, "-d", "xnnpack", "-s", serial, "-t", "1", "-n", "2", "--min-secs", "0.1"),

@@ -1,4 +1,5 @@
-"""After a power cut, in a restarted container, without /proc: work is resumed, and no stranger's process dies."""
+"""After a power cut, in a restarted container, without /proc: work is resumed, and no stranger's
+process dies."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ WORLDS = {
     "no /proc": (("--mount",), "mount -t tmpfs none /proc"),
 }
 needs_namespaces = pytest.mark.skipif(
-    subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False).returncode != 0,
+    subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False
+    ).returncode
+    != 0,
     reason="this user may not make namespaces (root may)",
 )
 pytestmark = [needs_namespaces, pytest.mark.parametrize("world", WORLDS)]
@@ -43,10 +47,13 @@ def ask(cli: Cli, world: str, folder: Path, script: str) -> str:
 
 
 def cut_off(lab: Lab, model: Path) -> str:
-    """Begin a campaign on the first phone, cut it off as a power cut does when the phone was changed; return its id."""
+    """Begin a campaign on the first phone, cut it off as a power cut does when the phone was
+    changed; return its id."""
     serial = lab.serials[0]
     lab.fault(serial, "program-hang")
-    process = lab.cli.start("bench", model, "-s", serial, "-d", "xnnpack", "-t", 1, "-n", 2, "--min-secs", "0.1")
+    process = lab.cli.start(
+        "bench", model, "-s", serial, "-d", "xnnpack", "-t", 1, "-n", 2, "--min-secs", "0.1"
+    )
     journal = lab.cli.home / "state" / "journals" / f"device-{serial}.undo"
     poll_until(journal.exists, "the phone is changed")
     poll_until(lambda: lab.cli("status", "--json").ok().json["campaigns"], "the campaign is begun")
@@ -62,18 +69,29 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
 ) -> None:
     serial = lab.serials[0]
     campaign = cut_off(lab, model)
-    said = ask(lab.cli, world, tmp_path, "$B doctor; $B status; $B run --resume; echo ended with $?; $B doctor")
+    said = ask(
+        lab.cli,
+        world,
+        tmp_path,
+        "$B doctor; $B status; $B run --resume; echo ended with $?; $B doctor",
+    )
     before, resumed = said.split("resumes campaign", 1)
     assert f"{serial} was left changed by a process that is gone" in before
     assert f"{campaign} (" in before
     assert "cut off" in before
     assert "ended with 0" in resumed
     assert "left changed" not in resumed
-    (listed,) = [item for item in lab.cli("results", "list", "--json").ok().json if item["campaign_id"] == campaign]
+    (listed,) = [
+        item
+        for item in lab.cli("results", "list", "--json").ok().json
+        if item["campaign_id"] == campaign
+    ]
     assert listed["status"] == "finished"
 
 
-def test_a_campaign_that_was_cut_off_is_closed(lab: Lab, model: Path, tmp_path: Path, world: str) -> None:
+def test_a_campaign_that_was_cut_off_is_closed(
+    lab: Lab, model: Path, tmp_path: Path, world: str
+) -> None:
     campaign = cut_off(lab, model)
     said = ask(lab.cli, world, tmp_path, f"$B results close {campaign}; $B doctor")
     assert f"{campaign} (" in said
@@ -87,7 +105,20 @@ def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
     recording = "xnnpack_true_fully_delegated.txt"
     (tmp_path / "slow").mkdir()
     slow, quick = build(tmp_path / "slow", recording, lasts_s=600), build(tmp_path, recording)
-    words = ("bench", model, "-d", "xnnpack", "--host", "--tool", "native", "-t", 1, "-n", 1, "--build")
+    words = (
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "--host",
+        "--tool",
+        "native",
+        "-t",
+        1,
+        "-n",
+        1,
+        "--build",
+    )
     runs = cli.home / "state" / "host" / "runs"
     process = cli.start(*words, f"native={slow}")
     poll_until(lambda: any(note.read_text() for note in runs.glob("*/leader")), "a run is begun")

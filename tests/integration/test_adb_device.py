@@ -1,4 +1,5 @@
-"""AdbDevice against virtual phones whose link, storage or package manager goes wrong, through real adb servers."""
+"""AdbDevice against virtual phones whose link, storage or package manager goes wrong, through real
+adb servers."""
 
 import contextlib
 import hashlib
@@ -55,7 +56,8 @@ class Bench:
         return AdbDevice(self.server, phone.address)
 
 
-#: Words of tests in which an older adb server may do something else; the device contract uses both servers throughout.
+#: Words of tests in which an older adb server may do something else; the device contract uses both
+#: servers throughout.
 SERVERS_DIFFER = ("apk", "log", "push", "server", "transport")
 
 
@@ -63,14 +65,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run with Debian's adb server, too, what may differ with it."""
     if "bench" in metafunc.fixturenames:
         may_differ = any(word in metafunc.function.__name__ for word in SERVERS_DIFFER)
-        metafunc.parametrize("bench", ["adb36", "adb29"] if may_differ else ["adb36"], indirect=True)
+        metafunc.parametrize(
+            "bench", ["adb36", "adb29"] if may_differ else ["adb36"], indirect=True
+        )
 
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    process = request.getfixturevalue({"adb36": "adb_server", "adb29": "old_adb_server"}[request.param])
+    process = request.getfixturevalue(
+        {"adb36": "adb_server", "adb29": "old_adb_server"}[request.param]
+    )
     bench = Bench(
-        AdbServer(ServerAddress(port=process.port)), request.getfixturevalue("make_lab")(process, time_factor=1.0)
+        AdbServer(ServerAddress(port=process.port)),
+        request.getfixturevalue("make_lab")(process, time_factor=1.0),
     )
     yield bench
     for phone in bench.lab.phones.values():
@@ -114,7 +121,9 @@ def fault(phone: "Phone", kind: str, *settings: str) -> int:
 # Who it is
 
 
-def test_a_phone_is_known_by_its_own_serial_and_not_by_its_address(device: AdbDevice, phone: "Phone") -> None:
+def test_a_phone_is_known_by_its_own_serial_and_not_by_its_address(
+    device: AdbDevice, phone: "Phone"
+) -> None:
     assert device.serial == phone.serial
     assert device.transport == phone.address
     facts = device.facts()
@@ -155,7 +164,9 @@ def test_a_phone_that_answers_nothing_does_not_hold_up_the_list(bench: Bench) ->
     pytest.fail(f"{well.address} isn't usable: {seen}")
 
 
-def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(bench: Bench, phone: "Phone") -> None:
+def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(
+    bench: Bench, phone: "Phone"
+) -> None:
     def seen(timeout_s: float = 30.0) -> bool:
         listed = list_devices(bench.server, timeout_s=timeout_s, known=known)
         return next(one for one in listed if one.address == phone.address).usable
@@ -175,17 +186,29 @@ def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(be
 
 
 @pytest.fixture
-def look(bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path) -> Callable[..., Mapping[str, Announced]]:
+def look(
+    bench: Bench, connect: Callable[[], FarmQueue], tmp_path: Path
+) -> Callable[..., Mapping[str, Announced]]:
     """Look at the phones as a worker does, in a farm in which no other host has one."""
     here = Settings.from_environment(
-        {"BENCHFARM_HOME": str(tmp_path), "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}"}
+        {
+            "BENCHFARM_HOME": str(tmp_path),
+            "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}",
+        }
     )
     asked = KnownPhones()
 
     def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
         pass
 
-    phones = HostPhones(lambda: Workspace(here, known=asked), connect(), "here", asked=asked, idle_look_s=0, say=unsaid)
+    phones = HostPhones(
+        lambda: Workspace(here, known=asked),
+        connect(),
+        "here",
+        asked=asked,
+        idle_look_s=0,
+        say=unsaid,
+    )
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
         found = phones.look(known, busy).phones
@@ -242,7 +265,9 @@ def test_a_worker_tells_of_a_phone_that_could_not_be_used_from_the_beginning(
     refusing = fault(phone, "unauthorized")
     deadline = Deadline(60.0)
     # Over TCP it is reconnected first.
-    while (away := look({})) != {phone.address: Announced(facts="", unusable=STATE_NOTES["unauthorized"][0])}:
+    while (away := look({})) != {
+        phone.address: Announced(facts="", unusable=STATE_NOTES["unauthorized"][0])
+    }:
         assert not deadline.expired, away
     phone.faults.remove(refusing)
     while (found := look(away)).keys() != {phone.serial} or not found[phone.serial].facts:
@@ -270,19 +295,25 @@ def test_a_worker_names_who_keeps_a_phone_from_it_and_asks_it_nothing_meanwhile(
 # The link
 
 
-def test_a_link_cut_before_the_exit_code_is_never_a_success(device: AdbDevice, phone: "Phone") -> None:
+def test_a_link_cut_before_the_exit_code_is_never_a_success(
+    device: AdbDevice, phone: "Phone"
+) -> None:
     when(runs(phone, "sleep 300"), lambda: fault(phone, "cut"))
     with pytest.raises(LinkLostError):
         device.shell("echo partial; sleep 300", timeout_s=120)
 
 
-def test_output_that_ends_without_an_exit_code_is_a_lost_link(device: AdbDevice, phone: "Phone") -> None:
+def test_output_that_ends_without_an_exit_code_is_a_lost_link(
+    device: AdbDevice, phone: "Phone"
+) -> None:
     fault(phone, "output-cut", "moment=shell", "bytes=100")
     with pytest.raises(LinkLostError):
         device.shell("seq 1 1000")
 
 
-def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(device: AdbDevice, phone: "Phone") -> None:
+def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(
+    device: AdbDevice, phone: "Phone"
+) -> None:
     hang = fault(phone, "hang")
     with pytest.raises(DeviceTimeoutError):
         device.shell("true", timeout_s=0.5)
@@ -293,12 +324,19 @@ def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(device: AdbDevi
 
 
 def test_questions_survive_a_cut_link(device: AdbDevice, phone: "Phone", model: Path) -> None:
-    for ask in (device.facts, device.state, lambda: place(device, model), lambda: device.read_file("/proc/version")):
+    for ask in (
+        device.facts,
+        device.state,
+        lambda: place(device, model),
+        lambda: device.read_file("/proc/version"),
+    ):
         fault(phone, "cut", "moment=open:shell")
         assert ask() is not None
 
 
-def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(device: AdbDevice, run_id: RunId) -> None:
+def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(
+    device: AdbDevice, run_id: RunId
+) -> None:
     # What the first of two starts had done when its link was lost.
     device.shell(f"mkdir -p {device.run_folder(run_id)}")
     with pytest.raises(TransferError, match="halfway") as caught:
@@ -306,7 +344,9 @@ def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(device: AdbDev
     assert caught.value.transient
 
 
-def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(device: AdbDevice, run_id: RunId) -> None:
+def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(
+    device: AdbDevice, run_id: RunId
+) -> None:
     def started() -> int:
         return int(device.shell("grep ^processes /proc/stat").text.split()[1])
 
@@ -335,14 +375,18 @@ def test_a_run_is_started_once_though_the_link_is_cut_while_it_starts(
     assert device.read_file(marker) == b"once\n"
 
 
-def test_a_run_survives_a_hang_shorter_than_its_deadline(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
+def test_a_run_survives_a_hang_shorter_than_its_deadline(
+    device: AdbDevice, phone: "Phone", run_id: RunId
+) -> None:
     hanging = when(runs(phone, "sleep 1"), lambda: fault(phone, "hang", "seconds=2"))
     result = device.run_detached("sleep 1; echo end", run_id=run_id, timeout_s=60)
     hanging.join()
     assert (result.exit_code, result.stdout) == (0, b"end\n")
 
 
-def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, phone: "Phone", run_id: RunId) -> None:
+def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(
+    device: AdbDevice, phone: "Phone", run_id: RunId
+) -> None:
     before = device.facts().boot_id
     when(runs(phone, "sleep 300"), lambda: fault(phone, "reboot", "seconds=1"))
     with pytest.raises((DeviceChangedError, BenchfarmError), match=r"rebooted|is gone"):
@@ -352,7 +396,9 @@ def test_a_phone_rebooted_in_mid_run_is_told_and_comes_back(device: AdbDevice, p
     assert device.facts().boot_id == device.state().boot_id
 
 
-def test_another_phone_behind_the_same_address_is_not_taken_for_the_first(bench: Bench, device: AdbDevice) -> None:
+def test_another_phone_behind_the_same_address_is_not_taken_for_the_first(
+    bench: Bench, device: AdbDevice
+) -> None:
     first = bench.lab.phones[device.serial]
     port = first.port
     first.close()
@@ -400,12 +446,14 @@ def test_a_second_campaign_pushes_nothing_and_a_damaged_file_is_pushed_again(
     assert place(device, model) == 0
 
 
-def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(device: AdbDevice, phone: "Phone", model: Path) -> None:
+def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(
+    device: AdbDevice, phone: "Phone", model: Path
+) -> None:
     fault(phone, "bit-flip", "moment=push", "bytes=1000")
     assert place(device, model) == model.stat().st_size
-    assert device.read_file(device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path) == (
-        model.read_bytes()
-    )
+    assert device.read_file(
+        device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path
+    ) == (model.read_bytes())
 
 
 #: Prints all files in the folder of models, hidden ones too.
@@ -421,15 +469,22 @@ def test_a_file_flipped_every_time_is_an_error_and_leaves_nothing(
     assert device.shell(MODEL_FILES).text == ""
 
 
-def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(device: AdbDevice, phone: "Phone", model: Path) -> None:
+def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(
+    device: AdbDevice, phone: "Phone", model: Path
+) -> None:
     fault(phone, "cut", "moment=push", "bytes=100000")
     assert place(device, model) == model.stat().st_size
     assert phone.faults.is_empty
     found = device.shell(MODEL_FILES).text.split()
-    assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == ["tflite", "verified"]
+    assert sorted(path.rpartition("/")[2].partition(".")[2] for path in found) == [
+        "tflite",
+        "verified",
+    ]
 
 
-def test_the_least_used_files_make_room_under_the_budget(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
+def test_the_least_used_files_make_room_under_the_budget(
+    bench: Bench, phone: "Phone", tmp_path: Path
+) -> None:
     def source(number: int) -> Path:
         path = tmp_path / f"model{number}"
         path.write_bytes(bytes([number]) * 300_000)
@@ -449,7 +504,10 @@ def test_a_phone_too_old_for_exit_codes_is_refused_with_the_reason(bench: Bench)
     phone = bench.phone(legacy=True)
     (seen,) = [one for one in list_devices(bench.server) if one.address == phone.address]
     assert not seen.usable
-    assert (seen.reason, seen.advice) == ("it has Android 6 or older", "benchfarm needs Android 7 or later")
+    assert (seen.reason, seen.advice) == (
+        "it has Android 6 or older",
+        "benchfarm needs Android 7 or later",
+    )
 
 
 # Apps
@@ -466,12 +524,18 @@ def install(device: AdbDevice, apk: Path) -> int:
     return device.install(apk, sha256=sha_of(apk), package=BENCHMARK_PACKAGE)
 
 
-def test_an_apk_is_installed_once_and_checked(bench: Bench, device: AdbDevice, phone: "Phone", apk: Path) -> None:
+def test_an_apk_is_installed_once_and_checked(
+    bench: Bench, device: AdbDevice, phone: "Phone", apk: Path
+) -> None:
     assert device.package(BENCHMARK_PACKAGE) is None
     assert install(device, apk) == apk.stat().st_size
     installed = device.package(BENCHMARK_PACKAGE)
     assert installed is not None
-    assert (installed.sha256, installed.version_code, installed.version_name) == (sha_of(apk), 1, "1.0")
+    assert (installed.sha256, installed.version_code, installed.version_name) == (
+        sha_of(apk),
+        1,
+        "1.0",
+    )
     assert install(bench.open(phone), apk) == 0
 
 
@@ -505,7 +569,9 @@ def test_an_apk_of_another_package_is_told(device: AdbDevice, apk: Path) -> None
         install(device, apk)
 
 
-def test_a_link_cut_during_an_install_is_no_success(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+def test_a_link_cut_during_an_install_is_no_success(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
     big = tmp_path / "big.apk"
     big.write_bytes(benchmark_apk() + bytes(3_000_000))
     fault(phone, "cut", "bytes=1000000", "subject=up")
@@ -538,7 +604,9 @@ def test_a_log_with_garbage_and_emoji_is_followed(device: AdbDevice, phone: "Pho
     assert any(b"\xf0\x9f" in line for line in seen)
 
 
-def test_a_follower_of_a_silent_log_is_given_time_to_look_at_its_deadline(device: AdbDevice) -> None:
+def test_a_follower_of_a_silent_log_is_given_time_to_look_at_its_deadline(
+    device: AdbDevice,
+) -> None:
     with device.follow_log(buffers=["crash"]) as lines:
         assert next(lines) == b""
 
@@ -550,7 +618,9 @@ def test_a_follower_whose_link_is_cut_is_told(device: AdbDevice, phone: "Phone")
             lines_until(lines, b"never")
 
 
-def test_leaving_the_log_ends_logcat_on_the_phone(device: AdbDevice, wait_until: Callable[..., None]) -> None:
+def test_leaving_the_log_ends_logcat_on_the_phone(
+    device: AdbDevice, wait_until: Callable[..., None]
+) -> None:
     with device.follow_log() as lines, contextlib.suppress(StopIteration):
         next(lines)
         assert "logcat" in device.shell("ps -A -o ARGS").text
@@ -560,7 +630,9 @@ def test_leaving_the_log_ends_logcat_on_the_phone(device: AdbDevice, wait_until:
 # Names and twins
 
 
-def test_one_phone_on_two_transports_is_used_once_and_this_is_said(bench: Bench, phone: "Phone") -> None:
+def test_one_phone_on_two_transports_is_used_once_and_this_is_said(
+    bench: Bench, phone: "Phone"
+) -> None:
     second = f"localhost:{phone.port}"
     bench.server.connect_tcp(second)
     try:

@@ -1,4 +1,5 @@
-"""``benchfarm results close``, and cancelled jobs: what is left of a campaign is abandoned, what was measured stays."""
+"""``benchfarm results close``, and cancelled jobs: what is left of a campaign is abandoned, what
+was measured stays."""
 
 from __future__ import annotations
 
@@ -47,12 +48,16 @@ def shared(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Set
 
 def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: object) -> Campaign:
     """Store a campaign that was interrupted after its first run."""
-    begun = samples.begin(store, samples.campaign(name, **({"status": CampaignStatus.INTERRUPTED} | changes)))
+    begun = samples.begin(
+        store, samples.campaign(name, **({"status": CampaignStatus.INTERRUPTED} | changes))
+    )
     store.append_run(samples.run(campaign_id=begun.campaign_id))
     return begun
 
 
-def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Settings, samples: Samples) -> None:
+def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
+    settings: Settings, samples: Samples
+) -> None:
     with Workspace(settings) as opened:
         interrupted(opened.store, samples)
     with Workspace(settings) as opened:
@@ -62,10 +67,15 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
     assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
     with Workspace(settings) as opened:
-        campaign, runs = opened.store.campaign(samples.campaign("cut").campaign_id), list(opened.store.runs())
+        campaign, runs = (
+            opened.store.campaign(samples.campaign("cut").campaign_id),
+            list(opened.store.runs()),
+        )
         assert campaign is not None
         assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.FINISHED, False)
-        assert not any(work.invocations for work in open_works(campaign, runs, opened.tools).values())
+        assert not any(
+            work.invocations for work in open_works(campaign, runs, opened.tools).values()
+        )
         (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert advice.level == "ok"
     ended = Counter((run.outcome, run.reason_code) for run in runs)
@@ -80,7 +90,9 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(settings: Set
             command()
 
 
-def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(store: Store, samples: Samples) -> None:
+def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
+    store: Store, samples: Samples
+) -> None:
     timing, curve = samples.case(), samples.case(threads=1)
     planned = (
         Invocation(case=timing, run_pass=Pass.TIMING, number=0),
@@ -90,17 +102,25 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(st
     terms = Terms(stopping=StoppingRule(first=2, half_width=0.001, most=40), sustained=600.0)
     campaign = interrupted(store, samples, invocations=planned, terms=terms)
     rough = replace(samples.run(1, campaign_id=campaign.campaign_id), report=samples.report(9000.0))
-    cut = samples.run(campaign_id=campaign.campaign_id, case=curve, run_pass=Pass.SUSTAINED, run_id=RunId("curve"))
+    cut = samples.run(
+        campaign_id=campaign.campaign_id, case=curve, run_pass=Pass.SUSTAINED, run_id=RunId("curve")
+    )
     store.append_run(rough)
     store.append_run(cut)
     with Workspace(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
         works = open_works(campaign, store.runs(), opened.tools)
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
-        assert not any(work.invocations for work in open_works(campaign, store.runs(), opened.tools).values())
-    abandoned = {(run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"}
+        assert not any(
+            work.invocations for work in open_works(campaign, store.runs(), opened.tools).values()
+        )
+    abandoned = {
+        (run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"
+    }
     assert abandoned == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
-    assert standings(campaign, store.runs())[timing.case_key].text.endswith("after 2, then its campaign was abandoned")
+    assert standings(campaign, store.runs())[timing.case_key].text.endswith(
+        "after 2, then its campaign was abandoned"
+    )
 
 
 def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(
@@ -119,7 +139,9 @@ def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_nam
 
 def test_what_another_computer_runs_is_closed_there(shared: Settings, samples: Samples) -> None:
     with Workspace(shared) as opened:
-        interrupted(opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)")
+        interrupted(
+            opened.store, samples, "there", status=CampaignStatus.RUNNING, host="elsewhere (Linux)"
+        )
     with pytest.raises(UsageError, match="run by elsewhere") as caught:
         stored.close(shared, ["there"])
     assert caught.value.hint == "close it on that computer"
@@ -133,7 +155,13 @@ def submitted(shared: Settings, samples: Samples) -> Callable[[FarmQueue], None]
         submit(queue, "A", "B", name=NIGHT)
         with Workspace(shared) as opened:
             for serial in ("A", "B"):
-                interrupted(opened.store, samples, f"{NIGHT}_{serial}", status=CampaignStatus.RUNNING, host="rack-1")
+                interrupted(
+                    opened.store,
+                    samples,
+                    f"{NIGHT}_{serial}",
+                    status=CampaignStatus.RUNNING,
+                    host="rack-1",
+                )
 
     return begun
 
@@ -151,7 +179,9 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with Workspace(shared) as opened:
             for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
-            assert [item.level for item in devices.of_host(opened) if item.check == "campaigns"] == ["ok"]
+            assert [
+                item.level for item in devices.of_host(opened) if item.check == "campaigns"
+            ] == ["ok"]
         with pytest.raises(UsageError, match="left to the farm's workers: night_"):
             measuring.run(shared, resume=True)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:

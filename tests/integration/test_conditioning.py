@@ -1,4 +1,7 @@
-"""Conditioning against a virtual phone: what it changes is restored, also after a crash; what is unfit is said."""
+"""Conditioning against a virtual phone: what it changes is restored, also after a crash.
+
+What is unfit is said.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +20,12 @@ from orchestrator.devices.fitness import unfit
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import DeviceCommandError, DeviceSetAsideError, DeviceStorageError, HostStorageError
+from orchestrator.errors import (
+    DeviceCommandError,
+    DeviceSetAsideError,
+    DeviceStorageError,
+    HostStorageError,
+)
 from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet
@@ -49,12 +57,16 @@ class CountingServer(AdbServer):
 
     count = 0
 
-    def open_transport(self, transport: str, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
+    def open_transport(
+        self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
+    ) -> Connection:
         self.count += 1
         return super().open_transport(transport, deadline, what=what, serial=serial)
 
 
-def test_an_invocation_asks_a_phone_three_times(phone: "Phone", adb_server: object, tmp_path: Path) -> None:
+def test_an_invocation_asks_a_phone_three_times(
+    phone: "Phone", adb_server: object, tmp_path: Path
+) -> None:
     server = CountingServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
     server.connect_tcp(phone.address)
     device, conditioner = AdbDevice(server, phone.address), LadderConditioner(tmp_path)
@@ -63,7 +75,9 @@ def test_an_invocation_asks_a_phone_three_times(phone: "Phone", adb_server: obje
         server.count = 0
         assert conditioner.prepare(device, ANY, recent=state).reason == ""
         run_id = RunId(name)
-        told = device.run_detached("echo out; echo x >made", run_id=run_id, timeout_s=60.0, files=("made", "not-made"))
+        told = device.run_detached(
+            "echo out; echo x >made", run_id=run_id, timeout_s=60.0, files=("made", "not-made")
+        )
         assert (told.exit_code, told.stdout, told.files) == (0, b"out\n", {"made": b"x\n"})
         device.discard_run(run_id)
         state = device.state()
@@ -97,7 +111,9 @@ def test_a_fit_phone_is_kept_awake_while_it_is_used_and_is_as_before_afterwards(
     assert conditioner.restore(device) == []
 
 
-def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice, tmp_path: Path) -> None:
+def test_a_setting_that_was_not_there_is_not_there_afterwards(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     device.shell("settings delete global stay_on_while_plugged_in")
     assert setting(device) == "null"
     conditioner = LadderConditioner(tmp_path)
@@ -107,7 +123,9 @@ def test_a_setting_that_was_not_there_is_not_there_afterwards(device: AdbDevice,
     assert setting(device) == "null"
 
 
-def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tmp_path: Path) -> None:
+def test_nothing_is_changed_that_could_not_be_noted_before(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     before = setting(device)
     (tmp_path / "journal").write_text("a file where a folder should be")
     with pytest.raises(HostStorageError):
@@ -115,7 +133,9 @@ def test_nothing_is_changed_that_could_not_be_noted_before(device: AdbDevice, tm
     assert setting(device) == before
 
 
-def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(device: AdbDevice, tmp_path: Path) -> None:
+def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     journal = UndoJournal(tmp_path)
     journal.add(device.serial, Change(what="first", undo="true"))
     journal.add(device.serial, Change(what="second", undo="echo reason >&2; false"))
@@ -135,7 +155,9 @@ def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
     assert fitness.state is not None
 
 
-def test_a_phone_that_cools_down_in_time_is_fit(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+def test_a_phone_that_cools_down_in_time_is_fit(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
     class CoolingClock(ManualClock):
         """The phone is cool after the first wait."""
 
@@ -144,7 +166,9 @@ def test_a_phone_that_cools_down_in_time_is_fit(device: AdbDevice, phone: "Phone
             return super().wait(seconds, cancelled)
 
     phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
-    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(device, FitLimits(wait=30.0))
+    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(
+        device, FitLimits(wait=30.0)
+    )
     assert fitness.reason == ""
     assert 0 < fitness.waited_s < 30.0
 
@@ -170,11 +194,15 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
     conditioner.restore(device)
 
 
-def test_waiting_for_a_hot_phone_can_be_cancelled(device: AdbDevice, phone: "Phone", tmp_path: Path) -> None:
+def test_waiting_for_a_hot_phone_can_be_cancelled(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
     phone.faults.add(parse_fault("overheat", ["heat_c=85"]))
     cancelled = threading.Event()
     cancelled.set()
-    fitness = LadderConditioner(tmp_path).prepare(device, FitLimits(wait=300.0), cancelled=cancelled)
+    fitness = LadderConditioner(tmp_path).prepare(
+        device, FitLimits(wait=300.0), cancelled=cancelled
+    )
     assert fitness.reason.startswith("cancelled")
 
 
@@ -196,7 +224,11 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     clock = ManualClock()
     assert unfit(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
     state = DeviceState(
-        at=clock.now(), battery_percent=4, battery_heat_c=50.0, thermal_status=3, heat_c={"cpu0": 90.0, "gpu": 30.0}
+        at=clock.now(),
+        battery_percent=4,
+        battery_heat_c=50.0,
+        thermal_status=3,
+        heat_c={"cpu0": 90.0, "gpu": 30.0},
     )
     reasons = [item.text for item in unfit(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})]
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
@@ -215,11 +247,17 @@ def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
     LadderConditioner(tmp_path).restore(device)
 
 
-def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(device: AdbDevice, tmp_path: Path) -> None:
+def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     file = f"{device.work_folder}/undo"
     device.shell(f"mkdir -p {device.work_folder}; echo '{{' >{file}")
     conditioner = LadderConditioner(tmp_path)
-    for use in (conditioner.pending, lambda phone: conditioner.prepare(phone, ANY), conditioner.restore):
+    for use in (
+        conditioner.pending,
+        lambda phone: conditioner.prepare(phone, ANY),
+        conditioner.restore,
+    ):
         with pytest.raises(DeviceStorageError, match="line 1 can't be read"):
             use(device)
     assert device.shell(f"cat {file}").text == "{\n"
@@ -238,7 +276,9 @@ def test_a_failed_undo_is_done_where_all_is_as_before(device: AdbDevice, tmp_pat
     LadderConditioner(tmp_path).restore(device)
 
 
-def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(device: AdbDevice, tmp_path: Path) -> None:
+def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(
+    device: AdbDevice, tmp_path: Path
+) -> None:
     conditioner = LadderConditioner(tmp_path)
     for was, owed in (("1", []), ("2", ["x"])):
         with pytest.raises(DeviceCommandError):
@@ -252,9 +292,14 @@ def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
 ) -> None:
     conditioner = LadderConditioner(tmp_path)
     notes: list[str] = []
-    conditioner.prepare(device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append)
+    conditioner.prepare(
+        device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append
+    )
     refusal = "can't be had: adb reaches the phone over the network, and would be cut off"
-    assert notes == [f"{name} {refusal}" for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")]
+    assert notes == [
+        f"{name} {refusal}"
+        for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")
+    ]
     assert phone.userland.settings.get("global", "wifi_on") == "1"
     assert device.shell("settings get global airplane_mode_on").text.strip() == "0"
     conditioner.restore(device)

@@ -1,4 +1,5 @@
-"""The ladder and its undoing under every fault at every step: the phone ends as it was, in every case."""
+"""The ladder and its undoing under every fault at every step: the phone ends as it was, in every
+case."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_sna
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
 from orchestrator.devices.server import AdbServer
-from orchestrator.errors import BenchfarmError, DeviceBusyError, DeviceChangedError, DeviceStorageError
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceChangedError,
+    DeviceStorageError,
+)
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import ask
@@ -73,7 +79,9 @@ class ForwardClock(SystemClock):
 def phone(make_lab: Callable[..., VirtualLab], adb_server: Any) -> Iterator[Phone]:
     server = AdbServer(ServerAddress(port=adb_server.port))
     # On a cable, as its radios are switched off as well.
-    phone = make_lab(adb_server, time_factor=20.0).add("pixel-7", serial="CONDITIONED", rooted=True, usb="1-1")
+    phone = make_lab(adb_server, time_factor=20.0).add(
+        "pixel-7", serial="CONDITIONED", rooted=True, usb="1-1"
+    )
     server.connect_tcp(phone.address)
     yield phone
     server.disconnect(phone.address)
@@ -109,27 +117,37 @@ def clear(phone: Phone, device: AdbDevice) -> None:
     device.wait_until_ready(timeout_s=60.0)
 
 
-def test_every_wish_is_made_true_and_all_of_it_undone(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+def test_every_wish_is_made_true_and_all_of_it_undone(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
     before = whole(device)
     conditioner = LadderConditioner(tmp_path)
     notes: list[str] = []
     conditioner.prepare(device, ANY, quiet=EVERYTHING, on_note=notes.append)
     assert notes == ["the GPU's smallest clock can't be had: the phone doesn't have it"]
-    assert set(device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()) == {
-        "performance"
-    }
-    assert device.shell("cmd connectivity airplane-mode; dumpsys deviceidle enabled").text.split() == ["enabled", "0"]
+    assert set(
+        device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()
+    ) == {"performance"}
+    assert device.shell(
+        "cmd connectivity airplane-mode; dumpsys deviceidle enabled"
+    ).text.split() == ["enabled", "0"]
     assert phone.userland.state.fixed_performance
     assert phone.userland.settings.get("global", "wifi_on") == "0"
     found = {item.what for item in conditioner.audit(device)}
-    assert {"settings global airplane_mode_on", "state doze deep", "settings global wifi_on"} <= found
+    assert {
+        "settings global airplane_mode_on",
+        "state doze deep",
+        "settings global wifi_on",
+    } <= found
     left: list[str] = []
     conditioner.restore(device, on_note=left.append)
     assert left == []
     as_before(device, phone, before)
 
 
-def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(device: Tripwire, tmp_path: Path) -> None:
+def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
+    device: Tripwire, tmp_path: Path
+) -> None:
     conditioner = LadderConditioner(tmp_path)
     prepare(conditioner, device)
     first = device.count
@@ -150,7 +168,14 @@ def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_p
 
 @pytest.mark.parametrize(
     "fault",
-    [("cut",), ("output-cut", "bytes=20"), ("no-space",), ("reboot", "seconds=1"), ("hang", "seconds=0.2"), ("slow",)],
+    [
+        ("cut",),
+        ("output-cut", "bytes=20"),
+        ("no-space",),
+        ("reboot", "seconds=1"),
+        ("hang", "seconds=0.2"),
+        ("slow",),
+    ],
     ids=lambda fault: fault[0],
 )
 def test_a_fault_at_any_step_leaves_nothing_behind(
@@ -204,7 +229,9 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     before = whole(device)
     own = tmp_path / "own"
     script = _KILLED.format(port=adb_server.port, address=phone.address, step=step, home=str(own))
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO)
+    killed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO
+    )
     assert killed.returncode == -9, killed.stderr.decode()
     if how == "after a reboot":
         phone.reboot()
@@ -233,8 +260,12 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int
 ) -> None:
     before = whole(device)
-    script = _KILLED_RESTORING.format(port=adb_server.port, address=phone.address, step=step, home=str(tmp_path))
-    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO)
+    script = _KILLED_RESTORING.format(
+        port=adb_server.port, address=phone.address, step=step, home=str(tmp_path)
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO
+    )
     assert killed.returncode == -9, killed.stderr.decode()
     LadderConditioner(tmp_path).restore(device)
     as_before(device, phone, before)
@@ -243,7 +274,10 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
 def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
     device: Tripwire, other_way: AdbDevice, tmp_path: Path
 ) -> None:
-    first, second = LadderConditioner(tmp_path / "a"), LadderConditioner(tmp_path / "b", lease_s=0.4)
+    first, second = (
+        LadderConditioner(tmp_path / "a"),
+        LadderConditioner(tmp_path / "b", lease_s=0.4),
+    )
     first.prepare(device, ANY)
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
         second.prepare(other_way, ANY)
@@ -259,7 +293,10 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
 ) -> None:
     clock, told = ForwardClock(), list[str]()
     device = AdbDevice(AdbServer(ServerAddress(port=adb_server.port)), phone.address, clock=clock)
-    first, second = LadderConditioner(tmp_path / "a", lease_s=24.0), LadderConditioner(tmp_path / "b")
+    first, second = (
+        LadderConditioner(tmp_path / "a", lease_s=24.0),
+        LadderConditioner(tmp_path / "b"),
+    )
     first.prepare(device, ANY)
 
     def fall_silent(text: str) -> None:
@@ -292,10 +329,15 @@ for line in sys.stdin:
 
 @pytest.fixture
 def holder(phone: Phone, adb_server: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process with a home of its own, which has prepared the phone and runs there what it is told."""
-    script = _HOLDING.format(port=adb_server.port, address=phone.address, home=str(tmp_path / "holder"))
+    """Another process with a home of its own, which has prepared the phone and runs there what it
+    is told."""
+    script = _HOLDING.format(
+        port=adb_server.port, address=phone.address, home=str(tmp_path / "holder")
+    )
     command = [sys.executable, "-c", script]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPO
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "holds\n"
     yield process
@@ -331,14 +373,22 @@ def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
     prepare(conditioner, device)
     phone.reboot()
     device.wait_until_ready(timeout_s=60.0)
-    assert "performance" not in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    assert (
+        "performance"
+        not in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    )
     prepare(conditioner, device)
-    assert "performance" in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    assert (
+        "performance"
+        in device.shell("cat /sys/devices/system/cpu/cpufreq/policy0/scaling_governor").text
+    )
     conditioner.restore(device)
     as_before(device, phone, before)
 
 
-def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+def test_another_phone_under_the_same_address_is_refused(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
     device.facts()
     conditioner = LadderConditioner(tmp_path)
     phone.userland.props.set("ro.serialno", "ANOTHER")
@@ -350,7 +400,9 @@ def test_another_phone_under_the_same_address_is_refused(device: Tripwire, phone
     conditioner.restore(device)
 
 
-def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+def test_a_full_phone_is_named_before_anything_is_measured(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
     storage = phone.userland.storage
     free_bytes = storage.free_bytes
     storage.fill(free_bytes=10 << 20)
@@ -362,7 +414,9 @@ def test_a_full_phone_is_named_before_anything_is_measured(device: Tripwire, pho
         LadderConditioner(tmp_path).restore(device)
 
 
-@pytest.mark.parametrize("is_changed_already", [True, False], ids=["after a change", "before any change"])
+@pytest.mark.parametrize(
+    "is_changed_already", [True, False], ids=["after a change", "before any change"]
+)
 def test_a_screen_that_went_off_meanwhile_is_on_again_afterwards(
     device: Tripwire, phone: Phone, tmp_path: Path, is_changed_already: bool
 ) -> None:
@@ -387,7 +441,9 @@ def test_a_screen_that_went_off_meanwhile_is_on_again_afterwards(
     device.shell(f"settings put global stay_on_while_plugged_in {stay_on}")
 
 
-def test_a_screen_that_was_off_and_woke_meanwhile_is_off_again_afterwards(device: Tripwire, tmp_path: Path) -> None:
+def test_a_screen_that_was_off_and_woke_meanwhile_is_off_again_afterwards(
+    device: Tripwire, tmp_path: Path
+) -> None:
     device.shell("input keyevent KEYCODE_SLEEP")
     try:
         conditioner = LadderConditioner(tmp_path)
@@ -402,7 +458,9 @@ def test_a_screen_that_was_off_and_woke_meanwhile_is_off_again_afterwards(device
         device.shell("input keyevent KEYCODE_WAKEUP")
 
 
-def test_the_audit_sees_what_benchfarm_itself_may_change(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+def test_the_audit_sees_what_benchfarm_itself_may_change(
+    device: Tripwire, phone: Phone, tmp_path: Path
+) -> None:
     props = phone.userland.props
     props.set("init.svc.vendor.thermal-engine", "running")
     conditioner = LadderConditioner(tmp_path)
@@ -417,7 +475,9 @@ def test_the_audit_sees_what_benchfarm_itself_may_change(device: Tripwire, phone
     props.set("init.svc.vendor.thermal-engine", "")
 
 
-def test_what_is_held_before_anything_else_is_compared_too(device: Tripwire, tmp_path: Path) -> None:
+def test_what_is_held_before_anything_else_is_compared_too(
+    device: Tripwire, tmp_path: Path
+) -> None:
     conditioner = LadderConditioner(tmp_path)
     change = Change(what="a property", undo="true")
     conditioner.hold(device, change, "setprop debug.tflite.trace 1")

@@ -1,4 +1,5 @@
-"""The contents that a farm's jobs need: kept once, verified wherever they come from, cleaned when no job needs them."""
+"""The contents that a farm's jobs need: kept once, verified wherever they come from, cleaned when
+no job needs them."""
 
 from __future__ import annotations
 
@@ -91,7 +92,9 @@ def test_what_was_damaged_is_never_used_and_can_be_brought_again(
     assert host("two").fetch(SHA256, "model.tflite").read_bytes() == CONTENT
 
 
-def test_a_file_that_changed_meanwhile_is_not_kept(host: Callable[[str], Contents], tmp_path: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_not_kept(
+    host: Callable[[str], Contents], tmp_path: Path
+) -> None:
     source = tmp_path / "m.tflite"
     source.write_bytes(b"new")
     sha256 = hashlib.sha256(b"old").hexdigest()
@@ -123,17 +126,31 @@ def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
         assert counting.asked == 3
 
 
-def test_a_jobs_inputs_lie_in_one_folder_by_their_names(queue: FarmQueue, source: Path, tmp_path: Path) -> None:
+def test_a_jobs_inputs_lie_in_one_folder_by_their_names(
+    queue: FarmQueue, source: Path, tmp_path: Path
+) -> None:
     contents, folder = Contents(queue, tmp_path / "copies"), tmp_path / "inputs"
     contents.keep(source, SHA256)
     folder.mkdir()
-    payload = Payload(parity_inputs=tuple(Content(name=name, sha256=SHA256) for name in ("m.0.bin", "m.1.bin")))
+    payload = Payload(
+        parity_inputs=tuple(Content(name=name, sha256=SHA256) for name in ("m.0.bin", "m.1.bin"))
+    )
     with Workspace(Settings.from_environment({}, home=tmp_path / "home")) as workspace:
-        assert unpack(workspace, contents, Plan(name="p", models=()), payload, folder).plan.parity_inputs == folder
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"m.0.bin": CONTENT, "m.1.bin": CONTENT}
+        assert (
+            unpack(
+                workspace, contents, Plan(name="p", models=()), payload, folder
+            ).plan.parity_inputs
+            == folder
+        )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "m.0.bin": CONTENT,
+        "m.1.bin": CONTENT,
+    }
 
 
-def test_a_full_disk_costs_the_copy_only(host: Callable[[str], Contents], source: Path, tmp_path: Path) -> None:
+def test_a_full_disk_costs_the_copy_only(
+    host: Callable[[str], Contents], source: Path, tmp_path: Path
+) -> None:
     host("one").keep(source, SHA256)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -194,7 +211,9 @@ def test_a_job_whose_file_was_cleaned_away_is_not_queued(
     assert queue.jobs() == []
 
 
-def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(host: Callable[[str], Contents], source: Path) -> None:
+def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(
+    host: Callable[[str], Contents], source: Path
+) -> None:
     host("one").keep(source, SHA256)
     path = host("two").fetch(SHA256, "m.tflite")
     os.utime(path, (1, 1))
@@ -207,7 +226,9 @@ def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(host: Callable[[
     assert not path.parent.exists()
 
 
-def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(host: Callable[[str], Contents], source: Path) -> None:
+def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(
+    host: Callable[[str], Contents], source: Path
+) -> None:
     def keep(name: str) -> bytes:
         host(name).keep(source, SHA256)
         return host(name).fetch(SHA256, "m.tflite").read_bytes()

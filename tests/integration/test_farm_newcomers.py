@@ -1,4 +1,7 @@
-"""Phones that come after a submission get its job once; two phones of one serial number get none until that is over."""
+"""Phones that come after a submission get its job once.
+
+Two phones of one serial number get none until that is over.
+"""
 
 from __future__ import annotations
 
@@ -37,22 +40,38 @@ def opened(postgresql: Any) -> Iterator[FarmQueue]:
 @pytest.fixture
 def queue(opened: FarmQueue) -> FarmQueue:
     empty(opened.rows)
-    opened.rows("INSERT INTO farm_files (sha256, size_bytes) VALUES (%s, 1) ON CONFLICT DO NOTHING", "aa" * 32)
+    opened.rows(
+        "INSERT INTO farm_files (sha256, size_bytes) VALUES (%s, 1) ON CONFLICT DO NOTHING",
+        "aa" * 32,
+    )
     return opened
 
 
 def phone(serial: str, **changes: Any) -> DeviceFacts:
     return DeviceFacts(
-        serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=False, **{"model": "Pixel 4", **changes}
+        serial=Serial(serial),
+        kind=DeviceKind.ANDROID,
+        is_virtual=False,
+        **{"model": "Pixel 4", **changes},
     )
 
 
 def told(*phones: DeviceFacts, labels: str = "", unusable: str = "") -> dict[str, Announced]:
-    return {item.serial: Announced(facts=dump(item), labels=labels, unusable=unusable) for item in phones}
+    return {
+        item.serial: Announced(facts=dump(item), labels=labels, unusable=unusable)
+        for item in phones
+    }
 
 
-def submit(queue: FarmQueue, name: str = "night", inventory: Mapping[Any, Any] | None = None, **devices: Any) -> None:
-    manifest = Manifest(plan=replace(PLAN, devices=DeviceSelection(**devices)), payloads={"": Payload()})
+def submit(
+    queue: FarmQueue,
+    name: str = "night",
+    inventory: Mapping[Any, Any] | None = None,
+    **devices: Any,
+) -> None:
+    manifest = Manifest(
+        plan=replace(PLAN, devices=DeviceSelection(**devices)), payloads={"": Payload()}
+    )
     queue_jobs(queue, submission_of(name, manifest, inventory or {}, priority=3), [phone("A")])
 
 
@@ -79,7 +98,9 @@ def serials(queue: FarmQueue, name: str = "night") -> list[str]:
         ({"pools": ("nightly",)}, ["C"]),
     ],
 )
-def test_it_is_chosen_as_among_attached_phones(queue: FarmQueue, devices: dict[str, Any], wanted: list[str]) -> None:
+def test_it_is_chosen_as_among_attached_phones(
+    queue: FarmQueue, devices: dict[str, Any], wanted: list[str]
+) -> None:
     submit(queue, **devices)
     # A has its place, whatever is said of it now.
     comes(queue, told(phone("B")) | told(phone("C", model="Pixel 8"), labels=NIGHTLY))
@@ -164,7 +185,8 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path, store=queue.url)
     comes(queue, told(phone("B")))
-    # Its host goes, and another one has a phone of the same number: they were never seen at the same time.
+    # Its host goes, and another one has a phone of the same number: they were never seen at the
+    # same time.
     queue.leave("one")
     comes(queue, told(phone("B", model="Pixel 8")), "two")
     submit(queue)
@@ -178,7 +200,9 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
     assert (queue.clashes(), serials(queue)) == ({}, ["A", "B"])
 
 
-def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_asked_it_again(queue: FarmQueue) -> None:
+def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_asked_it_again(
+    queue: FarmQueue,
+) -> None:
     host_lives(queue, "two")
     queue.announce("two", told(phone("B", boot_id="1")))
     newcomers, now = Newcomers(queue, MemoryStore()), told(phone("B", boot_id="2"))
@@ -205,7 +229,9 @@ def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_ask
         ("n", "A" * 113, "can't be a serial number"),
     ],
 )
-def test_names_that_mean_a_file_or_a_host_are_refused(queue: FarmQueue, name: str, serial: str, reason: str) -> None:
+def test_names_that_mean_a_file_or_a_host_are_refused(
+    queue: FarmQueue, name: str, serial: str, reason: str
+) -> None:
     from tests.samples.submissions import submission
 
     with pytest.raises(UsageError, match=reason):

@@ -55,7 +55,8 @@ def queue(settings: Settings) -> Iterator[FarmQueue]:
 
 
 def busy_farm(queue: FarmQueue) -> None:
-    """One phone works, one is free with a job, one is paused, one can't be used, one has gone with its jobs."""
+    """One phone works, one is free with a job, one is paused, one can't be used, one has gone with
+    its jobs."""
     submit(queue, "A", "B", "C", "GONE", priority=5)
     host_lives(queue, "one", version="0.0.1")
     phones = {serial: Announced(facts="{}") for serial in ("A", "B", "C")}
@@ -65,7 +66,8 @@ def busy_farm(queue: FarmQueue) -> None:
 
 
 def heard(queue: FarmQueue, *, but: str = "") -> None:
-    """Have all hosts but one be heard now: a busy computer may take so long for a test that they would be silent."""
+    """Have all hosts but one be heard now: a busy computer may take so long for a test that they
+    would be silent."""
     queue.rows("UPDATE farm_hosts SET seen_at = now() WHERE name <> %s", but)
 
 
@@ -77,7 +79,9 @@ def found(result: object, level: str) -> dict[str, list[str]]:
     return texts
 
 
-def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue: FarmQueue, settings: Settings) -> None:
+def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(
+    queue: FarmQueue, settings: Settings
+) -> None:
     busy_farm(queue)
     queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
     heard(queue)
@@ -86,7 +90,10 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(queue:
     numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert numbers['benchfarm_queue_jobs{priority="5",state="waits"}'] == "3.0"
     assert numbers['benchfarm_queue_jobs{priority="5",state="runs"}'] == "1.0"
-    states = {state: numbers[f'benchfarm_phones{{state="{state}"}}'] for state in ("busy", "free", "held", "unusable")}
+    states = {
+        state: numbers[f'benchfarm_phones{{state="{state}"}}']
+        for state in ("busy", "free", "held", "unusable")
+    }
     assert states == {"busy": "1.0", "free": "1.0", "held": "1.0", "unusable": "1.0"}
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
     # Without the free phone nothing waits that could run.
@@ -101,7 +108,11 @@ def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Set
     assert 'benchfarm_up{source="host"} 1.0' in text
     assert "benchfarm_host_quarantined_phones 0.0" in text
     # What all hosts share would be asked for, and alarmed about, by each of them.
-    assert not {word for word in ("benchfarm_queue", "benchfarm_phones", "benchfarm_campaigns") if word in text}
+    assert not {
+        word
+        for word in ("benchfarm_queue", "benchfarm_phones", "benchfarm_campaigns")
+        if word in text
+    }
 
 
 def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_it_answers(
@@ -111,7 +122,9 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
     with (
         Workspace(settings) as opened,
         # Without a limit it would end by this one.
-        psycopg.connect(settings.store, options="-c idle_in_transaction_session_timeout=60s") as holder,
+        psycopg.connect(
+            settings.store, options="-c idle_in_transaction_session_timeout=60s"
+        ) as holder,
         psycopg.connect(settings.store, autocommit=True) as looker,
     ):
         numbers = Numbers(opened, queue, answer_s=0.1)
@@ -126,8 +139,12 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
                 assert 'benchfarm_up{source="queue"} 0.0' in text
                 assert 'benchfarm_up{source="host"} 1.0' in text
                 assert "benchfarm_queue_lag_seconds" not in text
-            poll_until(lambda: looker.execute(waiting).fetchone() == (1,), "it waits for the lock", 60)
-        poll_until(lambda: 'benchfarm_up{source="queue"} 1.0' in told(), "the queue answers again", 60)
+            poll_until(
+                lambda: looker.execute(waiting).fetchone() == (1,), "it waits for the lock", 60
+            )
+        poll_until(
+            lambda: 'benchfarm_up{source="queue"} 1.0' in told(), "the queue answers again", 60
+        )
 
 
 def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str]:
@@ -138,18 +155,27 @@ def states(settings: Settings, *, silent: str = "") -> dict[tuple[str, str], str
         rows = result.data["phones"]  # type: ignore[index]
     told = {}
     for row in rows:
-        line = next(line for line in result.text.splitlines() if line.startswith(f"{row['serial']} "))
+        line = next(
+            line for line in result.text.splitlines() if line.startswith(f"{row['serial']} ")
+        )
         told[row["serial"], row["host"]] = line.split(None, 2)[2]
     return told
 
 
-def test_only_a_phone_that_may_get_a_job_is_told_as_free(queue: FarmQueue, settings: Settings) -> None:
+def test_only_a_phone_that_may_get_a_job_is_told_as_free(
+    queue: FarmQueue, settings: Settings
+) -> None:
     busy_farm(queue)
     host_lives(queue, "two", version="1")
     queue.announce("two", {serial: Announced(facts="{}") for serial in ("E", "F")})
     (number,) = submit(queue, "F", name="late")
     begin(queue, "F", host="two")
-    held = {("A", "one"): "job 1", ("B", "one"): "free", ("C", "one"): "phone:C: pause", ("D", "one"): "unauthorized"}
+    held = {
+        ("A", "one"): "job 1",
+        ("B", "one"): "free",
+        ("C", "one"): "phone:C: pause",
+        ("D", "one"): "unauthorized",
+    }
     assert states(settings) == held | {("E", "two"): "free", ("F", "two"): f"job {number}"}
     # Whichever submission was asked for.
     rows = farm.status(settings, "night").data["phones"]  # type: ignore[index]
@@ -178,7 +204,10 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
-    for wrong, told in (("host:three", "there is no host 'three'"), ("one", "names neither a host nor a phone")):
+    for wrong, told in (
+        ("host:three", "there is no host 'three'"),
+        ("one", "names neither a host nor a phone"),
+    ):
         with pytest.raises(UsageError, match=told):
             farm_control.forget(settings, [wrong])
     result = farm_control.forget(settings, ["host:one"])
@@ -213,15 +242,22 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
             opened.store.append_run(run)
     result = farm.status(settings, "night")
     cut = result.data["no_time_for"]  # type: ignore[index]
-    assert {serial: [item["invocations"] for item in items] for serial, items in cut.items()} == {"A": [None], "C": [2]}
+    assert {serial: [item["invocations"] for item in items] for serial, items in cut.items()} == {
+        "A": [None],
+        "C": [2],
+    }
     lines = result.text.splitlines()
-    which = f"  {late.model_name}, {late.delegate}, {late.threads} threads, {late.tool}: {late.reason}"
+    which = (
+        f"  {late.model_name}, {late.delegate}, {late.threads} threads, {late.tool}: {late.reason}"
+    )
     assert lines[lines.index("A: no time for all: 1 case left out") + 1] == which
     assert "C: no time for all: 2 invocations not begun" in result.text
     assert result.exit_code == 6
 
 
-def test_what_is_held_is_a_part_of_the_farm_and_is_told(queue: FarmQueue, settings: Settings) -> None:
+def test_what_is_held_is_a_part_of_the_farm_and_is_told(
+    queue: FarmQueue, settings: Settings
+) -> None:
     busy_farm(queue)
     with pytest.raises(UsageError, match="phone:Z, host:two"):
         farm_control.hold(settings, ["phone:A", "phone:Z", "host:two"], "pause")
@@ -236,7 +272,9 @@ def test_what_is_held_is_a_part_of_the_farm_and_is_told(queue: FarmQueue, settin
     assert farm_control.release(settings, ["phone:C"]).text == "phone:C goes on"
 
 
-def test_the_status_names_submissions_that_are_over_too(queue: FarmQueue, settings: Settings) -> None:
+def test_the_status_names_submissions_that_are_over_too(
+    queue: FarmQueue, settings: Settings
+) -> None:
     busy_farm(queue)
     failed(queue, "early", "D")
     told = [line.split() for line in farm.status(settings, "").text.splitlines()]
@@ -267,9 +305,15 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     queue.announce("one", {serial: Announced(facts="{}") for serial in ("A", "B", "C")})
     failed(queue, "first", "A", "B")
     failed(queue, "other", "A", plan="q")
-    assert problems() == ["first: 1 jobs failed; A: first went wrong", "other: 1 jobs failed; A: other went wrong"]
+    assert problems() == [
+        "first: 1 jobs failed; A: first went wrong",
+        "other: 1 jobs failed; A: other went wrong",
+    ]
     failed(queue, "second", "C")
-    assert problems() == ["other: 1 jobs failed; A: other went wrong", "second: 1 jobs failed; C: second went wrong"]
+    assert problems() == [
+        "other: 1 jobs failed; A: other went wrong",
+        "second: 1 jobs failed; C: second went wrong",
+    ]
     submit(queue, "A", name="third")
     assert problems() == ["other: 1 jobs failed; A: other went wrong"]
     queue.rows("UPDATE farm_jobs SET changed_at = now() - interval '8 days'")
@@ -278,10 +322,13 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
 
 @pytest.fixture
 def reader(settings: Settings) -> Iterator[Settings]:
-    """The same farm as a role of the database sees it that may read the store's tables and nothing else."""
+    """The same farm as a role of the database sees it that may read the store's tables and nothing
+    else."""
     role = f"reader_{uuid.uuid4().hex}"
     with psycopg.connect(settings.store) as connection:
-        connection.execute(f"CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode())
+        connection.execute(
+            f"CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}".encode()
+        )
     yield replace(settings, store=settings.store.replace("benchfarm@", f"{role}@"))
     with psycopg.connect(settings.store) as connection:
         connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
@@ -297,8 +344,13 @@ def served(settings: Settings) -> tuple[bytes, str]:
         return page.content, numbers.page().content.decode()
 
 
-def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(reader: Settings, settings: Settings) -> None:
-    with psycopg.connect(reader.store) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(
+    reader: Settings, settings: Settings
+) -> None:
+    with (
+        psycopg.connect(reader.store) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
         connection.execute("DELETE FROM campaigns")
     # There is no queue, and none is made.
     page, numbers = served(reader)
@@ -341,10 +393,14 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     assert ails not in farm.status(settings, "").text
 
 
-def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: FarmQueue, settings: Settings) -> None:
+def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
+    queue: FarmQueue, settings: Settings
+) -> None:
     for host, model in (("one", "Pixel 3"), ("two", "Pixel 4")):
         host_lives(queue, host, version="1")
-        facts = DeviceFacts(serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model)
+        facts = DeviceFacts(
+            serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model
+        )
         phones = {"0123": Announced(facts=dump(facts))}
         queue.announce(host, phones)
         Newcomers(queue, MemoryStore()).announced(phones)
@@ -365,7 +421,9 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(queue: Far
     assert "phones" not in found(result, "warning")
 
 
-def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(tmp_path: Path) -> None:
+def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(
+    tmp_path: Path,
+) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
     result = farm.doctor(known, with_host=True)
@@ -407,7 +465,9 @@ def test_a_database_that_answers_late_has_no_other_time_for_that(
     assert told.level == level
 
 
-def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, settings: Settings) -> None:
+def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
+    queue: FarmQueue, settings: Settings
+) -> None:
     busy_farm(queue)
     queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
     result = farm.doctor(settings, with_host=False)
@@ -424,14 +484,23 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(queue: FarmQueue, se
     assert "was last heard" in found(result, "problem")["hosts"][0]
 
 
-def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tmp_path: Path) -> None:
-    with Workspace(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as workspace:
+def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
+    samples, tmp_path: Path
+) -> None:
+    with Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    ) as workspace:
         workspace.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
-        workspace.conditioner.journal.add(Serial("CHANGED"), Change(what="airplane mode", undo="settings put x"))
+        workspace.conditioner.journal.add(
+            Serial("CHANGED"), Change(what="airplane mode", undo="settings put x")
+        )
         samples.begin(workspace.store, samples.campaign("open"))
         workspace.store.set_status(CampaignId("open"), CampaignStatus.INTERRUPTED, None)
         future = workspace.clock.now() + timedelta(days=400)
-        samples.begin(workspace.store, samples.campaign("future", created_at=future, invocations=(), skipped=()))
+        samples.begin(
+            workspace.store,
+            samples.campaign("future", created_at=future, invocations=(), skipped=()),
+        )
         workspace.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
         result = devices.shown(devices.of_host(workspace))
     problems, warnings = found(result, "problem"), found(result, "warning")
@@ -445,10 +514,14 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(samples, tm
 
 
 def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    with Workspace(Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)) as opened:
+    with Workspace(
+        Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)
+    ) as opened:
         result = devices.shown(devices.of_host(opened))
     (text,) = found(result, "problem")["adb"]
-    assert text.startswith("no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: ")
+    assert text.startswith(
+        "no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: "
+    )
     (step,) = (item.next_step for item in result.data["findings"] if item.check == "adb")  # type: ignore[index]
     assert "adb -P 1 start-server" in step
     assert "unset $BENCHFARM_ADB_SERVER" in step
@@ -469,7 +542,9 @@ def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: 
 
 def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
-    with Workspace(Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)) as workspace:
+    with Workspace(
+        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    ) as workspace:
         result = devices.shown(devices.of_host(workspace))
     assert "isn't an SQLite database" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
@@ -487,7 +562,9 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     ails = {"A": "in quarantine: battery swollen", "B": "no host has announced it"}
     assert all(f"{serial}: {why}" in str(caught.value) for serial, why in ails.items())
     announced = {
-        serial: Announced(facts=dump(DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True)))
+        serial: Announced(
+            facts=dump(DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True))
+        )
         for serial in ("C", "D")
     }
     queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
@@ -501,14 +578,18 @@ def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
 
 
 def away_farm(queue: FarmQueue) -> None:
-    """A is there, B was unplugged, the worker of C's host has ended, and of U nobody ever knew who it is."""
+    """A is there, B was unplugged, the worker of C's host has ended, and of U nobody ever knew who
+    it is."""
     nightly = '{"pools": ["nightly"]}'
     phones = {
         serial: Announced(facts=dump(virtual_facts(serial)), labels=labels)
         for serial, labels in (("A", nightly), ("B", nightly), ("C", ""))
     }
     host_lives(queue, "one", version="1")
-    queue.announce("one", {"A": phones["A"], "B": phones["B"], "U": Announced(facts="", unusable="unauthorized")})
+    queue.announce(
+        "one",
+        {"A": phones["A"], "B": phones["B"], "U": Announced(facts="", unusable="unauthorized")},
+    )
     queue.announce("one", {"A": phones["A"]})
     host_lives(queue, "two", version="1")
     queue.announce("two", {"C": phones["C"]})
@@ -520,21 +601,40 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
 ) -> None:
     away_farm(queue)
     (seen_at,) = {f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC" for row in queue.away()}
-    told = {serial: f"away since {seen_at}, seen last at {host}" for serial, host in (("B", "one"), ("C", "two"))}
+    told = {
+        serial: f"away since {seen_at}, seen last at {host}"
+        for serial, host in (("B", "one"), ("C", "two"))
+    }
     result = farm.status(settings, "")
     lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
     assert dict(lines) == told  # type: ignore[comparison-overlap]
-    assert [(row["serial"], row["host"]) for row in result.data["away"]] == [("B", "one"), ("C", "two")]  # type: ignore[index]
+    assert [(row["serial"], row["host"]) for row in result.data["away"]] == [
+        ("B", "one"),
+        ("C", "two"),
+    ]  # type: ignore[index]
     assert found(farm.doctor(settings, with_host=False), "warning")["away"] == [
         f"{serial} is {text}" for serial, text in told.items()
     ]
-    queue.announce("one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")})
+    queue.announce(
+        "one", {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")}
+    )
     assert [row["serial"] for row in queue.away()] == ["C"]
-    queue.rows("UPDATE farm_phones SET gone_at = now() - interval '8 days' WHERE gone_at IS NOT NULL")
+    queue.rows(
+        "UPDATE farm_phones SET gone_at = now() - interval '8 days' WHERE gone_at IS NOT NULL"
+    )
     assert queue.away() == []
-    assert found(farm.doctor(settings, with_host=False), "ok")["away"] == ["no phone of the last days is missing"]
-    numbers = dict(line.rsplit(" ", 1) for line in metrics(settings, queue).splitlines() if not line.startswith("#"))
-    ages = {serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}'] for serial in "ABC"}
+    assert found(farm.doctor(settings, with_host=False), "ok")["away"] == [
+        "no phone of the last days is missing"
+    ]
+    numbers = dict(
+        line.rsplit(" ", 1)
+        for line in metrics(settings, queue).splitlines()
+        if not line.startswith("#")
+    )
+    ages = {
+        serial: numbers[f'benchfarm_phone_seen_timestamp_seconds{{serial="{serial}"}}']
+        for serial in "ABC"
+    }
     assert float(ages["A"]) == float(ages["B"])
     assert 7.9 * 86400 < float(ages["A"]) - float(ages["C"]) < 8.1 * 86400
 
@@ -567,12 +667,18 @@ def test_a_plan_that_means_a_phone_which_is_away_says_so(
     assert all(text.startswith("away since ") for text in away.values())
 
 
-def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(queue: FarmQueue, settings: Settings) -> None:
+def test_a_name_that_neither_this_computer_nor_a_host_knows_is_refused(
+    queue: FarmQueue, settings: Settings
+) -> None:
     away_farm(queue)
-    phone = Announced(facts=dump(virtual_facts("D", profile="prototype")), labels='{"tags": ["rooted"]}')
+    phone = Announced(
+        facts=dump(virtual_facts("D", profile="prototype")), labels='{"tags": ["rooted"]}'
+    )
     queue.announce("one", {"A": Announced(facts="", labels='{"pools": ["release"]}'), "D": phone})
     with Workspace(settings) as here:
-        known = DeviceSelection(profiles=("prototype", "pixel-3"), pools=("nightly", "release"), tags=("rooted",))
+        known = DeviceSelection(
+            profiles=("prototype", "pixel-3"), pools=("nightly", "release"), tags=("rooted",)
+        )
         check_names(here, queue, known)
         for wrong, meant in (
             (DeviceSelection(profiles=("pixel-3", "prototyp")), "prototype"),
@@ -589,7 +695,10 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
 ) -> None:
     away_farm(queue)
     queue.hold("phone:B", "pause")
-    for scope, reason in (("phone:A", "phone A is announced by one"), ("phone:Z", "there is no phone 'Z'")):
+    for scope, reason in (
+        ("phone:A", "phone A is announced by one"),
+        ("phone:Z", "there is no phone 'Z'"),
+    ):
         with pytest.raises(UsageError, match=reason):
             farm_control.forget(settings, [scope])
     result = farm_control.forget(settings, ["phone:B", "phone:C"])
@@ -605,7 +714,9 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     from orchestrator.extensions.farm.looking import HostPhones
 
     host_lives(queue, "one", version="0.0.1")
-    queue.announce("one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")})
+    queue.announce(
+        "one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")}
+    )
     heard(queue)
     elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)
     with Workspace(elsewhere) as watched, Workspace(settings) as own:
@@ -643,7 +754,9 @@ def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
     # One that has no sample now has its name in the answer all the same.
     known = set(re.findall(r"^# TYPE (benchfarm_\w+)", text, re.M))
     dashboard = json.loads((REPO / "examples" / "grafana" / "benchfarm.json").read_text("utf-8"))
-    asked = [(panel["title"], target) for panel in dashboard["panels"] for target in panel["targets"]]
+    asked = [
+        (panel["title"], target) for panel in dashboard["panels"] for target in panel["targets"]
+    ]
     for title, target in asked:
         for name, matched in re.findall(r"(benchfarm_\w+)(?:\{(.*?)\})?", target["expr"]):
             assert name in known, f"{title}: {name}"
@@ -651,9 +764,15 @@ def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
                 *re.findall(r"(\w+)\s*(?:=|!=|=~)", matched),
                 *re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]),
             }
-            assert labels <= given.get(name, labels), f"{title}: {name} has no {labels - given[name]}"
+            assert labels <= given.get(name, labels), (
+                f"{title}: {name} has no {labels - given[name]}"
+            )
     names = " ".join(target["expr"] for _, target in asked)
-    for wanted in ("benchfarm_changed_series", "benchfarm_phone_seen_timestamp_seconds", "benchfarm_night_invocations"):
+    for wanted in (
+        "benchfarm_changed_series",
+        "benchfarm_phone_seen_timestamp_seconds",
+        "benchfarm_night_invocations",
+    ):
         assert wanted in names
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
     assert 'benchfarm_night_invocations{state="with_result"} 4.0' in text

@@ -24,10 +24,15 @@ def url(postgresql: Cluster) -> str:
     [
         ("UPDATE farm_protocol SET version = version + 1", "install it here too"),
         ("DELETE FROM farm_protocol", "install it here too"),
-        ("UPDATE farm_protocol SET version = version - 1", "drop the schema benchfarm_queue and submit again"),
+        (
+            "UPDATE farm_protocol SET version = version - 1",
+            "drop the schema benchfarm_queue and submit again",
+        ),
     ],
 )
-def test_a_queue_of_another_version_is_refused_with_a_reason(url: str, change: str, hint: str) -> None:
+def test_a_queue_of_another_version_is_refused_with_a_reason(
+    url: str, change: str, hint: str
+) -> None:
     with FarmQueue(url) as queue:
         queue.hold("farm", "pause")
         queue.rows(change)
@@ -40,6 +45,8 @@ def test_a_queue_of_another_version_is_refused_with_a_reason(url: str, change: s
 
 def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url: str) -> None:
     with psycopg.connect(url) as connection:
-        connection.execute("CREATE SCHEMA benchfarm_queue CREATE TABLE benchfarm_queue.farm_protocol (text text)")
+        connection.execute(
+            "CREATE SCHEMA benchfarm_queue CREATE TABLE benchfarm_queue.farm_protocol (text text)"
+        )
     with pytest.raises(StoreError, match="the farm's queue"), FarmQueue(url):
         pass

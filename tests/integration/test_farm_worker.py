@@ -1,4 +1,5 @@
-"""A host's worker on a real database, its phones and jobs played: what it tells the farm, and when it is over."""
+"""A host's worker on a real database, its phones and jobs played: what it tells the farm, and when
+it is over."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ from tests.samples.submissions import begin, empty, host_lives, submit
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
-PHONES = {"A": Announced(facts="{}", labels='{"pools": ["nightly"]}'), "B": Announced(facts="{}", unusable="offline")}
+PHONES = {
+    "A": Announced(facts="{}", labels='{"pools": ["nightly"]}'),
+    "B": Announced(facts="{}", unusable="offline"),
+}
 #: As docs/reference/farm.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 DONE = Ended(status="done", note="4 stored")
@@ -96,7 +100,9 @@ def worker(
         announced=lambda phones: [],
         say=tell,
     )
-    return HostWorker(queue, callbacks, host=host, benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05)
+    return HostWorker(
+        queue, callbacks, host=host, benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05
+    )
 
 
 @contextmanager
@@ -124,7 +130,9 @@ def stop_when_cancelled(begun: Delivery, cancelled: threading.Event) -> Ended:
     return Ended(status="aborted", note="stopped")
 
 
-def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(queue: FarmQueue, job: int) -> None:
+def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
+    queue: FarmQueue, job: int
+) -> None:
     seen: list[object] = []
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
@@ -145,7 +153,9 @@ def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(queue: 
         (Ended(status="later", note="its program is in use", wait_s=900.0), 5, 600),
     ],
 )
-def test_what_is_not_done_waits(queue: FarmQueue, job: int, ended: Ended, tries: int, least_s: float) -> None:
+def test_what_is_not_done_waits(
+    queue: FarmQueue, job: int, ended: Ended, tries: int, least_s: float
+) -> None:
     # The first tries are made again so soon that the same run may make them.
     queue.rows("UPDATE farm_jobs SET tries = 5")
     assert worker(queue, lambda begun, cancelled: ended).run(until_empty=True) == 0
@@ -158,13 +168,22 @@ def test_what_is_not_done_waits(queue: FarmQueue, job: int, ended: Ended, tries:
 def test_a_phone_that_fails_again_and_again_costs_the_job_and_so_do_hosts_that_die_at_it(
     queue: FarmQueue, job: int, counted: str
 ) -> None:
-    queue.rows(f"UPDATE farm_jobs SET {counted} = %s", {"tries": TRIES_MAX, "deaths": DEATHS_MAX}[counted])
-    assert worker(queue, lambda begun, cancelled: Ended(status="again", note="lost")).run(until_empty=True) == 1
+    queue.rows(
+        f"UPDATE farm_jobs SET {counted} = %s", {"tries": TRIES_MAX, "deaths": DEATHS_MAX}[counted]
+    )
+    assert (
+        worker(queue, lambda begun, cancelled: Ended(status="again", note="lost")).run(
+            until_empty=True
+        )
+        == 1
+    )
     note = {"tries": "lost", "deaths": f"its host died {DEATHS_MAX} times"}[counted]
     assert [(row["status"], row["note"]) for row in queue.jobs()] == [("failed", note)]
 
 
-def test_a_job_of_a_host_that_died_is_begun_again_and_that_is_no_try_of_the_phone(queue: FarmQueue, job: int) -> None:
+def test_a_job_of_a_host_that_died_is_begun_again_and_that_is_no_try_of_the_phone(
+    queue: FarmQueue, job: int
+) -> None:
     host_lives(queue, "gone")
     lost = begin(queue, "A", host="gone")
     assert worker(queue, lambda begun, cancelled: DONE).run(until_empty=True) == 1
@@ -193,7 +212,9 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
     assert queue.rows("SELECT * FROM procrastinate_jobs") == []
 
 
-def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(queue: FarmQueue, job: int) -> None:
+def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(
+    queue: FarmQueue, job: int
+) -> None:
     abandoned: list[str] = []
     with working(queue, worker(queue, stop_when_cancelled, abandoned=abandoned)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
@@ -233,8 +254,16 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
 
     with working(queue, worker(queue, run, said["one"])):
         until(lambda: queue.jobs()[0]["status"] == "runs")
-        with FarmQueue(opened_url) as other, working(queue, worker(other, run, said["two"], host="two")):
-            until(lambda: {row["host"] for row in queue.phones() if row["serial"] == "A"} == {"one", "two"})
+        with (
+            FarmQueue(opened_url) as other,
+            working(queue, worker(other, run, said["two"], host="two")),
+        ):
+            until(
+                lambda: (
+                    {row["host"] for row in queue.phones() if row["serial"] == "A"}
+                    == {"one", "two"}
+                )
+            )
             assert [row["host"] for row in queue.jobs()] == ["one"]
             # As a network that breaks, or a server that is restarted, ends it.
             queue.rows(
@@ -245,11 +274,15 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
             may_end.set()
             until(lambda: queue.jobs()[0]["status"] == "done")
             queue.hold("farm", "drain")
-    assert sum(line.startswith(f"job {job}: begins") for lines in said.values() for line in lines) >= 2
+    assert (
+        sum(line.startswith(f"job {job}: begins") for lines in said.values() for line in lines) >= 2
+    )
     assert queue.jobs()[0]["tries"] == 0
 
 
-def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandoned(queue: FarmQueue, job: int) -> None:
+def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandoned(
+    queue: FarmQueue, job: int
+) -> None:
     abandoned: list[str] = []
     said: list[str] = []
     begun, restored = threading.Event(), threading.Event()
@@ -279,7 +312,9 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
         signal.signal(signal.SIGINT, before)
     thread.join(60)
     assert restored.is_set()
-    assert [(row["status"], row["note"], row["tries"]) for row in queue.jobs()] == [("waits", "one was stopped", 0)]
+    assert [(row["status"], row["note"], row["tries"]) for row in queue.jobs()] == [
+        ("waits", "one was stopped", 0)
+    ]
     assert abandoned == []
     assert queue.hosts() == []
 
@@ -298,7 +333,9 @@ def test_of_two_workers_of_one_name_one_works_and_the_other_one_ends_with_the_re
 
 
 def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that") as told:
+    with pytest.raises(
+        UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that"
+    ) as told:
         work(
             Settings.from_environment({}, home=tmp_path),
             WorkerRequest(name="one", dead_after_s=4.0, look_s=2.0, until_empty=True),
@@ -306,9 +343,14 @@ def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_
     assert told.value.hint == "--every 1 at most, or a longer --dead-after"
 
 
-def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(queue: FarmQueue, job: int) -> None:
+def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
+    queue: FarmQueue, job: int
+) -> None:
     told: list[dict[str, object]] = []
-    ends = [Ended(status="again", note="the phone is busy"), Ended(status="failed", note="no such model")]
+    ends = [
+        Ended(status="again", note="the phone is busy"),
+        Ended(status="failed", note="no such model"),
+    ]
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
         return ends.pop(0)
@@ -333,7 +375,10 @@ def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = WorkerRequest(
-            name="one", until_empty=True, metrics_host=host or "192.0.2.1", metrics_port=taken.getsockname()[1]
+            name="one",
+            until_empty=True,
+            metrics_host=host or "192.0.2.1",
+            metrics_port=taken.getsockname()[1],
         )
         with pytest.raises(UsageError) as told:
             work(settings, options)
@@ -341,15 +386,22 @@ def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
     assert not_wanted not in told.value.hint
 
 
-def test_a_worker_whose_devices_file_has_a_fault_is_refused(opened_url: str, tmp_path: Path) -> None:
+def test_a_worker_whose_devices_file_has_a_fault_is_refused(
+    opened_url: str, tmp_path: Path
+) -> None:
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
         work(settings, WorkerRequest(name="one", until_empty=True))
 
 
-def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(queue: FarmQueue, job: int) -> None:
-    away, fault = "its phones can't be looked at: no adb server answers", "devices.yaml:2: unknown key"
+def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(
+    queue: FarmQueue, job: int
+) -> None:
+    away, fault = (
+        "its phones can't be looked at: no adb server answers",
+        "devices.yaml:2: unknown key",
+    )
     said: list[str] = []
     looks = [
         Look(phones=None, ails=away),
@@ -379,7 +431,11 @@ def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(qu
 
 
 def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:
-    made = worker(queue, stop_when_cancelled, look=lambda known, busy: Look(phones=None, ails="no adb server answers"))
+    made = worker(
+        queue,
+        stop_when_cancelled,
+        look=lambda known, busy: Look(phones=None, ails="no adb server answers"),
+    )
     assert made.run(until_empty=True) == 0
     assert [row["status"] for row in queue.jobs()] == ["waits"]
 
@@ -407,16 +463,25 @@ def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_n
         queue.hold("host:one", "drain")
         queue.cancel("night")
     assert looks[0] == ({}, [])
-    # The failed look is forgotten, and one that was away while it worked is known as that until its job is over.
-    assert [known["A"].unusable for known, _ in looks[1:6]] == ["", "", *["its host can't look at its phones now"] * 3]
+    # The failed look is forgotten, and one that was away while it worked is known as that until its
+    # job is over.
+    assert [known["A"].unusable for known, _ in looks[1:6]] == [
+        "",
+        "",
+        *["its host can't look at its phones now"] * 3,
+    ]
     assert [list(busy) for _, busy in looks[2:6]] == [["A"]] * 4
 
 
-def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue, job: int, tmp_path: Path) -> None:
+def test_a_job_that_is_over_says_when_its_phone_is_not_restored(
+    queue: FarmQueue, job: int, tmp_path: Path
+) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     changed, other = Serial("A"), Serial("B")
     with Workspace(settings) as workspace:
-        workspace.conditioner.journal.add(changed, Change(what="brightness", undo="settings put system brightness 90"))
+        workspace.conditioner.journal.add(
+            changed, Change(what="brightness", undo="settings put system brightness 90")
+        )
         contents = Contents(queue, tmp_path)
 
         def note(serial: Serial) -> str:
@@ -424,7 +489,9 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(queue: FarmQueue
                 job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night_A"), document="{}",
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
-            ended = run_job(lambda: Workspace(settings), contents, delivery, "one", threading.Event())
+            ended = run_job(
+                lambda: Workspace(settings), contents, delivery, "one", threading.Event()
+            )
             assert ended.status == "failed"
             return ended.note
 
@@ -444,26 +511,36 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
     queue: FarmQueue, tmp_path: Path
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
-    known = '"name": "p", "models": [{"name": "m", "path": "m.tflite", "sha256": "%s"}]' % ("a" * 64)
+    known = '"name": "p", "models": [{"name": "m", "path": "m.tflite", "sha256": "%s"}]' % (
+        "a" * 64
+    )
     plans = {"A": f'{{{known}, "zoom": 3}}', "B": f'{{{known}, "invocations": "many"}}'}
     for serial, plan in plans.items():
         submit(queue, serial, name=serial, document=f'{{"plan": {plan}, "payloads": {{"": {{}}}}}}')
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
-        return run_job(lambda: Workspace(settings), Contents(queue, tmp_path), begun, "one", cancelled)
+        return run_job(
+            lambda: Workspace(settings), Contents(queue, tmp_path), begun, "one", cancelled
+        )
 
-    queue.rows("UPDATE farm_jobs SET facts = %s", '{"serial": "A", "kind": "android", "is_virtual": true}')
+    queue.rows(
+        "UPDATE farm_jobs SET facts = %s", '{"serial": "A", "kind": "android", "is_virtual": true}'
+    )
     both = {serial: Announced(facts="{}") for serial in plans}
     assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1
     jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}
     assert jobs["A"][:2] == ("waits", 0)
-    assert "asks for plan.zoom, which this benchfarm doesn't know (install the submitter's benchfarm" in jobs["A"][2]
+    assert (
+        "asks for plan.zoom, which this benchfarm doesn't know (install the submitter's benchfarm"
+        in jobs["A"][2]
+    )
     assert jobs["B"][0] == "failed"
 
 
 @pytest.fixture
 def store_connections() -> Iterator[list[int]]:
-    """Collects how many connections all stores of this process have, at each that is opened or closed."""
+    """Collects how many connections all stores of this process have, at each that is opened or
+    closed."""
     counts, lock = [0], threading.Lock()
 
     def note(change: int) -> None:
@@ -487,7 +564,10 @@ def store_connections() -> Iterator[list[int]]:
 def test_a_hosts_jobs_hold_few_connections_to_the_store(
     postgresql: Cluster, tmp_path: Path, store_connections: list[int]
 ) -> None:
-    """However many threads read and write at once; a job that ends leaves the store to the others."""
+    """However many threads read and write at once.
+
+    A job that ends leaves the store to the others.
+    """
     url = postgresql.url(postgresql.create())
     settings = Settings.from_environment({}, home=tmp_path, store=url)
     phones = 24

@@ -135,17 +135,26 @@ def test_a_killed_process_leaves_no_port_off(hub: Hub, after_s: float) -> None:
         poll_until(lambda: hub.is_off, what="the port's being off")
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    poll_until(lambda: not Path(f"/proc/{beside}").exists(), what="the end of the process beside it")
+    poll_until(
+        lambda: not Path(f"/proc/{beside}").exists(), what="the end of the process beside it"
+    )
     assert hub.said() == ([] if after_s else [OFF, ON])
     # Nobody was left to forget it; to power a port on that has power does no harm.
-    assert hub.conditioner.power_on(hub.device.serial) == (["USB port 2 of hub 1-4 powered off"], "")
+    assert hub.conditioner.power_on(hub.device.serial) == (
+        ["USB port 2 of hub 1-4 powered off"],
+        "",
+    )
     assert hub.journal.serials() == []
 
 
-@pytest.mark.parametrize("moment", ["waiting", "before off", "after off", "while off", "before on", "after on"])
+@pytest.mark.parametrize(
+    "moment", ["waiting", "before off", "after off", "while off", "before on", "after on"]
+)
 def test_whoever_comes_next_powers_the_port_on_when_all_were_killed(hub: Hub, moment: str) -> None:
     (hub.folder / "when").write_text(moment)
-    child = hub.start(after_s=60 if moment == "waiting" else 0, lasts_s=600, ends=moment.endswith(" on"))
+    child = hub.start(
+        after_s=60 if moment == "waiting" else 0, lasts_s=600, ends=moment.endswith(" on")
+    )
     if moment in {"waiting", "while off"}:
         poll_until(lambda: children(child) and (hub.is_off or moment == "waiting"), what=moment)
         for pid in (*children(child), child):
@@ -155,7 +164,10 @@ def test_whoever_comes_next_powers_the_port_on_when_all_were_killed(hub: Hub, mo
     assert hub.journal.serials() == [hub.device.serial]
     (hub.folder / "when").unlink()
     # The phone itself isn't asked: it may not be there.
-    assert hub.conditioner.power_on(hub.device.serial) == (["USB port 2 of hub 1-4 powered off"], "")
+    assert hub.conditioner.power_on(hub.device.serial) == (
+        ["USB port 2 of hub 1-4 powered off"],
+        "",
+    )
     assert not hub.is_off
     assert hub.said()[-1] == ON
     assert hub.journal.serials() == []
@@ -169,7 +181,9 @@ def test_a_port_that_cant_be_switched_on_is_told_until_it_has_power(hub: Hub) ->
     serial = hub.device.serial
     why = "USB port 2 of hub 1-4 powered off: 'uhubctl -l 1-4 -p 2 -a on' "
     assert hub.conditioner.power_on(serial) == ([], why + "failed")
-    assert LadderConditioner(hub.journal.folder, power=HubPower(hub.journal, search_path="")).power_on(serial) == (
+    assert LadderConditioner(
+        hub.journal.folder, power=HubPower(hub.journal, search_path="")
+    ).power_on(serial) == (
         [],
         why + "isn't installed here",
     )
@@ -205,7 +219,9 @@ def away(hub: Hub, adb_server: Any) -> Iterator[Settings]:
 
 def test_a_port_has_power_before_phones_are_picked(hub: Hub, away: Settings) -> None:
     with Workspace(away) as workspace:
-        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == ["ON-A-HUB"]
+        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == [
+            "ON-A-HUB"
+        ]
     assert hub.said() == [ON]
 
 
@@ -218,7 +234,9 @@ def test_a_port_is_left_off_while_its_phone_is_measured(hub: Hub, away: Settings
 
 
 @pytest.mark.parametrize("names", [(), ("ON-A-HUB",)])
-def test_a_phone_that_isnt_listed_is_restored(hub: Hub, away: Settings, names: tuple[str, ...]) -> None:
+def test_a_phone_that_isnt_listed_is_restored(
+    hub: Hub, away: Settings, names: tuple[str, ...]
+) -> None:
     done = restore(away, names)
     assert (done.exit_code, done.data["restored"]) == (0, {"ON-A-HUB": ["a port"]})
 
@@ -237,7 +255,9 @@ def test_a_phone_that_stays_away_has_its_port_restored_all_the_same(
 
 def test_a_phones_own_file_cant_have_a_port_switched(hub: Hub) -> None:
     own = '{"what": "evil", "port": "1-4 2"}\n{"what": "a setting", "undo": "true"}\n'
-    hub.device.shell(f"mkdir -p {hub.device.work_folder}; echo '{own}' >{hub.device.work_folder}/undo")
+    hub.device.shell(
+        f"mkdir -p {hub.device.work_folder}; echo '{own}' >{hub.device.work_folder}/undo"
+    )
     assert hub.conditioner.restore(hub.device) == ["a setting"]
     assert hub.said() == []
 

@@ -1,4 +1,5 @@
-"""A phone without a job that hangs, on a real adb server: what is tried on it while others of its host are used."""
+"""A phone without a job that hangs, on a real adb server: what is tried on it while others of its
+host are used."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from orchestrator.extensions.farm.queue import FarmQueue
 
 
 def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
-    adb_server: Any, make_lab: Callable[..., VirtualLab], connect: Callable[[], FarmQueue], tmp_path: Path
+    adb_server: Any,
+    make_lab: Callable[..., VirtualLab],
+    connect: Callable[[], FarmQueue],
+    tmp_path: Path,
 ) -> None:
     adb_server.run("disconnect")
     server, known = AdbServer(ServerAddress(port=adb_server.port)), KnownPhones()
@@ -47,7 +51,9 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     with Workspace(settings) as workspace:
 
         def connect_again(*used: str) -> None:
-            phones.connect_again(workspace, Attached(server=server, seen=replace(seen, usb="1-4.2")), lambda: used)
+            phones.connect_again(
+                workspace, Attached(server=server, seen=replace(seen, usb="1-4.2")), lambda: used
+            )
 
         connect_again("another phone")
         assert said == ["S1 has no job and doesn't answer; it is reconnected"]

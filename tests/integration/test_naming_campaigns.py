@@ -1,4 +1,7 @@
-"""Which campaigns a word means: one, or all phones of a farm's submission; the same on every store."""
+"""Which campaigns a word means: one, or all phones of a farm's submission.
+
+The same on every store.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,12 @@ NAMES = ("PIXEL-3", "PIXEL-3-2", "10.0.0.1~3a~5555")
 
 @pytest.fixture
 def farm(store: Store, samples) -> Store:
-    """Two nights of three phones, one of another plan before them, one campaign of this host between them."""
-    phones = [DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True) for serial in PHONES]
+    """Two nights of three phones, one of another plan before them, one campaign of this host
+    between them."""
+    phones = [
+        DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True)
+        for serial in PHONES
+    ]
     nights = [
         *((f"other_{name}", "other", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
         *((f"n1_{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
@@ -34,8 +41,12 @@ def farm(store: Store, samples) -> Store:
         cases = [samples.case(serial=Serial(serial)) for serial in serials]
         invocations = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=0) for case in cases)
         created = samples.campaign().created_at + timedelta(hours=hour)
-        campaign = samples.campaign(campaign_id, name=name, created_at=created, invocations=invocations, skipped=())
-        store.begin_campaign(campaign, devices=phones, models=[samples.model], builds=[samples.build])
+        campaign = samples.campaign(
+            campaign_id, name=name, created_at=created, invocations=invocations, skipped=()
+        )
+        store.begin_campaign(
+            campaign, devices=phones, models=[samples.model], builds=[samples.build]
+        )
     return store
 
 
@@ -51,7 +62,9 @@ def farm(store: Store, samples) -> Store:
         ("20261122", ["20261122-010000-abcdef"]),
     ],
 )
-def test_a_word_means_a_campaign_or_a_whole_submission(farm: Store, word: str, meant: Sequence[str]) -> None:
+def test_a_word_means_a_campaign_or_a_whole_submission(
+    farm: Store, word: str, meant: Sequence[str]
+) -> None:
     assert [item.campaign_id for item in find_campaigns(farm, word)] == meant
 
 
@@ -67,12 +80,22 @@ def test_where_one_campaign_is_wanted_its_whole_id_is_enough(farm: Store) -> Non
 
 
 def test_the_previous_campaign_is_one_that_has_a_case_in_common(store: Store, samples) -> None:
-    models = {"a": ("first", "bench"), "b": ("other", "bench"), "c": ("first", "renamed"), "d": ("first", "bench")}
+    models = {
+        "a": ("first", "bench"),
+        "b": ("other", "bench"),
+        "c": ("first", "renamed"),
+        "d": ("first", "bench"),
+    }
     for hour, (campaign_id, (model_name, name)) in enumerate(models.items()):
-        invocations = (Invocation(case=samples.case(model_name=model_name), run_pass=Pass.TIMING, number=0),)
+        invocations = (
+            Invocation(case=samples.case(model_name=model_name), run_pass=Pass.TIMING, number=0),
+        )
         created = samples.campaign().created_at + timedelta(hours=hour)
         samples.begin(
-            store, samples.campaign(campaign_id, name=name, created_at=created, invocations=invocations, skipped=())
+            store,
+            samples.campaign(
+                campaign_id, name=name, created_at=created, invocations=invocations, skipped=()
+            ),
         )
     assert [item.campaign_id for item in find_campaigns(store, "previous")] == ["a"]
     store.remove_campaign(CampaignId("a"))

@@ -1,4 +1,5 @@
-"""How often phones are asked while a command finds and opens them, through a real adb server that is overheard."""
+"""How often phones are asked while a command finds and opens them, through a real adb server that
+is overheard."""
 
 from __future__ import annotations
 
@@ -33,12 +34,15 @@ def overheard(adb_server: Any) -> Iterator[Overheard]:
 
 @pytest.fixture
 def here(overheard: Overheard, tmp_path: Path) -> Settings:
-    return Settings.from_environment({"BENCHFARM_ADB_SERVER": f"127.0.0.1:{overheard.port}"}, home=tmp_path / "home")
+    return Settings.from_environment(
+        {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{overheard.port}"}, home=tmp_path / "home"
+    )
 
 
 @pytest.fixture
 def phones(adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[list[Phone]]:
-    """Three phones that the server knows, and no others: what is left out is told by its address too."""
+    """Three phones that the server knows, and no others: what is left out is told by its address
+    too."""
     adb_server.run("disconnect")
     server, lab = AdbServer(ServerAddress(port=adb_server.port)), make_lab(adb_server)
     phones = [lab.add("pixel-3", serial=f"S{number}") for number in range(3)]
@@ -119,7 +123,8 @@ def test_phones_are_restored_after_one_listing_however_many_there_are(
 def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attached(
     phones: list[Phone], here: Settings, adb_server: Any
 ) -> None:
-    """Their results would be taken for one phone's: nothing is measured under that name until somebody ends it."""
+    """Their results would be taken for one phone's: nothing is measured under that name until
+    somebody ends it."""
     phones[1].userland.props.set("ro.serialno", "S0")
     with Workspace(here) as workspace:
         both = [item.seen for item in workspace.attached() if item.seen.serial == "S0"]
@@ -137,7 +142,10 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
         assert phones[1].address in reason
         assert "(booted as " in reason
         workspace.quarantine.release(Serial("S0"))
-        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == ["S0", "S2"]
+        assert [facts.serial for facts in workspace.open_devices(DeviceSelection()).facts] == [
+            "S0",
+            "S2",
+        ]
 
 
 def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_until_it_is_let_in(
@@ -163,10 +171,15 @@ def test_a_phone_under_whose_serial_number_another_one_was_measured_is_kept_out_
         assert "in quarantine: several phones have this serial number" in opened.left_out["S0"]
         workspace.quarantine.release(Serial("S0"))
         for _ in range(2):
-            assert "S0" in {facts.serial for facts in workspace.open_devices(DeviceSelection()).facts}
+            assert "S0" in {
+                facts.serial for facts in workspace.open_devices(DeviceSelection()).facts
+            }
         # It is the one that is known from now on: another one is another reason.
         workspace.store.begin_campaign(
-            samples.campaign("later", invocations=(), skipped=()), devices=known, models=(), builds=()
+            samples.campaign("later", invocations=(), skipped=()),
+            devices=known,
+            models=(),
+            builds=(),
         )
         workspace.open_devices(DeviceSelection())
         workspace.store.begin_campaign(

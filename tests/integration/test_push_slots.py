@@ -1,4 +1,5 @@
-"""At most four files are on their way at the same time, through a real adb server and virtual phones."""
+"""At most four files are on their way at the same time, through a real adb server and virtual
+phones."""
 
 from __future__ import annotations
 

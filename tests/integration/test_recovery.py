@@ -1,4 +1,5 @@
-"""Phones that went away and come back, and files for many phones at once, through a real adb server."""
+"""Phones that went away and come back, and files for many phones at once, through a real adb
+server."""
 
 from __future__ import annotations
 
@@ -27,14 +28,18 @@ def server(adb_server: Any) -> AdbServer:
 
 
 @pytest.fixture
-def lab(adb_server: Any, server: AdbServer, make_lab: Callable[..., VirtualLab]) -> Iterator[VirtualLab]:
+def lab(
+    adb_server: Any, server: AdbServer, make_lab: Callable[..., VirtualLab]
+) -> Iterator[VirtualLab]:
     lab = make_lab(adb_server, time_factor=1.0)
     yield lab
     for phone in lab.phones.values():
         server.disconnect(phone.address)
 
 
-def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(server: AdbServer, lab: VirtualLab) -> None:
+def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(
+    server: AdbServer, lab: VirtualLab
+) -> None:
     phone = lab.add("pixel-3", serial="GONE")
     server.connect_tcp(phone.address)
     device = AdbDevice(server, phone.address)
@@ -43,14 +48,20 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(server: A
     told: list[str] = []
     when(lambda: told, lambda: switch_on_at(lab, "pixel-3", serial="GONE", port=port))
     is_back = LadderRescuer(HubPower(search_path="")).rescue(
-        device, keep_waiting=lambda: True, may_reboot=False, on_note=told.append, cancelled=threading.Event()
+        device,
+        keep_waiting=lambda: True,
+        may_reboot=False,
+        on_note=told.append,
+        cancelled=threading.Event(),
     )
     assert is_back
     assert told == ["is reconnected"]
     assert device.shell("getprop ro.serialno").text.strip() == "GONE"
 
 
-def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServer, lab: VirtualLab) -> None:
+def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(
+    server: AdbServer, lab: VirtualLab
+) -> None:
     phone = lab.add("pixel-3", serial="GONE")
     server.connect_tcp(phone.address)
     device = AdbDevice(server, phone.address)
@@ -58,13 +69,18 @@ def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(server: AdbServe
     cancelled = threading.Event()
     cancelled.set()
     assert not LadderRescuer(HubPower(search_path="")).rescue(
-        device, keep_waiting=lambda: True, may_reboot=True, on_note=lambda text: None, cancelled=cancelled
+        device,
+        keep_waiting=lambda: True,
+        may_reboot=True,
+        on_note=lambda text: None,
+        cancelled=cancelled,
     )
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Path:
-    """A folder with a ``uhubctl`` that writes down what it was told, and ends once ``works`` is there."""
+    """A folder with a ``uhubctl`` that writes down what it was told, and ends once ``works`` is
+    there."""
     program = tmp_path / "bin" / "uhubctl"
     program.parent.mkdir()
     program.write_text(
@@ -90,7 +106,11 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
     powered = when((tmp_path / "told").exists, go_on)
     told: list[str] = []
     assert LadderRescuer(HubPower(search_path=str(hub))).rescue(
-        device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
+        device,
+        keep_waiting=lambda: True,
+        may_reboot=True,
+        on_note=told.append,
+        cancelled=threading.Event(),
     )
     powered.join()
     assert told == ["is reconnected", "its USB port is powered off and on"]
@@ -110,12 +130,20 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
     rescuer = LadderRescuer(HubPower(search_path=str(hub)), answer_s=1.0)
     told: list[str] = []
     assert not rescuer.rescue(
-        device, keep_waiting=lambda: False, may_reboot=False, on_note=told.append, cancelled=threading.Event()
+        device,
+        keep_waiting=lambda: False,
+        may_reboot=False,
+        on_note=told.append,
+        cancelled=threading.Event(),
     )
     assert told == ["is reconnected"]
     booted = when(lambda: phone.userland.boot_id != boot_id, phone.faults.clear)
     assert rescuer.rescue(
-        device, keep_waiting=lambda: True, may_reboot=True, on_note=told.append, cancelled=threading.Event()
+        device,
+        keep_waiting=lambda: True,
+        may_reboot=True,
+        on_note=told.append,
+        cancelled=threading.Event(),
     )
     booted.join()
     assert told[-1] == "is rebooted"

@@ -19,10 +19,13 @@ OTHER = "lab-2 (Linux x86_64)"
 
 
 def settings_for(home: Path, where: str, samples) -> Settings:
-    """A store with a campaign that this computer was killed at, and newer ones of another: running, and stopped."""
+    """A store with a campaign that this computer was killed at, and newer ones of another: running,
+    and stopped."""
     store = open_store(where)
     start = samples.campaign().created_at
-    for hours, (campaign_id, host) in enumerate((("ours", this_computer()), ("stopped", OTHER), ("theirs", OTHER))):
+    for hours, (campaign_id, host) in enumerate(
+        (("ours", this_computer()), ("stopped", OTHER), ("theirs", OTHER))
+    ):
         begun = samples.campaign(campaign_id, host=host, created_at=start + timedelta(hours=hours))
         samples.begin(store, begun)
         store.append_run(samples.run(run_id=campaign_id, campaign_id=begun.campaign_id))
@@ -39,13 +42,19 @@ def test_a_shared_store_says_what_another_computer_runs(url: str, samples, tmp_p
     assert {name: item["status"] for name, item in by_id.items()} == {
         "theirs": "elsewhere", "stopped": "interrupted", "ours": "cut off",
     }  # fmt: skip
-    assert (by_id["theirs"]["host"], by_id["theirs"]["stored"], by_id["theirs"]["left"]) == (OTHER, 1, 7)
+    assert (by_id["theirs"]["host"], by_id["theirs"]["stored"], by_id["theirs"]["left"]) == (
+        OTHER,
+        1,
+        7,
+    )
     assert by_id["theirs"]["phones"] == []
     assert f"theirs nightly, on {OTHER}: 1/8 runs" in told.text
     assert [phone["stored"] for phone in by_id["ours"]["phones"]] == [1]
 
 
-def test_a_resume_that_names_none_leaves_what_another_computer_runs(url: str, samples, tmp_path: Path) -> None:
+def test_a_resume_that_names_none_leaves_what_another_computer_runs(
+    url: str, samples, tmp_path: Path
+) -> None:
     settings = settings_for(tmp_path, url, samples)
     store = open_store(url)
     for name in ("ours", "stopped"):
@@ -62,7 +71,11 @@ def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> 
     told = status(settings)
 
     assert isinstance(told.data, dict)
-    assert [item["status"] for item in told.data["campaigns"]] == ["cut off", "interrupted", "cut off"]
+    assert [item["status"] for item in told.data["campaigns"]] == [
+        "cut off",
+        "interrupted",
+        "cut off",
+    ]
     # The newest is resumed, as far as its files are there.
     with pytest.raises((UsageError, NoDeviceError), match="gone"):
         run(settings, resume=True)

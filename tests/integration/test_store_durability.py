@@ -112,7 +112,9 @@ def check_whole(path: Path) -> None:
         "return",
     ],
 )
-def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(path: Path, samples, fatal: str) -> None:
+def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(
+    path: Path, samples, fatal: str
+) -> None:
     run = samples.run(1, case=samples.case(threads=7))
 
     process = child(APPEND_UNTIL_A_STATEMENT, str(path), fatal)
@@ -122,13 +124,18 @@ def test_a_store_is_whole_when_its_process_is_killed_while_it_appends(path: Path
     check_whole(path)
     store = open_store(path)
     was_returned = fatal == "return"
-    assert list(store.runs(with_attachments=True)) == [samples.run(0), *([run] if was_returned else [])]
+    assert list(store.runs(with_attachments=True)) == [
+        samples.run(0),
+        *([run] if was_returned else []),
+    ]
     assert store.append_run(run) is not was_returned
     assert list(store.runs(with_attachments=True)) == [samples.run(0), run]
     store.close()
 
 
-def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowledged(path: Path, samples) -> None:
+def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowledged(
+    path: Path, samples
+) -> None:
     run = samples.run(case=samples.case(threads=7))
     process = child(APPEND_FROM_MANY_THREADS, str(path))
     process.stdin.write(pickle.dumps(run))
@@ -149,7 +156,9 @@ def test_runs_that_were_stored_together_were_on_the_disk_before_one_was_acknowle
 
 
 @pytest.mark.parametrize("place", ["missing/copy.sqlite", "file/copy.sqlite"])
-def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(path: Path, tmp_path: Path, place: str) -> None:
+def test_a_copy_that_cannot_be_made_blames_the_place_of_the_copy(
+    path: Path, tmp_path: Path, place: str
+) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError) as told:
         copy_to(path, tmp_path / place)
@@ -166,18 +175,30 @@ def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> N
     cli = Cli(home=tmp_path / "home")
     url = f"sqlite:///{tmp_path}/my%20store.sqlite"
     listed = cli("results", "list", "--json", BENCHFARM_STORE=url).ok().json
-    copied = cli("store", "backup", tmp_path / "copy.sqlite", "--json", BENCHFARM_STORE=url).ok().json
+    copied = (
+        cli("store", "backup", tmp_path / "copy.sqlite", "--json", BENCHFARM_STORE=url).ok().json
+    )
     with closing(open_store(tmp_path / "copy.sqlite")) as store:
-        assert [item.campaign_id for item in store.campaigns()] == [item["campaign_id"] for item in listed]
+        assert [item.campaign_id for item in store.campaigns()] == [
+            item["campaign_id"] for item in listed
+        ]
     opened = Path(copied["store"])
     assert {meant.name: "meant", other.name: "other"}[opened.name] == listed[0]["campaign_id"]
     assert str(opened) in cli("doctor", BENCHFARM_STORE=url).said
 
 
-def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(path: Path, tmp_path: Path, samples) -> None:
+def test_a_file_for_which_there_is_no_space_is_told_and_leaves_nothing(
+    path: Path, tmp_path: Path, samples
+) -> None:
     with closing(open_store(path)) as store:
-        store.append_run(samples.run(1, attachments=(Attachment(name="stdout", data=os.urandom(9000)),)))
-    commands = "store backup full/copy.sqlite", "export newest -o full/a.zip", "export newest -o full/a.json"
+        store.append_run(
+            samples.run(1, attachments=(Attachment(name="stdout", data=os.urandom(9000)),))
+        )
+    commands = (
+        "store backup full/copy.sqlite",
+        "export newest -o full/a.zip",
+        "export newest -o full/a.json",
+    )
     script = ["mkdir full", "mount -t tmpfs -o size=4k tmpfs full || exit 9", "mkdir full/folder"]
     script += [f"{BENCHFARM} {command}; echo $?" for command in commands]
     done = subprocess.run(
@@ -209,7 +230,9 @@ def limit_size() -> Iterator[Callable[[int], None]]:
         event.remove(Pool, "connect", listener)
 
 
-def test_a_run_for_which_there_is_no_space_leaves_no_part_of_itself(path: Path, samples, limit_size) -> None:
+def test_a_run_for_which_there_is_no_space_leaves_no_part_of_itself(
+    path: Path, samples, limit_size
+) -> None:
     limit_size(path.stat().st_size // 8_192 + 4)
     store = open_store(path)
     large = samples.run(1, attachments=(Attachment(name="logcat", data=os.urandom(2_000_000)),))
@@ -241,7 +264,9 @@ def waits_for_the_lock() -> Iterator[list[int]]:
     """Collect for how many milliseconds each try for the write lock may wait."""
     waits: list[int] = []
 
-    def note(_connection: object, _cursor: object, statement: str, parameters: object, *_: object) -> None:
+    def note(
+        _connection: object, _cursor: object, statement: str, parameters: object, *_: object
+    ) -> None:
         if statement.startswith("PRAGMA busy_timeout"):
             latest[threading.get_ident()] = int(statement.rpartition("=")[2])
         elif statement == "BEGIN IMMEDIATE":
@@ -257,7 +282,9 @@ def waits_for_the_lock() -> Iterator[list[int]]:
         event.remove(Engine, "before_cursor_execute", note)
 
 
-def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(unused_database: str, samples) -> None:
+def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(
+    unused_database: str, samples
+) -> None:
     store = open_store(unused_database, busy_timeout_s=1.0)
     samples.begin(store)
     together = threading.Barrier(16)
@@ -269,18 +296,23 @@ def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(unused_database:
         return store.append_run(samples.run(number))
 
     with lock_it(unused_database), waits_for_the_lock() as waits, ThreadPoolExecutor(16) as pool:
-        failures = [future.exception() for future in [pool.submit(write, number) for number in range(16)]]
+        failures = [
+            future.exception() for future in [pool.submit(write, number) for number in range(16)]
+        ]
 
     assert [type(failure) for failure in failures] == [StoreError] * 16
     assert all("kept the store locked for too long" in str(failure) for failure in failures)
-    # One after the other they had waited for sixteen seconds; those that a busy computer lets begin late wait longer.
+    # One after the other they had waited for sixteen seconds; those that a busy computer lets begin
+    # late wait longer.
     assert sum(waits) < 8000
     assert list(store.runs()) == []
     assert store.append_run(samples.run(0))
     store.close()
 
 
-def test_a_server_whose_lock_is_held_for_too_long_is_told(postgresql, postgresql_template: str, samples) -> None:
+def test_a_server_whose_lock_is_held_for_too_long_is_told(
+    postgresql, postgresql_template: str, samples
+) -> None:
     import psycopg
 
     name = postgresql.create(postgresql_template)
@@ -312,7 +344,12 @@ def stop() -> Iterator[Callable[[int], None]]:
 
 @pytest.mark.parametrize("statement", ["", "INSERT INTO runs", "COMMIT"])
 def test_a_server_that_answers_no_more_holds_nobody_for_ever(
-    postgresql, postgresql_template: str, samples, monkeypatch: pytest.MonkeyPatch, stop, statement: str
+    postgresql,
+    postgresql_template: str,
+    samples,
+    monkeypatch: pytest.MonkeyPatch,
+    stop,
+    statement: str,
 ) -> None:
     import psycopg
 
@@ -338,7 +375,11 @@ def test_a_server_that_answers_no_more_holds_nobody_for_ever(
                 stop(pid)
         assert all(store.append_run(samples.run(number)) for number in range(2))
     else:
-        name, listener = ("commit", stop_writer) if statement == "COMMIT" else ("before_cursor_execute", stop_before)
+        name, listener = (
+            ("commit", stop_writer)
+            if statement == "COMMIT"
+            else ("before_cursor_execute", stop_before)
+        )
         event.listen(Engine, name, listener)
         with ThreadPoolExecutor(8) as pool:
             waiting = [pool.submit(store.append_run, samples.run(number)) for number in range(8)]
@@ -359,7 +400,9 @@ def test_a_store_on_a_server_survives_the_end_of_its_connections(
     store = open_store(postgresql.url(name))
     samples.begin(store)
     with psycopg.connect(postgresql.url("postgres"), autocommit=True) as admin:
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
         left = "SELECT FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
         wait_until(lambda: not admin.execute(left, [name]).fetchall(), "they have ended", 60.0)
 

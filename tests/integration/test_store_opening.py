@@ -1,4 +1,5 @@
-"""Opening a store: what is found there or missed, what is said when it can't be used, how an old one is migrated."""
+"""Opening a store: what is found there or missed, what is said when it can't be used, how an old
+one is migrated."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["it's 100 %.db", "a?mode=ro#x", "größe €.sqlite", "two\nlines", "-rf", "a&b=c;d"])
+@pytest.mark.parametrize(
+    "name", ["it's 100 %.db", "a?mode=ro#x", "größe €.sqlite", "two\nlines", "-rf", "a&b=c;d"]
+)
 def test_any_name_of_a_file_is_taken_as_it_is(tmp_path: Path, samples, name: str) -> None:
     folder = tmp_path / "farm" / "2026"
     store = open_store(folder / name)
@@ -45,18 +48,25 @@ def test_any_name_of_a_file_is_taken_as_it_is(tmp_path: Path, samples, name: str
     store.close()
 
     assert [path.name for path in folder.iterdir()] == [name]
-    reopened = open_store(f"sqlite:///{folder}/{name}" if "?" not in name and "%" not in name else str(folder / name))
+    reopened = open_store(
+        f"sqlite:///{folder}/{name}" if "?" not in name and "%" not in name else str(folder / name)
+    )
     assert [campaign.campaign_id for campaign in reopened.campaigns()] == ["night-1"]
     reopened.close()
 
 
-def test_a_store_in_memory_is_new_each_time_and_leaves_nothing(samples, tmp_path, monkeypatch) -> None:
+def test_a_store_in_memory_is_new_each_time_and_leaves_nothing(
+    samples, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with closing(open_store(":memory:")) as store, closing(open_store(":memory:")) as other:
         assert store.name == ":memory:"
         samples.begin(store)
         assert store.append_run(samples.run())
-        assert ([run.run_id for run in store.runs()], list(other.campaigns())) == ([samples.run().run_id], [])
+        assert ([run.run_id for run in store.runs()], list(other.campaigns())) == (
+            [samples.run().run_id],
+            [],
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,7 +89,9 @@ def test_a_store_in_memory_that_finds_no_room_for_a_file_says_so(tmp_path, monke
         "~no-such-user/x",
     ],
 )
-def test_what_names_no_store_is_a_usage_error(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_names_no_store_is_a_usage_error(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(UsageError):
@@ -90,7 +102,11 @@ def test_what_names_no_store_is_a_usage_error(where: str, tmp_path: Path, monkey
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://u:hush@127.0.0.1:1/db", "postgresql://u@127.0.0.1:1/db?password=hush", "postgresql://u:hush@h:x/db"],
+    [
+        "postgresql://u:hush@127.0.0.1:1/db",
+        "postgresql://u@127.0.0.1:1/db?password=hush",
+        "postgresql://u:hush@h:x/db",
+    ],
 )
 def test_a_password_is_never_repeated(url: str) -> None:
     with pytest.raises((StoreError, UsageError)) as refused:
@@ -135,7 +151,12 @@ def test_what_is_no_file_and_no_server_is_told(tmp_path: Path, postgresql) -> No
 
 @pytest.mark.parametrize(
     "content",
-    [b"x", b"serial,latency\n1,2\n" * 1000, b"SQLite format 3\x00", b"SQLite format 3\x00" + b"\xff" * 5000],
+    [
+        b"x",
+        b"serial,latency\n1,2\n" * 1000,
+        b"SQLite format 3\x00",
+        b"SQLite format 3\x00" + b"\xff" * 5000,
+    ],
     ids=["one byte", "csv", "magic only", "magic and garbage"],
 )
 def test_a_file_that_is_no_store_is_left_untouched(tmp_path: Path, content: bytes) -> None:
@@ -199,7 +220,10 @@ def test_a_length_that_can_not_be_is_damage_too() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         # What SQLite says of a damaged file now and then.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100)
-        with pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"), store_errors("runs.sqlite"):
+        with (
+            pytest.raises(StoreCorruptError, match=r"runs\.sqlite: .*damaged.*too big"),
+            store_errors("runs.sqlite"),
+        ):
             connection.execute("SELECT zeroblob(101)")
 
 
@@ -230,7 +254,9 @@ def test_a_run_that_changed_on_the_disk_is_never_handed_out(filled: Path, sample
     store.close()
 
 
-def test_raw_output_that_is_missing_is_told_and_only_when_it_is_wanted(filled: Path, samples) -> None:
+def test_raw_output_that_is_missing_is_told_and_only_when_it_is_wanted(
+    filled: Path, samples
+) -> None:
     with closing(sqlite3.connect(filled)) as connection, connection:
         connection.execute("DELETE FROM blobs")
     store = open_store(filled)
@@ -285,10 +311,16 @@ def reachable(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("file_mode", "folder_mode", "name"),
-    [(0o444, 0o777, "runs.sqlite"), (0o666, 0o555, "runs.sqlite"), (0o666, 0o555, "new/runs.sqlite")],
+    [
+        (0o444, 0o777, "runs.sqlite"),
+        (0o666, 0o555, "runs.sqlite"),
+        (0o666, 0o555, "new/runs.sqlite"),
+    ],
     ids=["file", "folder", "new folder"],
 )
-def test_what_may_not_be_written_is_read_only(reachable: Path, file_mode: int, folder_mode: int, name: str) -> None:
+def test_what_may_not_be_written_is_read_only(
+    reachable: Path, file_mode: int, folder_mode: int, name: str
+) -> None:
     reachable.chmod(file_mode)
     reachable.parent.chmod(folder_mode)
     before = contents(reachable.parent)
@@ -298,10 +330,17 @@ def test_what_may_not_be_written_is_read_only(reachable: Path, file_mode: int, f
     assert contents(reachable.parent) == before
 
 
-def test_a_server_that_only_allows_reading_is_read_only(postgresql, postgresql_template: str, samples) -> None:
+def test_a_server_that_only_allows_reading_is_read_only(
+    postgresql, postgresql_template: str, samples
+) -> None:
     name = postgresql.create(postgresql_template)
     postgresql.run(
-        "psql", "-q", "-d", "postgres", "-c", f"ALTER DATABASE {name} SET default_transaction_read_only = on"
+        "psql",
+        "-q",
+        "-d",
+        "postgres",
+        "-c",
+        f"ALTER DATABASE {name} SET default_transaction_read_only = on",
     )
     store = open_store(postgresql.url(name))
 
@@ -318,7 +357,10 @@ def test_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
         store = open_store(path)
     finally:
         os.umask(known)
-    modes = {item.name: stat.S_IMODE(item.stat().st_mode) & 0o077 for item in tmp_path.glob("store.sqlite*")}
+    modes = {
+        item.name: stat.S_IMODE(item.stat().st_mode) & 0o077
+        for item in tmp_path.glob("store.sqlite*")
+    }
     store.close()
     assert set(modes.values()) == {0}
 
@@ -343,13 +385,17 @@ def test_an_empty_file_is_no_store_yet(tmp_path: Path) -> None:
     open_store(path, makes_new=False).close()
 
 
-def test_a_database_without_our_tables_is_no_store_yet(postgresql, postgresql_template: str) -> None:
+def test_a_database_without_our_tables_is_no_store_yet(
+    postgresql, postgresql_template: str
+) -> None:
     url = postgresql.url(postgresql.create())
 
     with pytest.raises(StoreMissingError, match="no store in this database"):
         open_store(url, makes_new=False)
     with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchone() == (0,)
     open_store(postgresql.url(postgresql.create(postgresql_template)), makes_new=False).close()
 
 

@@ -28,7 +28,9 @@ def path(tmp_path: Path, samples) -> Path:
     store = open_store(path)
     samples.begin(store)
     store.append_run(samples.run(0))
-    store.append_run(samples.run(1, case=samples.case(serial=samples.virtual_phone.serial), is_virtual=True))
+    store.append_run(
+        samples.run(1, case=samples.case(serial=samples.virtual_phone.serial), is_virtual=True)
+    )
     store.close()
     return path
 
@@ -53,14 +55,20 @@ def connection(path: Path) -> Iterator[sqlite3.Connection]:
         "DELETE FROM blobs",
     ],
 )
-def test_the_database_itself_refuses_to_hide_where_numbers_come_from(connection, statement: str) -> None:
+def test_the_database_itself_refuses_to_hide_where_numbers_come_from(
+    connection, statement: str
+) -> None:
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute(statement)
 
 
-def test_columns_say_what_the_record_says_and_follow_a_new_reading(path: Path, connection, samples) -> None:
+def test_columns_say_what_the_record_says_and_follow_a_new_reading(
+    path: Path, connection, samples
+) -> None:
     def columns() -> tuple[object, ...]:
-        names = "latency_us, quality, outcome, reason_code, findings, run_pass, invocation, duration_s"
+        names = (
+            "latency_us, quality, outcome, reason_code, findings, run_pass, invocation, duration_s"
+        )
         return connection.execute(f"SELECT {names} FROM runs WHERE run_no = 1").fetchone()
 
     run = samples.run(0)
@@ -74,7 +82,9 @@ def test_columns_say_what_the_record_says_and_follow_a_new_reading(path: Path, c
         0,
         12.25,
     )
-    findings = tuple(Finding(code=code, severity=Severity.ERROR, message="") for code in ("fell-back", "hot"))
+    findings = tuple(
+        Finding(code=code, severity=Severity.ERROR, message="") for code in ("fell-back", "hot")
+    )
     store = open_store(path)
     store.replace_reading(
         run.run_id,
@@ -85,15 +95,28 @@ def test_columns_say_what_the_record_says_and_follow_a_new_reading(path: Path, c
         verdict=QualityVerdict(quality=Quality.REJECTED, findings=findings),
     )
     store.close()
-    assert columns() == (None, "rejected", "failed", "delegate-failed", "fell-back hot", "timing", 0, 12.25)
+    assert columns() == (
+        None,
+        "rejected",
+        "failed",
+        "delegate-failed",
+        "fell-back hot",
+        "timing",
+        0,
+        12.25,
+    )
 
 
-@pytest.mark.parametrize(("figure", "kept"), [(math.nan, None), (math.inf, 2.0**63), (1e300, 2.0**63), (None, None)])
+@pytest.mark.parametrize(
+    ("figure", "kept"), [(math.nan, None), (math.inf, 2.0**63), (1e300, 2.0**63), (None, None)]
+)
 def test_a_figure_beyond_all_bounds_is_no_latency_and_kept_at_the_bound(
     path: Path, connection, samples, figure, kept
 ) -> None:
     report = dataclasses.replace(
-        samples.report(1.0), init_us=figure, inference=LatencySummary(count=10**30, median_us=figure)
+        samples.report(1.0),
+        init_us=figure,
+        inference=LatencySummary(count=10**30, median_us=figure),
     )
     store = open_store(path)
     store.append_run(samples.run(2, report=report))
@@ -116,7 +139,9 @@ def test_equal_large_output_is_stored_once_and_packed(path: Path, connection, sa
     assert length < len(large) / 5
 
 
-def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(path: Path, connection, samples) -> None:
+def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(
+    path: Path, connection, samples
+) -> None:
     log = (REPO / "tests/data/native/default_float_10_224.txt").read_bytes()
     store = open_store(path)
     for number, tool in enumerate((ToolName.NATIVE, ToolName.APK, ToolName.LITERT_IOS), start=2):
@@ -124,7 +149,9 @@ def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(path
         run = samples.run(number, case=case, attachments=(Attachment(name="stdout", data=log),))
         store.append_run(run)
         assert store.attachments(run.run_id) == run.attachments
-    packed = connection.execute("SELECT length(document), length(output), output FROM runs WHERE run_no > 2").fetchall()
+    packed = connection.execute(
+        "SELECT length(document), length(output), output FROM runs WHERE run_no > 2"
+    ).fetchall()
     store.close()
 
     assert max(document for document, _, _ in packed) < 500
@@ -138,10 +165,17 @@ def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(path
 def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples) -> None:
     # As if a version that hashes one more field had stored it.
     campaign_id, old_key = samples.campaign().campaign_id, samples.case().case_key
-    assert connection.execute("UPDATE cases SET case_key = 'f00d' WHERE case_key = ?", [old_key]).rowcount == 1
+    assert (
+        connection.execute(
+            "UPDATE cases SET case_key = 'f00d' WHERE case_key = ?", [old_key]
+        ).rowcount
+        == 1
+    )
     store = open_store(path)
 
-    assert old_key not in {planned.case.case_key for planned in store.campaign(campaign_id).invocations}
+    assert old_key not in {
+        planned.case.case_key for planned in store.campaign(campaign_id).invocations
+    }
     assert [run.case.case_key for run in store.runs(case_keys=["f00d"])] == ["f00d"]
     assert "f00d" in {case_key for case_key, _, _ in store.done(campaign_id)}
     store.close()
@@ -149,17 +183,25 @@ def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples
 
 def test_every_table_is_documented(connection) -> None:
     text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
-    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    tables = [
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    ]
 
     assert len(tables) > 10
-    assert [name for name in tables if f"`{name}`" not in text and not name.startswith("sqlite_")] == []
+    assert [
+        name for name in tables if f"`{name}`" not in text and not name.startswith("sqlite_")
+    ] == []
 
 
 def test_the_questions_of_the_documentation_are_answered_from_indexes(connection) -> None:
     text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
     questions = [part.split(";")[0] for part in text.split("\n    SELECT ")[1:]]
 
-    plans = [[row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN SELECT {question}")] for question in questions]
+    plans = [
+        [row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN SELECT {question}")]
+        for question in questions
+    ]
 
     assert len(plans) == 2
     assert [step for steps in plans for step in steps if "SCAN" in step] == []

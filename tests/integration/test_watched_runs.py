@@ -1,4 +1,5 @@
-"""Runs on virtual phones of known truth, through a real adb server: what was seen of them, and how they are judged."""
+"""Runs on virtual phones of known truth, through a real adb server: what was seen of them, and how
+they are judged."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -52,7 +53,11 @@ def test_a_fixed_performance_mode_is_graded_b_and_is_no_throttling(watched: Watc
     watched.phone.hardware.set_fixed_performance(enabled=True)
     was_throttled, verdict = watched.run()
     assert not was_throttled
-    assert (verdict.grade, verdict.has("throttled"), verdict.has("clocks-capped")) == (Grade.B, False, False)
+    assert (verdict.grade, verdict.has("throttled"), verdict.has("clocks-capped")) == (
+        Grade.B,
+        False,
+        False,
+    )
 
 
 def test_clocks_that_root_pinned_are_graded_a(watched: WatchedPhone) -> None:
@@ -81,7 +86,8 @@ def test_the_watcher_ends_with_its_run_and_leaves_nothing_running(watched: Watch
     assert looks.own_cpu_s is not None
     assert looks.duration_s >= 3 * 2.0
     assert all(
-        later.uptime_s > earlier.uptime_s for earlier, later in zip(looks.samples, looks.samples[1:], strict=False)
+        later.uptime_s > earlier.uptime_s
+        for earlier, later in zip(looks.samples, looks.samples[1:], strict=False)
     )
     assert "sampler" not in device.shell("ps -A -o ARGS").text
 

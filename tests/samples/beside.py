@@ -1,4 +1,5 @@
-"""What may lie beside the repository and is no part of it: other people's texts, to be read in place."""
+"""What may lie beside the repository and is no part of it: other people's texts, to be read in
+place."""
 
 import pytest
 
@@ -10,11 +11,13 @@ FRESH = SHARED / "logs" / "fresh"
 OTHER_PROGRAMS = SHARED / "logs" / "programs"
 #: Nobody has to have them, so that their absence fails no test, also where CI is set.
 needs_wild = pytest.mark.skipif(
-    not (WILD / "expected.json").exists(), reason="the collection of public outputs, ../shared/logs/wild, isn't here"
+    not (WILD / "expected.json").exists(),
+    reason="the collection of public outputs, ../shared/logs/wild, isn't here",
 )
 needs_fresh = pytest.mark.skipif(
     not FRESH.is_dir(), reason="the outputs collected later, ../shared/logs/fresh, aren't here"
 )
 needs_other_programs = pytest.mark.skipif(
-    not OTHER_PROGRAMS.is_dir(), reason="the outputs of other runtimes' programs, ../shared/logs/programs, aren't here"
+    not OTHER_PROGRAMS.is_dir(),
+    reason="the outputs of other runtimes' programs, ../shared/logs/programs, aren't here",
 )

@@ -1,10 +1,12 @@
-"""A stand-in for pymobiledevice3's program: the same commands, words and streams, with iPhones that are folders.
+"""A stand-in for pymobiledevice3's program: the same commands, words and streams, with iPhones that
+are folders.
 
-Written as a file of its own on the PATH, it is a process like the real one: logging goes to standard error with time,
-host and process before each message. Its list says that its iPhones are virtual, and benchfarm labels their figures so.
+Written as a file of its own on the PATH, it is a process like the real one: logging goes to
+standard error with time, host and process before each message. Its list says that its iPhones are
+virtual, and benchfarm labels their figures so.
 
-A phone's folder holds ``phone.json`` (product, version, app), ``app/Documents`` and, while they last, ``faults``: a
-JSON object of fault -> how many more commands or launches it is for (-1: all).
+A phone's folder holds ``phone.json`` (product, version, app), ``app/Documents`` and, while they
+last, ``faults``: a JSON object of fault -> how many more commands or launches it is for (-1: all).
 """
 
 from __future__ import annotations
@@ -30,8 +32,14 @@ _SAYS = {
     "unplugged": ("", "Device is not connected"),
     "untrusted": ("apps", "Device is not paired"),
     "locked": ("developer dvt launch", "Device is password protected. Please unlock and retry"),
-    "no-developer-mode": ("developer", "Developer Mode is disabled. You can try to enable it using: ..."),
-    "no-image": ("developer", "Failed to start service. Possible reasons are:\\n- If you were trying to access ..."),
+    "no-developer-mode": (
+        "developer",
+        "Developer Mode is disabled. You can try to enable it using: ...",
+    ),
+    "no-image": (
+        "developer",
+        "Failed to start service. Possible reasons are:\\n- If you were trying to access ...",
+    ),
     "no-tunnel": ("developer", "Unable to connect to Tunneld. You can start one using: ..."),
     "disk-full": ("apps push", "Not enough disk space"),
 }
@@ -60,12 +68,16 @@ def install(folder: Path, *phones: Path, udid: str = "00008150-000A") -> None:
 
 def change(phone: Path, **about: Any) -> None:
     """Change what a phone is."""
-    (phone / "phone.json").write_text(json.dumps(json.loads((phone / "phone.json").read_text()) | about))
+    (phone / "phone.json").write_text(
+        json.dumps(json.loads((phone / "phone.json").read_text()) | about)
+    )
 
 
 def give(phone: Path, **faults: int) -> None:
     """Give a phone faults, and how often each shows."""
-    (phone / "faults").write_text(json.dumps({name.replace("_", "-"): count for name, count in faults.items()}))
+    (phone / "faults").write_text(
+        json.dumps({name.replace("_", "-"): count for name, count in faults.items()})
+    )
 
 
 def calls(phone: Path) -> list[list[str]]:
@@ -91,7 +103,9 @@ class Phone:
 
     @property
     def listed(self) -> dict[str, Any]:
-        kept = {name: self.about[name] for name in ("ProductType", "ProductVersion", "BuildVersion")}
+        kept = {
+            name: self.about[name] for name in ("ProductType", "ProductVersion", "BuildVersion")
+        }
         return kept | {
             "BenchfarmVirtual": True, "ConnectionType": "USB", "DeviceClass": "iPhone",
             "DeviceName": "Someone's iPhone", "Identifier": self.about["udid"],
@@ -113,14 +127,24 @@ class Phone:
 
 def log(level: str, message: str) -> None:
     now = time.strftime("%Y-%m-%d %H:%M:%S")
-    print(f"{now} host {PROGRAM}.__main__[{os.getpid()}] {level} {message}", file=sys.stderr, flush=True)
+    print(
+        f"{now} host {PROGRAM}.__main__[{os.getpid()}] {level} {message}",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def main(folders: list[str], argv: list[str]) -> None:
     phones = [Phone(Path(folder)) for folder in folders]
     words = list(argv)
     if words[:2] == ["usbmux", "list"]:
-        print(json.dumps([phone.listed for phone in phones if not phone.has("unplugged")], indent=4, sort_keys=True))
+        print(
+            json.dumps(
+                [phone.listed for phone in phones if not phone.has("unplugged")],
+                indent=4,
+                sort_keys=True,
+            )
+        )
         return
     place = words.index("--udid")
     udid = words[place + 1]
@@ -134,11 +158,17 @@ def main(folders: list[str], argv: list[str]) -> None:
     for fault, (begins, says) in _SAYS.items():
         if " ".join(words).startswith(begins) and phone.has(fault):
             phone.fail(says)
-    answer(phone, [word for word in words if word != "--documents"], is_documents="--documents" in words)
+    answer(
+        phone,
+        [word for word in words if word != "--documents"],
+        is_documents="--documents" in words,
+    )
 
 
 def copy(source: Path | str, to: Path | str) -> None:
-    Path(to, *[Path(source).name] if Path(to).is_dir() else []).write_bytes(Path(source).read_bytes())
+    Path(to, *[Path(source).name] if Path(to).is_dir() else []).write_bytes(
+        Path(source).read_bytes()
+    )
 
 
 def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
@@ -178,7 +208,12 @@ def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
             assert pid == str(PROCESS)
             (phone.folder / "running").unlink(missing_ok=True)
         case ["diagnostics", "battery", "single"]:
-            told = {"CurrentCapacity": 81, "Temperature": 3010, "InstantAmperage": -412, "ExternalConnected": True}
+            told = {
+                "CurrentCapacity": 81,
+                "Temperature": 3010,
+                "InstantAmperage": -412,
+                "ExternalConnected": True,
+            }
             print(json.dumps({} if phone.has("no-battery") else told))
         case ["mounter", "query-developer-mode-status"]:
             print("false" if phone.has("no-developer-mode") else "true")
@@ -190,7 +225,10 @@ def answer(phone: Phone, words: list[str], *, is_documents: bool) -> None:
             for path in (phone.folder / "crashes").glob("*.ips"):
                 copy(path, out)
         case _:
-            print(f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]...\nError: no such command", file=sys.stderr)
+            print(
+                f"Usage: {PROGRAM} [OPTIONS] COMMAND [ARGS]...\nError: no such command",
+                file=sys.stderr,
+            )
             raise SystemExit(2)
 
 
@@ -217,9 +255,14 @@ def launch(phone: Phone, words: list[str]) -> None:
     if (dies := phone.has("crashes")) or phone.has("jetsam"):
         (phone.documents / "benchmark.log").write_text("INFO: STARTING!\nINFO: Min num runs: [1]\n")
         (phone.folder / "crashes").mkdir(exist_ok=True)
-        told = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S.00 +0000", time.gmtime()), "bug_type": "298"}
+        told = {
+            "timestamp": time.strftime("%Y-%m-%d %H:%M:%S.00 +0000", time.gmtime()),
+            "bug_type": "298",
+        }
         name = "LiteRTBenchmark" if dies else "JetsamEvent"
-        (phone.folder / "crashes" / f"{name}-2026-11-01-101010.ips").write_text(json.dumps(told) + "\n{}\n")
+        (phone.folder / "crashes" / f"{name}-2026-11-01-101010.ips").write_text(
+            json.dumps(told) + "\n{}\n"
+        )
         (phone.folder / "running").unlink()
         return None
     if not (phone.documents / flags["graph"]).is_file():
@@ -234,7 +277,9 @@ def launch(phone: Phone, words: list[str]) -> None:
     shown = f"INFO: Replacing 31 out of 31 node(s) with delegate ({name}) node, yielding 1 partitions for subgraph 0.\n"
     if accelerator:
         shown = "INFO: GPU accelerator dylib libLiteRtMetalAccelerator.dylib: loaded\n" + shown
-    text = litert_log(flags, mean_us=mean_us, delegate_lines=shown, only_stderr=phone.has("only-stderr"))
+    text = litert_log(
+        flags, mean_us=mean_us, delegate_lines=shown, only_stderr=phone.has("only-stderr")
+    )
     if phone.has("half-log"):
         text = text[: len(text) // 3]
     elif not phone.has("no-result"):
@@ -268,9 +313,18 @@ def write_protos(folder: Path, flags: Mapping[str, str], mean_us: float, delegat
     ):  # fmt: skip
         latency.single(number, f"{name}_ms", us / 1e3)
     size = (folder / flags["graph"]).stat().st_size
-    misc = Message().single(1, "model_size_mb", size / 1e6).integer(2, "num_runs", count).integer(3, "warmups", 125)
-    memory = Message().integer(1, "init_footprint_kb", 8192).integer(2, "overall_footprint_kb", 12288)
-    result = Message().child(2, "latency", latency).child(3, "memory", memory).child(4, "misc", misc)
+    misc = (
+        Message()
+        .single(1, "model_size_mb", size / 1e6)
+        .integer(2, "num_runs", count)
+        .integer(3, "warmups", 125)
+    )
+    memory = (
+        Message().integer(1, "init_footprint_kb", 8192).integer(2, "overall_footprint_kb", 12288)
+    )
+    result = (
+        Message().child(2, "latency", latency).child(3, "memory", memory).child(4, "misc", misc)
+    )
     (folder / flags["result_file_path"]).write_bytes(result.to_bytes())
     if path := flags.get("model_runtime_info_output_file"):
         nodes = tuple(range(31))
@@ -289,6 +343,12 @@ def write_protos(folder: Path, flags: Mapping[str, str], mean_us: float, delegat
         graph.child(
             3,
             "nodes",
-            Message().integer(1, "id", 31).text(2, "name", delegate).text(3, "type", delegate).child(8, "d", taken),
+            Message()
+            .integer(1, "id", 31)
+            .text(2, "name", delegate)
+            .text(3, "type", delegate)
+            .child(8, "d", taken),
         )
-        (folder / path).write_bytes(Message().text(1, "model_name", flags["graph"]).child(2, "graph", graph).to_bytes())
+        (folder / path).write_bytes(
+            Message().text(1, "model_name", flags["graph"]).child(2, "graph", graph).to_bytes()
+        )

@@ -1,4 +1,5 @@
-"""The installed command in a home of its own, where it finds no adb server and no setting of this computer's user."""
+"""The installed command in a home of its own, where it finds no adb server and no setting of this
+computer's user."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ class Cli:
 
     def environ(self, **more: str) -> dict[str, str]:
         kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("BENCHFARM", "ADB", "ANDROID"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("BENCHFARM", "ADB", "ANDROID"))
         }
         # Nothing listens there, so that no adb server of this computer's user is ever touched.
         return {
@@ -65,7 +68,9 @@ class Cli:
             **more,
         }
 
-    def __call__(self, *words: object, timeout_s: float = 300.0, stdin: str = "", **environ: str) -> Done:
+    def __call__(
+        self, *words: object, timeout_s: float = 300.0, stdin: str = "", **environ: str
+    ) -> Done:
         with self.process(words, environ, stdin=subprocess.PIPE) as process:
             try:
                 stdout, stderr = process.communicate(stdin, timeout=timeout_s)
@@ -75,15 +80,22 @@ class Cli:
         assert "Traceback" not in stderr, stderr
         return Done(exit_code=process.returncode, stdout=stdout, stderr=stderr)
 
-    def start(self, *words: object, preexec_fn: Callable[[], None] | None = None, **environ: str) -> Process:
+    def start(
+        self, *words: object, preexec_fn: Callable[[], None] | None = None, **environ: str
+    ) -> Process:
         process = self.process(words, environ, preexec_fn=preexec_fn)
         started.append((self, process))
         return process
 
     def process(self, words: Iterable[object], environ: Mapping[str, str], **how: Any) -> Process:
-        """Start the command: as a fork of the process that has imported it all, else as what the user starts."""
+        """Start the command: as a fork of the process that has imported it all, else as what the
+        user starts."""
         whole = self.environ(**environ)
-        kind = Forked if how.get("preexec_fn") is None and not self.is_cold and forkable(whole) else subprocess.Popen
+        kind = (
+            Forked
+            if how.get("preexec_fn") is None and not self.is_cold and forkable(whole)
+            else subprocess.Popen
+        )
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
         return kind([BENCHFARM, *map(str, words)], env=whole, text=True, **how)
 
@@ -93,7 +105,10 @@ started: list[tuple[Cli, Process]] = []
 
 
 def ended_since(before: int) -> list[Cli]:
-    """Kill those of the processes started after the first so many that still run; return where they ran."""
+    """Kill those of the processes started after the first so many that still run.
+
+    Return where they ran.
+    """
     left = [(cli, process) for cli, process in started[before:] if process.poll() is None]
     for _, process in left:
         process.kill()

@@ -1,4 +1,5 @@
-"""Hosts of a farm as processes: homes, labs and adb servers of their own, one PostgreSQL server that can be stopped."""
+"""Hosts of a farm as processes: homes, labs and adb servers of their own, one PostgreSQL server
+that can be stopped."""
 
 from __future__ import annotations
 
@@ -48,7 +49,10 @@ class Database:
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[Callable[[], bool]]:
-        """Hold locks until the context ends, or the server does; give whether somebody waits for one."""
+        """Hold locks until the context ends, or the server does.
+
+        Give whether somebody waits for one.
+        """
         holder = psycopg.connect(self.url)
         try:
             for statement in statements:
@@ -56,7 +60,9 @@ class Database:
 
             def waits() -> bool:
                 with psycopg.connect(self.url) as looker:
-                    found = looker.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchone()
+                    found = looker.execute(
+                        "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                    ).fetchone()
                 return found is not None
 
             yield waits
@@ -66,7 +72,10 @@ class Database:
 
 @contextmanager
 def private_database() -> Iterator[Database]:
-    """Start a server that is killed now and then; skips the test when PostgreSQL isn't installed."""
+    """Start a server that is killed now and then.
+
+    Skips the test when PostgreSQL isn't installed.
+    """
     with private_cluster(is_durable=True) as server:
         yield Database(server)
 
@@ -99,7 +108,16 @@ class Host:
 
     def work(self, **environ: str) -> subprocess.Popen[str]:
         log = (self.cli.home.parent / f"{self.name}.log").open("a")
-        words = ("farm", "worker", "--name", self.name, "--dead-after", str(DEAD_AFTER_S), "--every", "0.3")
+        words = (
+            "farm",
+            "worker",
+            "--name",
+            self.name,
+            "--dead-after",
+            str(DEAD_AFTER_S),
+            "--every",
+            "0.3",
+        )
         process = self.cli.process(words, self.environ(**environ), stdout=log, stderr=log)
         log.close()
         self.workers.append(process)
@@ -133,9 +151,12 @@ class Host:
 
     @cached_property
     def _adb(self) -> tuple[str, str, str]:
-        """The adb program, the address of the server of this host's phones, and its name for the phone."""
+        """The adb program, the address of the server of this host's phones, and its name for the
+        phone."""
         status = self("adb", "status")
-        server = str(next(item["address"] for item in status["servers"] if item["for"] == "virtual lab"))
+        server = str(
+            next(item["address"] for item in status["servers"] if item["for"] == "virtual lab")
+        )
         phones = {item["serial"]: item["address"] for item in self("lab", "list")["phones"]}
         return str(status["binary"]), server, phones[self.serial]
 
@@ -215,14 +236,21 @@ class FarmOfHosts:
         for host in hosts:
             _ = host.worker
         wanted = {(host.name, host.serial) for host in hosts}
-        self.until(lambda: wanted <= {(row["host"], row["serial"]) for row in self.queue.phones() if row["facts"]})
+        self.until(
+            lambda: (
+                wanted
+                <= {(row["host"], row["serial"]) for row in self.queue.phones() if row["facts"]}
+            )
+        )
 
     def until_ended(self, submission: str) -> list[dict[str, Any]]:
         self.until(lambda: all(job["status"] in OVER for job in self.jobs(submission)))
         return self.jobs(submission)
 
     def until_status(self, submission: str, status: str) -> None:
-        self.until(lambda: any(job["status"] == status for job in self.jobs(submission)), every_s=0.01)
+        self.until(
+            lambda: any(job["status"] == status for job in self.jobs(submission)), every_s=0.01
+        )
 
     def until_stored(self, campaign_id: str, least: int) -> None:
         self.until(lambda: len(stored(self.one.url, campaign_id)) >= least)
@@ -236,8 +264,14 @@ class FarmOfHosts:
         return Counts(
             lost=sum(max(0, invocations - len(found)) for found in results.values()),
             duplicated=sum(sum(found.values()) - len(found) for found in results.values()),
-            attributed_wrongly=sum(key[0] != serial for serial, found in results.items() for key in found),
-            not_restored=sum(changes(host) != before[host.serial] for host in self.hosts if host.serial in results),
+            attributed_wrongly=sum(
+                key[0] != serial for serial, found in results.items() for key in found
+            ),
+            not_restored=sum(
+                changes(host) != before[host.serial]
+                for host in self.hosts
+                if host.serial in results
+            ),
             not_finished=sum(
                 campaign is None or campaign.status != "finished" or job["status"] != "done"
                 for campaign, job in zip(campaigns, jobs, strict=True)
@@ -245,7 +279,8 @@ class FarmOfHosts:
         )
 
     def expect_no_loss(self, submission: str, invocations: int, before: dict[str, str]) -> None:
-        """Expect that nothing went wrong with a submission, of which each job has so many invocations."""
+        """Expect that nothing went wrong with a submission, of which each job has so many
+        invocations."""
         found = self.counts(submission, invocations, before)
         now = {host.serial: changes(host) for host in self.hosts}
         assert found == Counts(), "\n".join(
@@ -262,7 +297,10 @@ def changes(host: Host) -> str:
 
 
 def stored(url: str, campaign_id: str) -> Counter[tuple[str, str, str, int]]:
-    """Return how often each invocation of a campaign is stored: serial, case, pass, number; not the reference's."""
+    """Return how often each invocation of a campaign is stored: serial, case, pass, number.
+
+    Not the reference's.
+    """
     with contextlib.closing(open_store(url)) as store:
         return Counter(
             (str(run.case.serial), str(run.case.case_key), str(run.run_pass), run.invocation)
@@ -272,13 +310,17 @@ def stored(url: str, campaign_id: str) -> Counter[tuple[str, str, str, int]]:
 
 
 @contextmanager
-def running_farm(database: Database, homes: Sequence[tuple[str, Cli]], *, speed: int = 40) -> Iterator[FarmOfHosts]:
+def running_farm(
+    database: Database, homes: Sequence[tuple[str, Cli]], *, speed: int = 40
+) -> Iterator[FarmOfHosts]:
     """Start a lab for each of two hosts; no worker runs yet."""
     try:
         hosts = []
         for (name, cli), profile in zip(homes, ("pixel-3", "pixel-4"), strict=True):
             up = cli("lab", "up", profile, "--speed", speed, "--json").ok().json
-            hosts.append(Host(name=name, cli=cli, url=database.url, serial=up["phones"][0]["serial"]))
+            hosts.append(
+                Host(name=name, cli=cli, url=database.url, serial=up["phones"][0]["serial"])
+            )
         with FarmQueue(database.url) as queue:
             farm = FarmOfHosts(one=hosts[0], two=hosts[1], database=database, queue=queue)
             try:

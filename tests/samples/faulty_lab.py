@@ -1,4 +1,5 @@
-"""Four virtual phones that get faults while a campaign runs on them, and the count of what that cost."""
+"""Four virtual phones that get faults while a campaign runs on them, and the count of what that
+cost."""
 
 from __future__ import annotations
 
@@ -51,12 +52,17 @@ def phones_of(lab: Lab) -> list[dict[str, Any]]:
 
 def faults_of(lab: Lab, serial: str) -> list[dict[str, Any]]:
     """The faults that wait for one phone, or last."""
-    faults: list[dict[str, Any]] = next(phone["faults"] for phone in phones_of(lab) if phone["serial"] == serial)
+    faults: list[dict[str, Any]] = next(
+        phone["faults"] for phone in phones_of(lab) if phone["serial"] == serial
+    )
     return faults
 
 
 def give(lab: Lab, serial: str, *words: str) -> None:
-    """Give a phone a fault, in the words of ``benchfarm lab fault``; no process is started for it."""
+    """Give a phone a fault, in the words of ``benchfarm lab fault``.
+
+    No process is started for it.
+    """
     ask(lab, request="fault", serial=serial, fault=parse_fault(words[0], words[1:]).to_json())
 
 
@@ -109,9 +115,16 @@ def reached(lab: Lab, serial: str, moment: str, process: subprocess.Popen[str]) 
 
 
 def plan_of(
-    model: Path, path: Path, *, cases: int, min_secs: float = 0.2, tool: str = "native", timeout_s: float = 60.0
+    model: Path,
+    path: Path,
+    *,
+    cases: int,
+    min_secs: float = 0.2,
+    tool: str = "native",
+    timeout_s: float = 60.0,
 ) -> Path:
-    """A plan of so many cases on each phone, one invocation each, each of a model that has to be pushed first.
+    """A plan of so many cases on each phone, one invocation each, each of a model that has to be
+    pushed first.
 
     ``timeout_s`` is this computer's time, also where it stands still for some seconds.
     """
@@ -130,7 +143,10 @@ def plan_of(
 
 
 def watched(
-    process: subprocess.Popen[str], on_line: Callable[[str], None] = lambda line: None, *, hangs_s: float = HANGS_S
+    process: subprocess.Popen[str],
+    on_line: Callable[[str], None] = lambda line: None,
+    *,
+    hangs_s: float = HANGS_S,
 ) -> str:
     """Return what a process tells; one that takes too long is killed, and the test fails."""
     assert process.stdout is not None
@@ -185,7 +201,10 @@ def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
 
 
 def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
-    """Have what the faults left open finished without faults, as the log advises; return the campaign's runs."""
+    """Have what the faults left open finished without faults, as the log advises.
+
+    Return the campaign's runs.
+    """
     clear(lab)
     campaign, status = status_of(lab, log, **environ)
     if status != "finished":
@@ -206,7 +225,9 @@ def not_as_before(lab: Lab, before: dict[str, str]) -> list[str]:
     return unlike
 
 
-def counts_of(lab: Lab, runs: Sequence[dict[str, Any]], cases: int, before: dict[str, str]) -> Counts:
+def counts_of(
+    lab: Lab, runs: Sequence[dict[str, Any]], cases: int, before: dict[str, str]
+) -> Counts:
     """Count everything but what is taken for another's."""
     keys = Counter((run["case"]["serial"], run["case"]["model_name"]) for run in runs)
     return Counts(

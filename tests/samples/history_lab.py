@@ -51,7 +51,10 @@ def plain(median_us: float, _case: Case, _night: int) -> LatencySummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Weeks:
-    """What a small lab measures night after night; each question is asked with the number of the night."""
+    """What a small lab measures night after night.
+
+    Each question is asked with the number of the night.
+    """
 
     phones: Sequence[DeviceFacts] = PHONES
     names: tuple[str, ...] = MODELS
@@ -70,7 +73,10 @@ class Weeks:
     def fill(self, store: Store) -> None:
         """Store the nights; deterministic."""
         generator = np.random.default_rng(20261122)
-        models = [Model(name=f"{name}.tflite", sha256=ModelSha(content_key(name)), size_bytes=1) for name in self.names]
+        models = [
+            Model(name=f"{name}.tflite", sha256=ModelSha(content_key(name)), size_bytes=1)
+            for name in self.names
+        ]
         for night in range(self.nights):
             at = START + timedelta(days=night)
             identity = CampaignId(f"{at:%Y%m%d-%H%M%S}-{night:06x}")
@@ -81,7 +87,9 @@ class Weeks:
                 if not self.is_away(facts.serial, night)
                 for model in models
                 for delegate in (DelegateName.GPU, DelegateName.XNNPACK)
-                for run in self._case_runs(identity, at, facts, model, delegate, sha, night, generator, models)
+                for run in self._case_runs(
+                    identity, at, facts, model, delegate, sha, night, generator, models
+                )
             ]
             builds = [
                 Build(name="native", tool=ToolName.NATIVE, sha256=item, abi="arm64-v8a")
@@ -102,14 +110,28 @@ class Weeks:
             for run in runs:
                 store.append_run(run)
 
-    def _case_runs(self, identity, at, facts, model, delegate, sha, night, generator, models) -> Iterator[RunRecord]:
+    def _case_runs(
+        self, identity, at, facts, model, delegate, sha, night, generator, models
+    ) -> Iterator[RunRecord]:
         case = case_of(facts, model, delegate, sha)
-        level = 8000.0 * (1 + models.index(model)) * self.factor(case, night) * np.exp(generator.normal(0, 0.006))
+        level = (
+            8000.0
+            * (1 + models.index(model))
+            * self.factor(case, night)
+            * np.exp(generator.normal(0, 0.006))
+        )
         quality = Quality.SUSPECT if night == 5 else Quality.TRUSTED
         for number in range(self.invocations):
             us = float(level * np.exp(generator.normal(0, 0.004)))
             yield run_of(
-                identity, at, facts, case, number, self.printed(us, case, night), quality, self.state(case, night)
+                identity,
+                at,
+                facts,
+                case,
+                number,
+                self.printed(us, case, night),
+                quality,
+                self.state(case, night),
             )
 
 
@@ -146,7 +168,13 @@ def night_of_place(place: int) -> date:
     return (START + timedelta(days=place)).date()
 
 
-def fill(store: Store, *, nights: int = NIGHTS, names: tuple[str, ...] = MODELS, campaign: str = "nightly") -> None:
+def fill(
+    store: Store,
+    *,
+    nights: int = NIGHTS,
+    names: tuple[str, ...] = MODELS,
+    campaign: str = "nightly",
+) -> None:
     """Store a story: a change with a cause, one that was expected, one that was refuted, silence."""
 
     def factor(case: Case, night: int) -> float:
@@ -169,7 +197,9 @@ def fill(store: Store, *, nights: int = NIGHTS, names: tuple[str, ...] = MODELS,
         driver=lambda serial, night: "2" if serial == SLOW and night >= DRIVER else "1",
         is_away=lambda serial, night: serial == "virtual-pixel-3" and night > LAST,
     ).fill(store)
-    cases = {(case.serial, case.model_name, case.delegate): key for key, case in store.series().items()}
+    cases = {
+        (case.serial, case.model_name, case.delegate): key for key, case in store.series().items()
+    }
     store.annotate(
         Annotation(
             annotation_id="aa00",

@@ -29,15 +29,20 @@ PARTIAL = (
 )
 
 
-def console(params: Mapping[str, str], *, size_bytes: int, mean_us: float = 4000.0, delegate_lines: str = "") -> str:
+def console(
+    params: Mapping[str, str], *, size_bytes: int, mean_us: float = 4000.0, delegate_lines: str = ""
+) -> str:
     """Return the console's text of one run."""
-    given = {**params, "graph": f"/private/var/containers/Bundle/TFLiteBenchmark.app/{params['graph']}"}
+    given = {
+        **params,
+        "graph": f"/private/var/containers/Bundle/TFLiteBenchmark.app/{params['graph']}",
+    }
     words = {"true": "1", "false": "0"}
-    echoed = "".join(f"INFO: {echo}: [{words.get(given[f], given[f])}]\n" for f, echo in _ECHOES if f in given)
-    count = max(int(params["num_runs"]), round(float(params["min_secs"]) * 1e6 / mean_us))
-    stats = (
-        f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"
+    echoed = "".join(
+        f"INFO: {echo}: [{words.get(given[f], given[f])}]\n" for f, echo in _ECHOES if f in given
     )
+    count = max(int(params["num_runs"]), round(float(params["min_secs"]) * 1e6 / mean_us))
+    stats = f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"
     return (
         "INFO: Log parameter values verbosely: [0]\n"
         f"{echoed}"
@@ -66,12 +71,15 @@ def view(*, runs: int = 250, mean_ms: float = 4.0, warmup_runs: int = 125) -> st
     return f"Startup latency: 23.5 ms\n\nInference:\n{block(runs)}\nWarmup:\n{block(warmup_runs)}"
 
 
-def litert_log(flags: Mapping[str, str], *, mean_us: float, delegate_lines: str, only_stderr: bool = False) -> str:
-    """Return the log of LiteRT's app for its flags; its first version mirrored standard error alone."""
+def litert_log(
+    flags: Mapping[str, str], *, mean_us: float, delegate_lines: str, only_stderr: bool = False
+) -> str:
+    """Return the log of LiteRT's app for its flags.
+
+    Its first version mirrored standard error alone.
+    """
     count = max(int(flags["num_runs"]), round(float(flags["min_secs"]) * 1e6 / mean_us))
-    stats = (
-        f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"
-    )
+    stats = f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"
     stdout = (
         "INFO: STARTING!\n"
         f"INFO: Min num runs: [{flags['num_runs']}]\n"

@@ -1,7 +1,9 @@
-"""Runs on a virtual phone of which it is known whether heat held clocks down, or other work used the cores.
+"""Runs on a virtual phone of which it is known whether heat held clocks down, or other work used
+the cores.
 
-The truth is the phone's own: its hardware counts the time in which clocks were held down while there was work. Nothing
-of it is in what adb shows; the runs are started, read and judged as those of any phone, through a real adb server.
+The truth is the phone's own: its hardware counts the time in which clocks were held down while
+there was work. Nothing of it is in what adb shows; the runs are started, read and judged as those
+of any phone, through a real adb server.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolN
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"
-#: What happens to the phone, and by which fault; each is as likely as any other, the calm phone as likely as half.
+#: What happens to the phone, and by which fault; each is as likely as any other, the calm phone as
+#: likely as half.
 TROUBLES = {
     "throttled in mid-run": ("throttle", "steps=3", "moment=run"),
     "throttled all along": ("throttle", "steps=2"),
@@ -56,7 +59,9 @@ class Tally:
 
     @property
     def accused(self) -> float:
-        return self.counts[False, True] / max(1, self.counts[False, True] + self.counts[False, False])
+        return self.counts[False, True] / max(
+            1, self.counts[False, True] + self.counts[False, False]
+        )
 
     def __str__(self) -> str:
         so = self.counts[True, True] + self.counts[True, False]
@@ -78,14 +83,20 @@ class WatchedPhone:
         self._paths = []
         for path, kind in ((MODEL, "models"), (program, "programs")):
             sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-            placed = device.place(path, kind=kind, sha256=sha256, name=path.name, executable=kind == "programs")
+            placed = device.place(
+                path, kind=kind, sha256=sha256, name=path.name, executable=kind == "programs"
+            )
             self._paths.append(placed.path)
         self._case = Case(
             serial=device.serial, model_sha256=ModelSha("m"), model_name="m", delegate=DelegateName.XNNPACK, threads=4,
             tool=ToolName.NATIVE, build_sha256=BuildSha("b"), min_secs=3.0,
         )  # fmt: skip
         self._build = Build(
-            name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("b"), path=program, abi="arm64-v8a"
+            name="benchmark_model",
+            tool=ToolName.NATIVE,
+            sha256=BuildSha("b"),
+            path=program,
+            abi="arm64-v8a",
         )
 
     def calm(self) -> None:
@@ -97,8 +108,13 @@ class WatchedPhone:
         while any(cluster.cooling_steps for cluster in self.phone.hardware.clusters()):
             self.phone.time.sleep(1.0)
 
-    def run(self, *fault: str, delegate: DelegateName = DelegateName.XNNPACK) -> tuple[bool, QualityVerdict]:
-        """Run once, with a fault; return whether clocks were held down meanwhile, and what the judgement says."""
+    def run(
+        self, *fault: str, delegate: DelegateName = DelegateName.XNNPACK
+    ) -> tuple[bool, QualityVerdict]:
+        """Run once, with a fault.
+
+        Return whether clocks were held down meanwhile, and what the judgement says.
+        """
         before = self.device.state()
         throttled_s = self.phone.hardware.throttled_s()
         if fault:
@@ -121,7 +137,10 @@ class WatchedPhone:
         return self.phone.hardware.throttled_s() > throttled_s, verdict
 
     def measure(self, count: int, *, seed: int) -> dict[str, Tally]:
-        """Make ``count`` runs, half of them in trouble; return how well heat and other work were told."""
+        """Make ``count`` runs, half of them in trouble.
+
+        Return how well heat and other work were told.
+        """
         chance = random.Random(seed)
         tallies = {"throttled": Tally(), "foreign-load": Tally()}
         for number in range(count):
@@ -132,5 +151,7 @@ class WatchedPhone:
             assert not verdict.has("not-completed"), verdict
             what = f"run {number}: {trouble}, {delegate}: {[(f.code, f.message, f.evidence) for f in verdict.findings]}"
             tallies["throttled"].add(what, is_so=was_throttled, is_said=verdict.has("throttled"))
-            tallies["foreign-load"].add(what, is_so=trouble == "other work", is_said=verdict.has("foreign-load"))
+            tallies["foreign-load"].add(
+                what, is_so=trouble == "other work", is_said=verdict.has("foreign-load")
+            )
         return tallies

@@ -19,7 +19,14 @@ from orchestrator.store.opening import Store
 from tests.samples.history_lab import NEW, case_of, plain, run_of
 from tests.samples.submissions import begin, host_lives, submit
 
-WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = "pixel-4-a", "pixel-6-a", "pixel-5-x", "s10-b", "virtual-3", "s22-c"
+WORKING, FREE, KEPT_OUT, BROKEN, VIRTUAL, AWAY = (
+    "pixel-4-a",
+    "pixel-6-a",
+    "pixel-5-x",
+    "s10-b",
+    "virtual-3",
+    "s22-c",
+)
 TITLES = {
     WORKING: "Pixel 4",
     FREE: "Pixel 6",
@@ -50,7 +57,8 @@ def tonights_runs(serial: str) -> list[RunRecord]:
     identity = campaign_id_of(SUBMISSION, Serial(serial))
     facts = facts_of(serial)
     cases = [
-        case_of(facts, model, delegate, NEW) for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
+        case_of(facts, model, delegate, NEW)
+        for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
     ]
     runs = [
         run_of(identity, at, facts, case, number, plain(8000.0 + number, case, 0))
@@ -76,7 +84,10 @@ def begin_tonight(store: Store, serial: str = WORKING) -> list[RunRecord]:
             seed=1,
             benchfarm_version="1",
             host="lab-1",
-            invocations=tuple(Invocation(case=run.case, run_pass=Pass.TIMING, number=run.invocation) for run in runs),
+            invocations=tuple(
+                Invocation(case=run.case, run_pass=Pass.TIMING, number=run.invocation)
+                for run in runs
+            ),
         ),
         devices=[facts_of(serial)],
         models=[Model(name="mobilenet.tflite", sha256=runs[0].case.model_sha256, size_bytes=1)],
@@ -108,7 +119,9 @@ def announce(queue: FarmQueue, known: Mapping[str, Announced]) -> None:
             WORKING: known[WORKING],
             FREE: known[FREE],
             KEPT_OUT: replace(known[KEPT_OUT], unusable=f"{IN_QUARANTINE}{REASON}"),
-            BROKEN: replace(known[BROKEN], unusable="unauthorized: accept this computer's key on its screen"),
+            BROKEN: replace(
+                known[BROKEN], unusable="unauthorized: accept this computer's key on its screen"
+            ),
         },
     )
 

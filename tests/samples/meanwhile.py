@@ -1,4 +1,5 @@
-"""What happens to a phone while something else goes on: once something is so, and not after some time."""
+"""What happens to a phone while something else goes on: once something is so, and not after some
+time."""
 
 from __future__ import annotations
 
@@ -26,11 +27,16 @@ def when(happened: Callable[[], object], then: Callable[[], object]) -> threadin
 
 def runs(phone: Phone, command: str) -> Callable[[], bool]:
     """Whether a process runs on the phone, asked without its noticing."""
-    return lambda: any(" ".join(process.argv) == command for process in phone.userland.processes.live())
+    return lambda: any(
+        " ".join(process.argv) == command for process in phone.userland.processes.live()
+    )
 
 
 def switch_on_at(lab: VirtualLab, profile: str, *, serial: str, port: int) -> Phone:
-    """Switch a phone on at the port of one that is off now; others may have the port for a moment."""
+    """Switch a phone on at the port of one that is off now.
+
+    Others may have the port for a moment.
+    """
     phones: list[Phone] = []
 
     def is_on() -> bool:

@@ -1,4 +1,5 @@
-"""What is asked of an adb server: a proxy in front of one, which writes down every request, and may refuse some."""
+"""What is asked of an adb server: a proxy in front of one, which writes down every request, and may
+refuse some."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ class Overheard:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._listening.close()
 
@@ -49,7 +53,10 @@ class Overheard:
                 threading.Thread(target=_copy, args=(server, client), daemon=True).start()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Send on what a client says; its first request, and the one after a transport's, are written down."""
+        """Send on what a client says.
+
+        Its first request, and the one after a transport's, are written down.
+        """
         with suppress(OSError):
             message = _request(client)
             told = _text(message)

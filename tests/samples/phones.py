@@ -1,4 +1,5 @@
-"""The bodies that the device contract runs over: a virtual phone, a phone of real parts, the user's own on a cable."""
+"""The bodies that the device contract runs over: a virtual phone, a phone of real parts, the user's
+own on a cable."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from orchestrator.errors import DeviceError
 from orchestrator.ports import ShellResult
 from tests.samples.real_phone import RealPhone
 
-#: ``--phone`` -> the bodies that tests of phones take. Real adbd meets both adb servers, as the virtual one does.
+#: ``--phone`` -> the bodies that tests of phones take. Real adbd meets both adb servers, as the
+#: virtual one does.
 BODIES: Mapping[str, tuple[str, ...]] = {
     "virtual": ("adb36", "adb29"),
     "real": ("real-adb36", "real-adb29"),
@@ -68,7 +70,9 @@ def body_of(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PhoneBod
         if kind.startswith("real"):
             fresh = request.fixturename == "phone"  # what is done to it may last
             phone = (
-                stack.enter_context(RealPhone(tmp_path / "phone")) if fresh else request.getfixturevalue("real_phone")
+                stack.enter_context(RealPhone(tmp_path / "phone"))
+                if fresh
+                else request.getfixturevalue("real_phone")
             )
             address, powers = phone.address, _powers_of_real(phone)
         else:

@@ -1,4 +1,5 @@
-"""Phones of real parts for tests: Android's adbd, mksh and toybox on this computer, which takes root."""
+"""Phones of real parts for tests: Android's adbd, mksh and toybox on this computer, which takes
+root."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ def why_not() -> str:
     if sys.platform != "linux":
         return "phones of real parts need Linux"
     effective = next(
-        int(line.split()[1], 16) for line in Path("/proc/self/status").read_text().splitlines() if line[:6] == "CapEff"
+        int(line.split()[1], 16)
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line[:6] == "CapEff"
     )
     if os.geteuid() != 0 or not effective & _SYS_ADMIN:
         return "phones of real parts need root with CAP_SYS_ADMIN (in a container: --privileged)"
@@ -73,7 +76,9 @@ def why_not() -> str:
 
 
 def built_root() -> Path:
-    """Return the file tree that all phones share; it is built once per computer, for each version of its script.
+    """Return the file tree that all phones share.
+
+    It is built once per computer, for each version of its script.
 
     Raises RuntimeError with what the script said.
     """
@@ -82,7 +87,9 @@ def built_root() -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     root = cache / f"android-{hashlib.sha256(script.read_bytes()).hexdigest()[:12]}"
     if not root.is_dir():
-        built = subprocess.run(["sh", script, root], capture_output=True, text=True, timeout=900, check=False)
+        built = subprocess.run(
+            ["sh", script, root], capture_output=True, text=True, timeout=900, check=False
+        )
         if built.returncode != 0:
             said = (built.stderr or built.stdout).strip()[-1500:]
             raise RuntimeError(f"the phone of real parts can't be built: {said}")
@@ -119,14 +126,19 @@ class RealPhone:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(what, file=self._process.stdin, flush=True)
-        assert self._process.stdout.readline() == "done\n", f"{what} failed; see {self.folder}/adbd.log"
+        assert self._process.stdout.readline() == "done\n", (
+            f"{what} failed; see {self.folder}/adbd.log"
+        )
 
     def take_away(self, tool: str) -> None:
         """Remove a command from it."""
         (self.folder / "bin" / tool).unlink()
 
     def put(self, tool: str, script: str) -> None:
-        """Put a shell script in the place of a command; the one before is at /system/tools, if it is Android's own."""
+        """Put a shell script in the place of a command.
+
+        The one before is at /system/tools, if it is Android's own.
+        """
         path = self.folder / "bin" / tool
         path.unlink(missing_ok=True)
         path.write_text(f"#!/system/bin/sh\n{script}\n")

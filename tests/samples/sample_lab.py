@@ -1,4 +1,7 @@
-"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; or a large one."""
+"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips.
+
+Or a large one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,15 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.records.workload import (
+    Build,
+    Case,
+    DelegateName,
+    Model,
+    Pass,
+    SkippedCase,
+    ToolName,
+)
 
 START = datetime(2026, 3, 14, 22, 5, tzinfo=UTC)
 CAMPAIGN = CampaignId("20260314-220500-nightly")
@@ -75,10 +86,14 @@ HOST = DeviceFacts(
     memory_bytes=8_000_000_000,
 )
 MOBILENET = Model(
-    name="mobilenet_v1_1.0_224.tflite", sha256=ModelSha(content_key("mobilenet float")), size_bytes=16_900_760
+    name="mobilenet_v1_1.0_224.tflite",
+    sha256=ModelSha(content_key("mobilenet float")),
+    size_bytes=16_900_760,
 )
 MOBILENET_INT8 = Model(
-    name="mobilenet_v1_1.0_224_int8.tflite", sha256=ModelSha(content_key("mobilenet int8")), size_bytes=4_276_000
+    name="mobilenet_v1_1.0_224_int8.tflite",
+    sha256=ModelSha(content_key("mobilenet int8")),
+    size_bytes=4_276_000,
 )
 NATIVE = Build(
     name="benchmark_model-arm64",
@@ -87,8 +102,15 @@ NATIVE = Build(
     abi="arm64-v8a",
     version="2.17.0",
 )
-APK = Build(name="benchmark-apk", tool=ToolName.APK, sha256=BuildSha(content_key("apk")), abi="arm64-v8a")
-LITERT = Build(name="litert-benchmark", tool=ToolName.LITERT, sha256=BuildSha(content_key("litert")), abi="x86_64")
+APK = Build(
+    name="benchmark-apk", tool=ToolName.APK, sha256=BuildSha(content_key("apk")), abi="arm64-v8a"
+)
+LITERT = Build(
+    name="litert-benchmark",
+    tool=ToolName.LITERT,
+    sha256=BuildSha(content_key("litert")),
+    abi="x86_64",
+)
 BUILDS = {ToolName.NATIVE: NATIVE, ToolName.APK: APK, ToolName.LITERT: LITERT}
 
 
@@ -100,7 +122,9 @@ class Lab:
     runs: list[RunRecord] = field(default_factory=list)
     devices: Mapping[Serial, DeviceFacts] = field(default_factory=dict)
     models: Mapping[str, Model] = field(default_factory=dict)
-    builds: Mapping[str, Build] = field(default_factory=lambda: {build.sha256: build for build in BUILDS.values()})
+    builds: Mapping[str, Build] = field(
+        default_factory=lambda: {build.sha256: build for build in BUILDS.values()}
+    )
 
     def inputs(self) -> dict[str, object]:
         """Return the keyword arguments of build_report_data."""
@@ -225,14 +249,21 @@ def run(
                 delegated_nodes=nodes[0],
                 total_nodes=nodes[1],
                 partitions=1,
-                lines=("Explicitly applied the delegate, and the model graph will be completely executed by it.",),
-                cpu_operators=(("TOPK_V2", "Operation is not supported."),) if truth is DelegateTruth.PARTIAL else (),
+                lines=(
+                    "Explicitly applied the delegate, and the model graph will be completely executed by it.",
+                ),
+                cpu_operators=(("TOPK_V2", "Operation is not supported."),)
+                if truth is DelegateTruth.PARTIAL
+                else (),
             ),
         )
     virtual = owner.serial.startswith("virtual") if is_virtual is None else is_virtual
     if virtual:
         message = "the figures come from benchfarm's virtual phone; they are no measurement"
-        findings = (*findings, Finding(code="virtual-device", severity=Severity.INFO, message=message))
+        findings = (
+            *findings,
+            Finding(code="virtual-device", severity=Severity.INFO, message=message),
+        )
     return RunRecord(
         run_id=RunId(f"{campaign_id}-{owner.case_key[:8]}-{run_pass.value}-{number}"),
         campaign_id=campaign_id,
@@ -248,7 +279,11 @@ def run(
         command=f"taskset f0 /data/local/tmp/benchfarm/bin/benchmark_model --graph='{owner.model_name}' "
         f"--num_threads={owner.threads} --use_{owner.delegate.value}=true",
         exit_code=0 if outcome is Outcome.COMPLETED else 1,
-        attachments=(Attachment(name="stdout", data=log if log is not None else log_text(owner, latency_us or 0)),),
+        attachments=(
+            Attachment(
+                name="stdout", data=log if log is not None else log_text(owner, latency_us or 0)
+            ),
+        ),
         report=report,
         verdict=QualityVerdict(quality=quality, findings=findings),
         state_before=state(started, heat_c=31.0),
@@ -275,7 +310,8 @@ def skewed(record: RunRecord, *, has_median: bool = True, has_mean: bool = True)
 
 
 def series(owner: Case, latency_us: float, count: int = 5, **other: object) -> list[RunRecord]:
-    """Return invocations whose latencies differ by some tenths of a percent, the same ones each time."""
+    """Return invocations whose latencies differ by some tenths of a percent, the same ones each
+    time."""
     wobble = (0.0, 0.006, -0.0045, 0.0105, -0.002, 0.0035, -0.0065, 0.001)
     return [
         run(owner, number, latency_us * (1 + wobble[number % len(wobble)]), **other)  # type: ignore[arg-type]
@@ -294,7 +330,9 @@ def campaign_of(runs: Sequence[RunRecord], **other: object) -> Campaign:
         "seed": 7,
         "benchfarm_version": "0.1.0",
         "host": "lab-01",
-        "invocations": tuple(Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation) for run in runs),
+        "invocations": tuple(
+            Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation) for run in runs
+        ),
         "finished_at": START + timedelta(hours=1, minutes=25),
     }
     return Campaign(**(values | other))  # type: ignore[arg-type]
@@ -310,7 +348,10 @@ def small_lab() -> Lab:
         evidence="cpu4: 2803 MHz, then 1920 MHz",
     )
     rebooted = Finding(
-        code="rebooted", severity=Severity.ERROR, message="the phone rebooted during the run", evidence="a, b"
+        code="rebooted",
+        severity=Severity.ERROR,
+        message="the phone rebooted during the run",
+        evidence="a, b",
     )
     unsteady = Finding(
         code="unsteady",
@@ -333,8 +374,12 @@ def small_lab() -> Lab:
         actual="xnnpack",
     )
     runs += series(case(PIXEL_4, MOBILENET, d.XNNPACK, 1), 33_000)
-    runs += series(case(PIXEL_4, MOBILENET, d.XNNPACK, 4), 14_000, quality=q.SUSPECT, findings=(throttled,))
-    runs += series(case(PIXEL_4, MOBILENET, d.GPU, 1), 9_000, truth=DelegateTruth.PARTIAL, nodes=(28, 31))
+    runs += series(
+        case(PIXEL_4, MOBILENET, d.XNNPACK, 4), 14_000, quality=q.SUSPECT, findings=(throttled,)
+    )
+    runs += series(
+        case(PIXEL_4, MOBILENET, d.GPU, 1), 9_000, truth=DelegateTruth.PARTIAL, nodes=(28, 31)
+    )
     runs += [
         run(
             case(PIXEL_4, MOBILENET, d.NNAPI, 1),
@@ -352,14 +397,24 @@ def small_lab() -> Lab:
     runs += series(case(HOST, MOBILENET, d.XNNPACK, 4, ToolName.LITERT), 18_300)
     runs += series(case(PIXEL_3, MOBILENET_INT8, d.XNNPACK, 1), 30_100)
     runs += series(case(PIXEL_3, MOBILENET_INT8, d.XNNPACK, 4), 13_400)
-    runs += series(case(PIXEL_3, MOBILENET_INT8, d.GPU, 1), 9_900, quality=q.REJECTED, findings=(rebooted,))
+    runs += series(
+        case(PIXEL_3, MOBILENET_INT8, d.GPU, 1), 9_900, quality=q.REJECTED, findings=(rebooted,)
+    )
     runs += series(case(PIXEL_4, MOBILENET_INT8, d.XNNPACK, 4), 5_000)
     runs += series(case(PIXEL_4, MOBILENET_INT8, d.XNNPACK, 4, ToolName.APK), 4_710)
     runs += series(
-        case(HOST, MOBILENET_INT8, d.XNNPACK, 4, ToolName.LITERT), 6_900, quality=q.SUSPECT, findings=(unsteady,)
+        case(HOST, MOBILENET_INT8, d.XNNPACK, 4, ToolName.LITERT),
+        6_900,
+        quality=q.SUSPECT,
+        findings=(unsteady,),
     )
     runs += series(case(HOST, MOBILENET_INT8, d.XNNPACK, 1, ToolName.LITERT), 940)
-    runs += series(case(PIXEL_4, MOBILENET_INT8, d.GPU, 1), 6_200, truth=DelegateTruth.UNKNOWN, quality=q.SUSPECT)
+    runs += series(
+        case(PIXEL_4, MOBILENET_INT8, d.GPU, 1),
+        6_200,
+        truth=DelegateTruth.UNKNOWN,
+        quality=q.SUSPECT,
+    )
     skipped = (
         SkippedCase(
             serial=PIXEL_4.serial,
@@ -383,7 +438,11 @@ def small_lab() -> Lab:
     not_run = case(PIXEL_4, MOBILENET_INT8, d.XNNPACK, 1)
     planned = campaign_of(runs, skipped=skipped)
     planned = replace(
-        planned, invocations=(*planned.invocations, Invocation(case=not_run, run_pass=Pass.TIMING, number=0))
+        planned,
+        invocations=(
+            *planned.invocations,
+            Invocation(case=not_run, run_pass=Pass.TIMING, number=0),
+        ),
     )
     return Lab(
         campaigns=(planned,),
@@ -393,13 +452,22 @@ def small_lab() -> Lab:
     )
 
 
-def profile(owner: Case, rows: Sequence[tuple[str, str, float]], campaign_id: CampaignId = CAMPAIGN) -> RunRecord:
+def profile(
+    owner: Case, rows: Sequence[tuple[str, str, float]], campaign_id: CampaignId = CAMPAIGN
+) -> RunRecord:
     """Return a profiled run: (type, name, microseconds) in the order in which the operators ran."""
     total_us = sum(time_us for _, _, time_us in rows)
     record = run(owner, 0, total_us, run_pass=Pass.PROFILE, campaign_id=campaign_id)
     assert record.report is not None
     operators = tuple(
-        OperatorTime(node_type=kind, name=name, first_us=None, mean_us=time_us, times_called=1, run_order=order)
+        OperatorTime(
+            node_type=kind,
+            name=name,
+            first_us=None,
+            mean_us=time_us,
+            times_called=1,
+            run_order=order,
+        )
         for order, (kind, name, time_us) in enumerate(rows)
     )
     return replace(record, report=replace(record.report, operators=operators))
@@ -407,9 +475,17 @@ def profile(owner: Case, rows: Sequence[tuple[str, str, float]], campaign_id: Ca
 
 LATER = CampaignId("20260315-220500-nightly")
 GPU_PART = "TfLiteGpuDelegateV2"
-CPU_ROWS = (("CONV_2D", "[conv1]:0", 9_000.0), ("CONV_2D", "[conv2]:1", 12_000.0), ("TOPK_V2", "[top]:2", 400.0))
+CPU_ROWS = (
+    ("CONV_2D", "[conv1]:0", 9_000.0),
+    ("CONV_2D", "[conv2]:1", 12_000.0),
+    ("TOPK_V2", "[top]:2", 400.0),
+)
 GPU_ROWS = ((GPU_PART, "Delegate:3", 6_000.0),)
-SPLIT_ROWS = ((GPU_PART, "Delegate:3", 3_500.0), ("TOPK_V2", "[top]:2", 450.0), (GPU_PART, "Delegate:4", 2_500.0))
+SPLIT_ROWS = (
+    (GPU_PART, "Delegate:3", 3_500.0),
+    ("TOPK_V2", "[top]:2", 450.0),
+    (GPU_PART, "Delegate:4", 2_500.0),
+)
 
 
 def parity(owner: Case, verdict: ParityVerdict, error: float) -> RunRecord:
@@ -422,25 +498,41 @@ def parity(owner: Case, verdict: ParityVerdict, error: float) -> RunRecord:
 
 
 def rich_lab() -> Lab:
-    """Return the small lab with profiles, a sustained run and compared outputs beside: every section has something."""
+    """Return the small lab with profiles, a sustained run and compared outputs beside: every
+    section has something."""
     lab = small_lab()
     gpu = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1)
     cpu = case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1)
     lab.runs += [profile(cpu, CPU_ROWS), profile(gpu, GPU_ROWS), profile(gpu, SPLIT_ROWS, LATER)]
-    quick = case(PIXEL_3, MOBILENET, DelegateName.GPU, 1, flags=(("gpu_precision_loss_allowed", "true"),))
-    lab.runs += [*series(quick, 4_100), parity(quick, ParityVerdict.WRONG, 0.83), parity(cpu, ParityVerdict.SAME, 1e-6)]
+    quick = case(
+        PIXEL_3, MOBILENET, DelegateName.GPU, 1, flags=(("gpu_precision_loss_allowed", "true"),)
+    )
+    lab.runs += [
+        *series(quick, 4_100),
+        parity(quick, ParityVerdict.WRONG, 0.83),
+        parity(cpu, ParityVerdict.SAME, 1e-6),
+    ]
     for number in range(30):
         slower = 1.0 if number < 12 else 1.25
         hot = run(gpu, number, 6_450.0 * slower, run_pass=Pass.SUSTAINED)
         lab.runs.append(replace(hot, started_at=START + timedelta(seconds=20 * number)))
     later = replace(
-        lab.campaigns[0], campaign_id=LATER, created_at=START + timedelta(days=1), invocations=(), skipped=()
+        lab.campaigns[0],
+        campaign_id=LATER,
+        created_at=START + timedelta(days=1),
+        invocations=(),
+        skipped=(),
     )
     lab.campaigns = (*lab.campaigns, later)
     return lab
 
 
-def lab_of(runs: Sequence[RunRecord], *devices: DeviceFacts, models: Sequence[Model] = (), **campaign: object) -> Lab:
+def lab_of(
+    runs: Sequence[RunRecord],
+    *devices: DeviceFacts,
+    models: Sequence[Model] = (),
+    **campaign: object,
+) -> Lab:
     """Return a lab with these runs and one campaign that planned them."""
     return Lab(
         campaigns=(campaign_of(runs, **campaign),),
@@ -451,16 +543,24 @@ def lab_of(runs: Sequence[RunRecord], *devices: DeviceFacts, models: Sequence[Mo
 
 
 def large_lab(case_count: int, invocations: int = 3) -> Lab:
-    """Return a lab of ``case_count`` cases: 40 phones, 5 configurations, as many models as it takes."""
+    """Return a lab of ``case_count`` cases: 40 phones, 5 configurations, as many models as it
+    takes."""
     d = DelegateName
     configurations = ((d.XNNPACK, 1), (d.XNNPACK, 4), (d.GPU, 1), (d.NNAPI, 1), (d.CPU, 4))
     phone_count = min(40, max(1, case_count // 25))
-    phones = [replace(PIXEL_3, serial=Serial(f"phone-{n:02d}"), is_virtual=False) for n in range(phone_count)]
+    phones = [
+        replace(PIXEL_3, serial=Serial(f"phone-{n:02d}"), is_virtual=False)
+        for n in range(phone_count)
+    ]
     runs: list[RunRecord] = []
     models: list[Model] = []
     cases = 0
     while cases < case_count:
-        model = replace(MOBILENET, name=f"model_{len(models):03d}.tflite", sha256=ModelSha(content_key(len(models))))
+        model = replace(
+            MOBILENET,
+            name=f"model_{len(models):03d}.tflite",
+            sha256=ModelSha(content_key(len(models))),
+        )
         models.append(model)
         for phone in phones:
             for place, (delegate, threads) in enumerate(configurations):
@@ -486,7 +586,8 @@ HOSTILE_NAMES = (
 
 
 def hostile_lab() -> Lab:
-    """Return a lab in which every text that a phone or a user may choose tries to break out of the page."""
+    """Return a lab in which every text that a phone or a user may choose tries to break out of the
+    page."""
     runs: list[RunRecord] = []
     models: list[Model] = []
     devices: list[DeviceFacts] = []
@@ -537,11 +638,21 @@ def hostile_lab() -> Lab:
         reason_code=HOSTILE_NAMES[1],
         reason=HOSTILE_NAMES[0],
     )
-    return lab_of(runs, *devices, models=models, skipped=(skipped,), name=HOSTILE_NAMES[0], host=HOSTILE_NAMES[1])
+    return lab_of(
+        runs,
+        *devices,
+        models=models,
+        skipped=(skipped,),
+        name=HOSTILE_NAMES[0],
+        host=HOSTILE_NAMES[1],
+    )
 
 
 def two_nights_lab() -> Lab:
-    """Return two campaigns of one plan: a case got slower, one faster, one stayed; others can't be compared."""
+    """Return two campaigns of one plan: a case got slower, one faster, one stayed.
+
+    Others can't be compared.
+    """
     d = DelegateName
     fallen = {
         "truth": DelegateTruth.FELL_BACK,
@@ -567,7 +678,9 @@ def two_nights_lab() -> Lab:
     runs += [profile(gpu, SPLIT_ROWS), profile(gpu, GPU_ROWS, LATER)]
     alone = case(PIXEL_4, MOBILENET, d.XNNPACK, 4)
     runs += series(alone, 14_000, 8)
-    nights = [[run for run in runs if run.campaign_id == campaign_id] for campaign_id in (CAMPAIGN, LATER)]
+    nights = [
+        [run for run in runs if run.campaign_id == campaign_id] for campaign_id in (CAMPAIGN, LATER)
+    ]
     first, second = (campaign_of(own) for own in nights)
     return Lab(
         campaigns=(first, replace(second, campaign_id=LATER, created_at=START + timedelta(days=1))),

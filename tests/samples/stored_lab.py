@@ -12,7 +12,10 @@ def stored(home: Path, lab: Lab) -> Path:
     store = open_store(home / "store.sqlite")
     for campaign in lab.campaigns:
         store.begin_campaign(
-            campaign, devices=lab.devices.values(), models=lab.models.values(), builds=lab.builds.values()
+            campaign,
+            devices=lab.devices.values(),
+            models=lab.models.values(),
+            builds=lab.builds.values(),
         )
     for run in lab.runs:
         store.append_run(run)

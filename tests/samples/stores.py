@@ -13,10 +13,25 @@ import pytest
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
-from orchestrator.records.run import Attachment, DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord
+from orchestrator.records.run import (
+    Attachment,
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    Outcome,
+    RunRecord,
+)
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, SkippedCase, ToolName
+from orchestrator.records.workload import (
+    Build,
+    Case,
+    DelegateName,
+    Model,
+    Pass,
+    SkippedCase,
+    ToolName,
+)
 from orchestrator.store.opening import Store
 from tests.samples.postgresql import Cluster, private_cluster
 
@@ -113,9 +128,14 @@ class Samples:
         memory_bytes=5_700_000_000,
         properties={"ro.product.model": "Pixel 4", "ro.odd": 'quotes " and \\ and \x00'},
     )
-    virtual_phone = DeviceFacts(serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True, model="Pixel 3")
+    virtual_phone = DeviceFacts(
+        serial=Serial("VIRTUAL-1"), kind=DeviceKind.ANDROID, is_virtual=True, model="Pixel 3"
+    )
     model = Model(
-        name="mobilenet.tflite", sha256=ModelSha("aa" * 32), size_bytes=987_654, path=Path("/models/m.tflite")
+        name="mobilenet.tflite",
+        sha256=ModelSha("aa" * 32),
+        size_bytes=987_654,
+        path=Path("/models/m.tflite"),
     )
     build = Build(
         name="native-arm64",
@@ -174,7 +194,12 @@ class Samples:
     def begin(self, store: Store, campaign: Campaign | None = None) -> Campaign:
         """Store a campaign with all that it may refer to, and return it."""
         begun = campaign or self.campaign()
-        store.begin_campaign(begun, devices=[self.phone, self.virtual_phone], models=[self.model], builds=[self.build])
+        store.begin_campaign(
+            begun,
+            devices=[self.phone, self.virtual_phone],
+            models=[self.model],
+            builds=[self.build],
+        )
         return begun
 
     def run(self, invocation: int = 0, **changes: object) -> RunRecord:
@@ -195,16 +220,26 @@ class Samples:
             "exit_code": 0,
             "attachments": (
                 Attachment(name="stdout", data=b""),
-                Attachment(name="stderr", data=b"Inference timings in us: 6012\n" * 40 + bytes([invocation % 256])),
+                Attachment(
+                    name="stderr",
+                    data=b"Inference timings in us: 6012\n" * 40 + bytes([invocation % 256]),
+                ),
                 Attachment(name="result.pb", data=bytes(range(256))),
                 # Too large to lie in its run.
-                Attachment(name="trace", data=b"one slice of a trace\n" * 4000 + bytes([invocation % 256])),
+                Attachment(
+                    name="trace", data=b"one slice of a trace\n" * 4000 + bytes([invocation % 256])
+                ),
             ),
             "report": self.report(6000.5 + invocation),
             "verdict": QualityVerdict(
                 quality=Quality.SUSPECT,
                 findings=(
-                    Finding(code="spread-wide", severity=Severity.WARNING, message="spread", evidence="cv=0.09"),
+                    Finding(
+                        code="spread-wide",
+                        severity=Severity.WARNING,
+                        message="spread",
+                        evidence="cv=0.09",
+                    ),
                     Finding(code="thermal-rise", severity=Severity.INFO, message="it got warmer"),
                 ),
             ),
@@ -223,7 +258,9 @@ class Samples:
         return Report(
             outcome="ok",
             init_us=1234,
-            inference=LatencySummary(count=50, median_us=median_us, mean_us=median_us + 3, std_us=1e-3),
+            inference=LatencySummary(
+                count=50, median_us=median_us, mean_us=median_us + 3, std_us=1e-3
+            ),
             inference_mean_us=median_us + 3,
             delegate=DelegateEvidence(
                 requested="xnnpack",

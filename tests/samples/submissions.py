@@ -23,12 +23,21 @@ def empty(execute: Callable[[str], object]) -> None:
 
 def submission(name: str = "night", **changes: Any) -> Submission:
     """Return a submission."""
-    values: dict[str, Any] = {"document": "{}", "plan_name": "p", "files": [], "priority": 0, **changes}
+    values: dict[str, Any] = {
+        "document": "{}",
+        "plan_name": "p",
+        "files": [],
+        "priority": 0,
+        **changes,
+    }
     return Submission(submission=name, **values)
 
 
 def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> list[int]:
-    """Make a job for each of some phones, whose facts are their serial numbers; return the jobs' numbers."""
+    """Make a job for each of some phones, whose facts are their serial numbers.
+
+    Return the jobs' numbers.
+    """
     return queue.submit(submission(name, **changes), {serial: serial for serial in serials})
 
 

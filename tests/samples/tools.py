@@ -22,7 +22,9 @@ def case_of(tool: ToolName, delegate: DelegateName, **changes: Any) -> Case:
     return replace(case, **changes)
 
 
-def request_of(case: Case, *, kind: DeviceKind = DeviceKind.ANDROID, **changes: Any) -> InvocationRequest:
+def request_of(
+    case: Case, *, kind: DeviceKind = DeviceKind.ANDROID, **changes: Any
+) -> InvocationRequest:
     """Return the request of a case's timing."""
     request = InvocationRequest(
         case=case, run_id=RunId("r"), run_pass=Pass.TIMING, timeout_s=60.0, model_path="/x/m", program_path="/x/p/x",
@@ -33,9 +35,15 @@ def request_of(case: Case, *, kind: DeviceKind = DeviceKind.ANDROID, **changes: 
 
 
 def raw_of(
-    stdout: str | bytes = b"", *, command: str = "", exit_code: int | None = 0, timed_out: bool = False, **more: bytes
+    stdout: str | bytes = b"",
+    *,
+    command: str = "",
+    exit_code: int | None = 0,
+    timed_out: bool = False,
+    **more: bytes,
 ) -> RawOutput:
-    """Return what a process left: its standard output, and further attachments by name (``_`` for a dot)."""
+    """Return what a process left: its standard output, and further attachments by name (``_`` for a
+    dot)."""
     text = stdout.encode() if isinstance(stdout, str) else stdout
     named = {"stdout": text, **{name.replace("_", "."): data for name, data in more.items()}}
     return RawOutput(

@@ -1,8 +1,9 @@
-"""Commands as forks of one process that has imported what they import, which costs each of them most of its start.
+"""Commands as forks of one process that has imported what they import, which costs each of them
+most of its start.
 
-The parent is started by the first command of a pytest worker and ends with it. A fork has the order's arguments,
-environment, folder and standard streams, a session of its own (on its standard input, if that is a terminal), Python's
-own signal handlers, and nothing else open.
+The parent is started by the first command of a pytest worker and ends with it. A fork has the
+order's arguments, environment, folder and standard streams, a session of its own (on its standard
+input, if that is a terminal), Python's own signal handlers, and nothing else open.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-#: Else numpy and pyarrow start a thread when they are imported, and a process with threads can't be forked.
+#: Else numpy and pyarrow start a thread when they are imported, and a process with threads can't be
+#: forked.
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 #: Python reads these once, at its start.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_")
@@ -35,24 +37,36 @@ LARGEST_ORDER = 1 << 20
 
 
 def forkable(environ: dict[str, str]) -> bool:
-    """Say whether a fork of this computer's parent runs as a process of its own does with this environment."""
+    """Say whether a fork of this computer's parent runs as a process of its own does with this
+    environment."""
 
     def at_start(values: dict[str, str]) -> dict[str, str]:
         return {name: value for name, value in values.items() if name.startswith(READ_AT_START)}
 
-    return sys.platform == "linux" and at_start(environ) == at_start({**os.environ, "PYTHONUNBUFFERED": "1"})
+    return sys.platform == "linux" and at_start(environ) == at_start(
+        {**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
 
 
 class Forked(subprocess.Popen[str]):
-    """A command in a fork, used as any process is; the parent tells of its end by a pipe of its own."""
+    """A command in a fork, used as any process is.
+
+    The parent tells of its end by a pipe of its own.
+    """
 
     def _execute_child(self, args: Any, executable: Any, *given: Any) -> None:
         cwd, env, handles = given[3], given[4], given[8:14]
         p2cread, _, _, c2pwrite, _, errwrite = handles
-        standard = [own if own != -1 else number for number, own in enumerate((p2cread, c2pwrite, errwrite))]
+        standard = [
+            own if own != -1 else number for number, own in enumerate((p2cread, c2pwrite, errwrite))
+        ]
         read, write = os.pipe()
         self._ended = os.fdopen(read, "rb", buffering=0)
-        order = {"argv": [os.fspath(word) for word in args], "cwd": os.fspath(cwd or Path.cwd()), "env": env}
+        order = {
+            "argv": [os.fspath(word) for word in args],
+            "cwd": os.fspath(cwd or Path.cwd()),
+            "env": env,
+        }
         socket.send_fds(parent(), [json.dumps(order).encode()], [*standard, write])
         os.close(write)
         self.pid = int(self._told())
@@ -121,7 +135,10 @@ def import_all() -> None:
 
 
 def next_order(orders: socket.socket) -> dict[str, Any] | None:
-    """Fork for each order and return it in the fork; return nothing in the parent once nobody can order any more."""
+    """Fork for each order and return it in the fork.
+
+    Return nothing in the parent once nobody can order any more.
+    """
     with orders, selectors.DefaultSelector() as waiting:
         waiting.register(orders, selectors.EVENT_READ)
         while True:
@@ -183,7 +200,8 @@ def main(orders: int) -> None:
         try:
             command()
         except SystemExit as ended:
-            # As at any end; only taking apart what was imported is left out, which costs as much again.
+            # As at any end; only taking apart what was imported is left out, which costs as much
+            # again.
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
             os._exit(int(ended.code or 0))

@@ -1,4 +1,5 @@
-"""Real shells, each with a folder of tools as its whole PATH: what runs on a phone is tried under all of them."""
+"""Real shells, each with a folder of tools as its whole PATH: what runs on a phone is tried under
+all of them."""
 
 from __future__ import annotations
 
@@ -62,13 +63,17 @@ class Shell:
         out, err = process.communicate(timeout=timeout_s)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def call(self, name: str, *arguments: object, then: str = "") -> subprocess.CompletedProcess[bytes]:
+    def call(
+        self, name: str, *arguments: object, then: str = ""
+    ) -> subprocess.CompletedProcess[bytes]:
         return self.run(call(name, *arguments) + then)
 
     def ask(self, **scripts: str) -> Answer:
         """Return the whole answer to framed scripts."""
         done = self.run(framed(scripts))
-        answer = read(ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr))
+        answer = read(
+            ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        )
         assert answer is not None, done
         return answer
 
@@ -105,7 +110,9 @@ def shell_of(name: str, folder: Path) -> Iterator[Shell]:
             if not (tools / path.name).exists():
                 (tools / path.name).symlink_to(path)
     if with_toybox:
-        for tool in subprocess.run([str(toybox)], capture_output=True, text=True, check=True).stdout.split():
+        for tool in subprocess.run(
+            [str(toybox)], capture_output=True, text=True, check=True
+        ).stdout.split():
             (tools / tool).unlink(missing_ok=True)
             (tools / tool).symlink_to(str(toybox))
     (tools / "sh").unlink()

@@ -30,13 +30,20 @@ def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
     assert files_of(answer, 6) == [DATA, b"two\n", b"no end", None, b"", bytes(101)]
     assert files_of(shell.ask(read=call("read_files", mark(), 100, *paths)), 6) is None
     shell.tool("sha256sum", "exit 127")
-    assert files_of(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == files_of(answer, 6)
+    assert files_of(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == files_of(
+        answer, 6
+    )
 
 
 def test_what_a_shell_and_its_tools_say_beside_is_no_part_of_an_answer(shell: Shell) -> None:
     (shell.folder / "made").write_bytes(DATA)
     shell.warn()
-    scripts = framed({"boot": "cat /proc/sys/kernel/random/boot_id", "read": call("read_files", mark(), 100, "made")})
+    scripts = framed(
+        {
+            "boot": "cat /proc/sys/kernel/random/boot_id",
+            "read": call("read_files", mark(), 100, "made"),
+        }
+    )
     done = shell.run(f"echo Welcome; printf no-end; {scripts}")
     result = ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
     answer = read(result)
@@ -75,8 +82,13 @@ def test_an_answer_is_whole_however_its_scripts_end(shell: Shell, leave: str) ->
     answer = shell.ask(before="echo 1", leaving=f"echo 2; {leave}", after="echo 3")
     assert (answer.exit_code, answer.texts()) == (3, {"before": "1\n", "leaving": "2\n"})
     for signal in ("KILL", "TERM"):
-        gone = shell.run(framed({"gone": f"echo 1; kill -{signal} $$; sleep 0.1", "after": "echo 2"}))
-        assert read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b"")) is None
+        gone = shell.run(
+            framed({"gone": f"echo 1; kill -{signal} $$; sleep 0.1", "after": "echo 2"})
+        )
+        assert (
+            read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b""))
+            is None
+        )
 
 
 @pytest.mark.parametrize("has_sha256sum", [True, False])
@@ -87,7 +99,9 @@ def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256s
     blob = folder / "models" / SHA256[:16]
 
     def look(accepted: str = "") -> list[str]:
-        script = call("place_look", blob, "m x.tflite", SHA256, "755", accepted) + call("place_list", folder)
+        script = call("place_look", blob, "m x.tflite", SHA256, "755", accepted) + call(
+            "place_list", folder
+        )
         return shell.run(script).stdout.decode().splitlines()
 
     absent = look()
@@ -95,11 +109,18 @@ def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256s
     assert "Available" in absent[1]
     draft = blob / ".ab.part"
     draft.write_bytes(DATA)
-    told = shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", "").stdout.decode().strip()
+    told = (
+        shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", "")
+        .stdout.decode()
+        .strip()
+    )
     assert told == (SHA256 if has_sha256sum else MD5)
     assert draft.exists() is not has_sha256sum
     if not has_sha256sum:
-        assert shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5).returncode == 0
+        assert (
+            shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5).returncode
+            == 0
+        )
     # The same question once more, when it has gone to its place.
     again = shell.call("place_settle", draft, blob, "m x.tflite", SHA256, "755", MD5)
     assert (again.returncode, again.stdout.decode().strip()) == (0, told)
@@ -120,17 +141,26 @@ def test_a_file_that_arrived_damaged_stays_out_of_its_place(shell: Shell) -> Non
     blob = shell.folder / "models" / "b"
     blob.mkdir(parents=True)
     (blob / ".x.part").write_bytes(b"damaged")
-    told = shell.call("place_settle", blob / ".x.part", blob, "m", SHA256, "644", "").stdout.decode().strip()
+    told = (
+        shell.call("place_settle", blob / ".x.part", blob, "m", SHA256, "644", "")
+        .stdout.decode()
+        .strip()
+    )
     assert told == hashlib.sha256(b"damaged").hexdigest()
     assert not (blob / "m").exists()
 
 
 @pytest.mark.parametrize(
-    ("boot", "owner", "runs"), [(BOOT, "mine", True), (BOOT, "theirs", False), ("earlier", "theirs", True)]
+    ("boot", "owner", "runs"),
+    [(BOOT, "mine", True), (BOOT, "theirs", False), ("earlier", "theirs", True)],
 )
-def test_a_command_runs_only_while_the_phone_is_held(shell: Shell, boot: str, owner: str, runs: bool) -> None:
+def test_a_command_runs_only_while_the_phone_is_held(
+    shell: Shell, boot: str, owner: str, runs: bool
+) -> None:
     (shell.folder / "owner").write_text(f"{owner} {BOOT} 99999999 words\n")
-    done = shell.call("hold", shell.folder, boot, "mine", 60, 73, "not ours any more", then="echo ran")
+    done = shell.call(
+        "hold", shell.folder, boot, "mine", 60, 73, "not ours any more", then="echo ran"
+    )
     assert (done.returncode, done.stdout) == ((0, b"ran\n") if runs else (73, b""))
     assert (b"not ours any more" in done.stderr) is not runs
     assert (shell.folder / "owner.beats").exists() is (runs and boot == BOOT)
@@ -147,7 +177,9 @@ def test_a_command_is_run_as_root_by_the_way_that_the_phone_has(shell: Shell, ro
 
 
 def test_services_that_run_are_told_and_stopped(shell: Shell) -> None:
-    shell.tool("getprop", 'case "$1" in init.svc.b|init.svc.c-d) echo running;; *) echo stopped;; esac')
+    shell.tool(
+        "getprop", 'case "$1" in init.svc.b|init.svc.c-d) echo running;; *) echo stopped;; esac'
+    )
     shell.tool("stop", 'echo "stop $1"')
     assert shell.call("running_services", "read", "a", "b", "c-d").stdout == b"b c-d\n"
     assert shell.call("running_services", "read", "a").stdout.strip() == b""
@@ -160,7 +192,9 @@ def test_apps_that_run_are_stopped_and_forgotten_by_tracers(shell: Shell) -> Non
     assert shell.call("stop_apps", "org.one", "org.two").stdout == b"am force-stop org.two\n"
     shell.tool("getprop", 'case "$1" in *app_0) echo org.two;; *app_1) echo com.theirs;; esac')
     shell.tool("setprop", 'echo "setprop $1 <$2>"')
-    assert shell.call("forget_apps", "org.one", "org.two").stdout == b"setprop debug.atrace.app_0 <>\n"
+    assert (
+        shell.call("forget_apps", "org.one", "org.two").stdout == b"setprop debug.atrace.app_0 <>\n"
+    )
 
 
 def test_a_package_is_told_by_its_first_apk(shell: Shell) -> None:
@@ -187,7 +221,8 @@ def test_a_phone_that_keeps_a_shell_out_of_top_app_ends_it_with_the_reason(shell
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user"]
+    "name",
+    ["cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user"],
 )
 def test_what_this_computer_lacks_is_left_out(shell: Shell, name: str) -> None:
     shell.tool("dumpsys", 'echo "mWakefulness=Awake $*"')

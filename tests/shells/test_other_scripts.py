@@ -1,4 +1,5 @@
-"""Further scripts in real shells: the tracers that there are, who uses a phone, what was logged since a run began."""
+"""Further scripts in real shells: the tracers that there are, who uses a phone, what was logged
+since a run began."""
 
 import re
 
@@ -8,7 +9,9 @@ from tests.shells.conftest import Shell
 
 
 @pytest.mark.parametrize("there", [(), ("atrace",), ("perfetto",), ("perfetto", "atrace")])
-def test_each_tracer_is_found_whether_or_not_the_other_is_there(shell: Shell, there: tuple[str, ...]) -> None:
+def test_each_tracer_is_found_whether_or_not_the_other_is_there(
+    shell: Shell, there: tuple[str, ...]
+) -> None:
     for name in there:
         shell.tool(name, "true")
     done = shell.call("tracers")
@@ -39,6 +42,8 @@ def test_a_log_is_asked_for_since_the_run_s_begin(shell: Shell) -> None:
     shell.tool("logcat", 'echo "$@"')
     (shell.folder / "pid").write_text("77\n")
     told = shell.call("log_since", shell.folder, 500).stdout.decode()
-    assert re.match(r"-d -v threadtime -b main -b system -b crash -t \d\d-\d\d \d\d:\d\d:\d\d\.000\n$", told)
+    assert re.match(
+        r"-d -v threadtime -b main -b system -b crash -t \d\d-\d\d \d\d:\d\d:\d\d\.000\n$", told
+    )
     unknown = shell.call("log_since", shell.folder / "no-such", 500).stdout.decode()
     assert unknown == "-d -v threadtime -b main -b system -b crash -t 500\n"

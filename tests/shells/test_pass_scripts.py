@@ -35,14 +35,23 @@ def test_nothing_that_cant_be_written_keeps_a_command_from_running(shell: Shell)
 
 def supply(shell: Shell, **files: str) -> Path:
     """A power_supply folder with a charger and a battery."""
-    for name, content in {"usb/type": "USB", "usb/current_now": "500000", "bms/type": "Battery", **files}.items():
+    for name, content in {
+        "usb/type": "USB",
+        "usb/current_now": "500000",
+        "bms/type": "Battery",
+        **files,
+    }.items():
         path = shell.folder / "supply" / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content + "\n")
     return shell.folder / "supply"
 
 
-BATTERY = {"bms__current_now": "-412", "bms__voltage_now": "4012000", "bms__charge_counter": "2345000"}
+BATTERY = {
+    "bms__current_now": "-412",
+    "bms__voltage_now": "4012000",
+    "bms__charge_counter": "2345000",
+}
 SERVICE = "echo '  voltage: 3987'; echo '  Charge counter: 2340000'"
 
 
@@ -87,7 +96,9 @@ def test_a_sampler_runs_from_the_first_rest_to_the_end(shell: Shell) -> None:
 
 
 def processes(shell: Shell) -> list[int]:
-    return [int(words[1]) for words in lines(shell, "load") if words[0] in {"cpu", "memory", "other"}]
+    return [
+        int(words[1]) for words in lines(shell, "load") if words[0] in {"cpu", "memory", "other"}
+    ]
 
 
 def is_alive(pid: int) -> bool:
@@ -98,11 +109,24 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_load_runs_from_begin_to_end_and_ends_with_the_command(shell: Shell) -> None:
-    done = shell.call("contention", 1, 1, "export A=b; exec sleep 60", 60, "echo out; sleep 0.7; exit 3")
+    done = shell.call(
+        "contention", 1, 1, "export A=b; exec sleep 60", 60, "echo out; sleep 0.7; exit 3"
+    )
     assert (done.returncode, done.stdout) == (3, b"out\n")
     told = lines(shell, "load")
-    assert [words[0] for words in told] == ["begin", "cpu", "memory", "other", "end", "cpu", "memory", "other"]
-    ticks = {(place, words[0]): int(words[2]) for place, words in enumerate(told) if len(words) == 3}
+    assert [words[0] for words in told] == [
+        "begin",
+        "cpu",
+        "memory",
+        "other",
+        "end",
+        "cpu",
+        "memory",
+        "other",
+    ]
+    ticks = {
+        (place, words[0]): int(words[2]) for place, words in enumerate(told) if len(words) == 3
+    }
     assert ticks[5, "cpu"] > ticks[1, "cpu"]
     assert ticks[6, "memory"] > ticks[2, "memory"]
     poll_until(lambda: not any(map(is_alive, processes(shell))), what="the load's end")
@@ -111,7 +135,9 @@ def test_a_load_runs_from_begin_to_end_and_ends_with_the_command(shell: Shell) -
 def test_a_load_that_ended_is_told(shell: Shell) -> None:
     shell.tool("dd", "echo 'dd: not found' >&2; exit 127")
     shell.call("contention", 0, 1, "", 60, "true").check_returncode()
-    assert [words[0:1] + words[2:] for words in lines(shell, "load") if len(words) == 3] == [["memory", "gone"]] * 2
+    assert [words[0:1] + words[2:] for words in lines(shell, "load") if len(words) == 3] == [
+        ["memory", "gone"]
+    ] * 2
     assert "not found" in (shell.folder / "load.err").read_text()
 
 
@@ -120,7 +146,10 @@ def test_a_load_ends_at_its_deadline_and_with_its_shell(shell: Shell) -> None:
     assert [words[2] for words in lines(shell, "load") if words[0] == "cpu"][-1] == "gone"
     (shell.folder / "load").unlink()
     begun = shell.start(call("contention", 1, 1, "", 60, "sleep 5"))
-    poll_until(lambda: (shell.folder / "load").exists() and len(lines(shell, "load")) == 3, what="the load's begin")
+    poll_until(
+        lambda: (shell.folder / "load").exists() and len(lines(shell, "load")) == 3,
+        what="the load's begin",
+    )
     own = processes(shell)
     assert all(map(is_alive, own))
     begun.send_signal(signal.SIGKILL)

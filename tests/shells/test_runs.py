@@ -1,4 +1,5 @@
-"""A run's life in real shells: started, watched, waited for, ended, by the scripts that a phone is sent."""
+"""A run's life in real shells: started, watched, waited for, ended, by the scripts that a phone is
+sent."""
 
 import os
 import re
@@ -20,7 +21,10 @@ SAMPLERS = {
     "no-shell-text": ("if then (( \x01", b"done 3"),
     "crashes": ("echo --look; kill -9 $$", b"done 3"),
     "exits": ("exit 1", b"done 3"),
-    "floods-errors": ("i=0; while [ $i -lt 500 ]; do echo no such file >&2; i=$((i+1)); done", b"done 3"),
+    "floods-errors": (
+        "i=0; while [ $i -lt 500 ]; do echo no such file >&2; i=$((i+1)); done",
+        b"done 3",
+    ),
     "hangs": ("trap '' TERM; echo ready; while :; do sleep 1; done", b"done 3 left"),
 }
 
@@ -59,7 +63,9 @@ def test_a_run_is_the_same_when_its_sampler_cant_be_written_or_read(shell: Shell
     assert shell.run(broken + waiting(shell)).stdout.startswith(b"done 4\n")
 
 
-def test_the_sampler_looks_at_the_begin_and_at_the_end_and_tells_the_program_s_own_time(shell: Shell) -> None:
+def test_the_sampler_looks_at_the_begin_and_at_the_end_and_tells_the_program_s_own_time(
+    shell: Shell,
+) -> None:
     # The run's end may come before the first look's, never before the sampler has begun.
     busy = "until grep -q -s -e --look samples; do :; done; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
     done = shell.run(started(shell, busy, sampler=text("sampler")) + waiting(shell, steps=240))
@@ -86,7 +92,9 @@ def test_a_run_s_end_ends_the_wait_at_once(shell: Shell) -> None:
     # The one sleep would last for longer than the test may.
     asleep = 'read -r s <waiter && read -r n <"/proc/$s/comm" && [ "$n" = sleep ]'
     command = f"until {{ {asleep}; }} 2>/dev/null; do :; done; exit 5"
-    assert shell.run(started(shell, command) + waiting(shell, step=600)).stdout.startswith(b"done 5\n")
+    assert shell.run(started(shell, command) + waiting(shell, step=600)).stdout.startswith(
+        b"done 5\n"
+    )
 
 
 def test_a_lost_wake_up_costs_at_most_one_short_step(shell: Shell) -> None:
@@ -103,12 +111,16 @@ def test_a_lost_wake_up_costs_at_most_one_short_step(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["case $1 in *.*) exit 1;; esac", "case $1 in *.*) exit 0;; esac"], ids=["refuses", "cuts-off"]
+    "answer",
+    ["case $1 in *.*) exit 1;; esac", "case $1 in *.*) exit 0;; esac"],
+    ids=["refuses", "cuts-off"],
 )
 def test_a_sleep_of_whole_seconds_is_found_and_used(shell: Shell, answer: str) -> None:
     shell.tool("sleep", f"echo $1 >>../../slept; {answer}; exec /usr/bin/sleep 0.2")
     command = "until grep -q -x 1 ../../slept; do :; done; exit 7"
-    assert shell.run(started(shell, command) + waiting(shell, steps=10_000)).stdout.startswith(b"done 7\n")
+    assert shell.run(started(shell, command) + waiting(shell, steps=10_000)).stdout.startswith(
+        b"done 7\n"
+    )
     # No spinning: but for a first try or two, every sleep is one that sleeps.
     slept = (shell.folder / "slept").read_text().split()
     assert slept[-1] == "1"
@@ -116,7 +128,10 @@ def test_a_sleep_of_whole_seconds_is_found_and_used(shell: Shell, answer: str) -
 
 
 def test_a_wait_ends_by_itself_and_the_run_goes_on(shell: Shell) -> None:
-    begun = shell.run(started(shell, "until [ -f ../../go ]; do sleep 0.05; done") + waiting(shell, step=0.05, steps=2))
+    begun = shell.run(
+        started(shell, "until [ -f ../../go ]; do sleep 0.05; done")
+        + waiting(shell, step=0.05, steps=2)
+    )
     assert re.match(rb"(running|begins)\n", begun.stdout)
     (shell.folder / "go").touch()
     assert shell.run(waiting(shell)).stdout.startswith(b"done 0\n")
@@ -135,11 +150,18 @@ def test_a_start_that_is_sent_twice_starts_once(shell: Shell) -> None:
 
 def test_a_run_that_is_forbidden_doesnt_start_and_one_that_runs_is_named(shell: Shell) -> None:
     root = shell.folder / "runs"
-    shell.run(started(shell, "until [ -f ../../go ]; do sleep 0.05; done") + waiting(shell, step=0.05, steps=2))
+    shell.run(
+        started(shell, "until [ -f ../../go ]; do sleep 0.05; done")
+        + waiting(shell, step=0.05, steps=2)
+    )
     until_begun = waiting(shell, step=0.05, steps=1)
     while shell.run(until_begun).stdout.startswith(b"begins"):
         pass
-    told = shell.call("forbid", root / "r1", root / "new", then=text("processes")).stdout.decode().partition("\n")
+    told = (
+        shell.call("forbid", root / "r1", root / "new", then=text("processes"))
+        .stdout.decode()
+        .partition("\n")
+    )
     pid = (root / "r1/pid").read_text().strip()
     assert told[0] == pid
     # Other tools than a phone's show no command lines.
@@ -159,7 +181,10 @@ def test_no_strays_are_told_where_there_are_none(shell: Shell) -> None:
 
 
 def test_a_run_whose_shell_was_killed_is_gone_and_what_is_known_of_it_is_told(shell: Shell) -> None:
-    shell.run(started(shell, "until [ -f ../../go ]; do sleep 0.05; done") + waiting(shell, step=0.05, steps=4))
+    shell.run(
+        started(shell, "until [ -f ../../go ]; do sleep 0.05; done")
+        + waiting(shell, step=0.05, steps=4)
+    )
     while shell.run(waiting(shell, step=0.05, steps=1)).stdout.startswith(b"begins"):
         pass
     kill_group(shell)
@@ -167,7 +192,10 @@ def test_a_run_whose_shell_was_killed_is_gone_and_what_is_known_of_it_is_told(sh
     folder = shell.folder / "runs/r1"
     pid = (folder / "pid").read_text().strip()
     (folder / "shell.err").write_text("run.sh: cannot fork\n")
-    shell.tool("logcat", f"echo 'I lmkd: Kill 1{pid} (x)'; echo 'I lmkd: Kill {pid} (sh), uid 2000'; echo 'I {pid} hi'")
+    shell.tool(
+        "logcat",
+        f"echo 'I lmkd: Kill 1{pid} (x)'; echo 'I lmkd: Kill {pid} (sh), uid 2000'; echo 'I {pid} hi'",
+    )
     told = shell.call("why_gone", folder).stdout.decode()
     assert told == f"shell: run.sh: cannot fork\nlog: I lmkd: Kill {pid} (sh), uid 2000\n"
 

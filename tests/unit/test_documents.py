@@ -43,7 +43,9 @@ def test_keys_of_a_newer_version_are_left_out_at_every_depth() -> None:
 
 
 def test_a_word_of_a_newer_version_is_told_and_never_guessed() -> None:
-    document = dump_document(ToolReport(outcome="ok", delegate=DelegateEvidence(truth=DelegateTruth.FULL)))
+    document = dump_document(
+        ToolReport(outcome="ok", delegate=DelegateEvidence(truth=DelegateTruth.FULL))
+    )
 
     with pytest.raises(StoreError, match="half-full") as refused:
         load_document(ToolReport, document.replace('"full"', '"half-full"'), where="run r-17")
@@ -59,7 +61,9 @@ def test_text_that_is_no_document_is_a_store_error(document: str) -> None:
 
 @pytest.mark.parametrize("figure", [-0.0, 5e-324, 0.1 + 0.2, 3])
 def test_a_figure_comes_back_with_every_bit(figure: float) -> None:
-    read = load_document(ToolReport, dump_document(ToolReport(outcome="ok", init_us=figure)), where="here")
+    read = load_document(
+        ToolReport, dump_document(ToolReport(outcome="ok", init_us=figure)), where="here"
+    )
 
     assert repr(read.init_us) == repr(float(figure))
 
@@ -74,7 +78,9 @@ def test_a_figure_comes_back_with_every_bit(figure: float) -> None:
     ],
 )
 @pytest.mark.parametrize("label", ["plain", "\\ud83d\\ude00", "\\udcff"])
-def test_an_integer_has_64_bits_whatever_else_a_document_holds(value: str, refused: str, label: str) -> None:
+def test_an_integer_has_64_bits_whatever_else_a_document_holds(
+    value: str, refused: str, label: str
+) -> None:
     document = f'{{"outcome": "ok", "label": "{label}", "inference": {{"count": {value}}}}}'
     if not refused:
         read = load_document(ToolReport, document, where="here")
@@ -100,7 +106,9 @@ def test_a_figure_is_bounded_and_text_is_none_beside_any_letters(label: str) -> 
             load_document(ToolReport, document, where="here")
 
 
-@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1969-12-31T23:59:59Z"])
+@pytest.mark.parametrize(
+    "at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1969-12-31T23:59:59Z"]
+)
 def test_a_moment_that_no_calendar_can_count_with_is_refused(at: str) -> None:
     with pytest.raises(StoreError, match="at"):
         load_document(DeviceState, f'{{"at": "{at}"}}', where="here")
@@ -121,10 +129,13 @@ def test_every_record_can_be_written_and_what_has_no_required_field_read_again()
         value
         for module in pkgutil.iter_modules(orchestrator.records.__path__)
         for value in vars(importlib.import_module(f"orchestrator.records.{module.name}")).values()
-        if dataclasses.is_dataclass(value) and isinstance(value, type) and value.__module__.startswith("orchestrator")
+        if dataclasses.is_dataclass(value)
+        and isinstance(value, type)
+        and value.__module__.startswith("orchestrator")
     }
     assert {Case, Build, ToolReport, DeviceState} <= kinds
-    # Arrays of figures that the store makes of rows, and what a plan's keys say of themselves; never a document.
+    # Arrays of figures that the store makes of rows, and what a plan's keys say of themselves;
+    # never a document.
     kinds -= {Points, Key, PlanKey, Short}
 
     for kind in kinds:

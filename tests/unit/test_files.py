@@ -40,7 +40,10 @@ for number in range(200):
     write_whole(Path(sys.argv[1]) / "shared.json", sys.argv[2] * 1000)
 """
     writers = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), word], stderr=subprocess.PIPE) for word in "abcd"
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), word], stderr=subprocess.PIPE
+        )
+        for word in "abcd"
     ]
     assert [writer.communicate()[1] for writer in writers] == [b""] * 4
     assert (tmp_path / "shared.json").read_text() in {word * 1000 for word in "abcd"}
@@ -50,7 +53,10 @@ for number in range(200):
 def test_a_folder_that_is_made_is_the_users_alone_and_an_older_one_stays(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir(mode=0o755)
     make_private(tmp_path / "old" / "a" / "b")
-    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "old", tmp_path / "old/a", tmp_path / "old/a/b")]
+    modes = [
+        path.stat().st_mode & 0o777
+        for path in (tmp_path / "old", tmp_path / "old/a", tmp_path / "old/a/b")
+    ]
     assert modes == [0o755, 0o700, 0o700]
     write_whole(tmp_path / "shown" / "x.html", "x", is_private=False)
     assert (tmp_path / "shown").stat().st_mode & 0o777 == 0o755
@@ -58,7 +64,9 @@ def test_a_folder_that_is_made_is_the_users_alone_and_an_older_one_stays(tmp_pat
 
 @pytest.mark.parametrize("lines", [0, 5, 10, 11, 500])
 @pytest.mark.parametrize("piece_bytes", [1, 7, 64, 10_000])
-def test_both_ends_of_what_comes_in_pieces_are_those_of_a_file(lines: int, piece_bytes: int) -> None:
+def test_both_ends_of_what_comes_in_pieces_are_those_of_a_file(
+    lines: int, piece_bytes: int
+) -> None:
     data = b"".join(b"line %03d\n" % number for number in range(lines))
     ends = BothEnds(90)
     for start in range(0, len(data), piece_bytes):

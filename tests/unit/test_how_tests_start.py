@@ -1,4 +1,5 @@
-"""Tests pass however they were started: signals ignored and standard input left open are not inherited."""
+"""Tests pass however they were started: signals ignored and standard input left open are not
+inherited."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ print([number.name for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, 
 
 
 def test_processes_that_tests_start_ignore_no_signal_and_have_an_input_that_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", ASKS], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKS], capture_output=True, text=True, check=True, timeout=60
+    )
     assert done.stdout == "[] ''\n"
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 

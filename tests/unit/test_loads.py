@@ -27,14 +27,23 @@ def read(told: str) -> ToolReport:
 
 def test_a_load_that_ran_all_the_time_is_told_in_cores() -> None:
     report = read("load cpu=2\nbegin 10.00\ncpu 7 50\ncpu 8 40\nend 20.00\ncpu 7 1050\ncpu 8 540\n")
-    assert (report.outcome, report.extra) == ("ok", {"load": "cpu=2", "load_cores": pytest.approx(1.5)})
+    assert (report.outcome, report.extra) == (
+        "ok",
+        {"load": "cpu=2", "load_cores": pytest.approx(1.5)},
+    )
 
 
 @pytest.mark.parametrize(
     ("told", "why"),
     [
-        ("begin 1\ncpu 7 gone\nend 2\ncpu 7 gone\n", "a process of it (cpu) had ended at the run's begin"),
-        ("begin 1\ncpu 7 5\nend 2\ncpu 7 gone\nsaid dd: not found\n", "at the run's end (dd: not found)"),
+        (
+            "begin 1\ncpu 7 gone\nend 2\ncpu 7 gone\n",
+            "a process of it (cpu) had ended at the run's begin",
+        ),
+        (
+            "begin 1\ncpu 7 5\nend 2\ncpu 7 gone\nsaid dd: not found\n",
+            "at the run's end (dd: not found)",
+        ),
         ("begin 1\ncpu 7 5\nend 2\ncpu 7 5\n", "got no processor time"),
         ("begin 1\ncpu 7 5\n", "nothing on the phone shows that it ran"),
         ("begin 1\ncpu 7 5\nend 2\ncpu 9 50\n", "nothing on the phone shows that it ran"),

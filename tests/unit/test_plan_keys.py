@@ -44,13 +44,18 @@ WARM = DeviceState(at=NOW, battery_percent=15, battery_heat_c=42.0, thermal_stat
 
 
 def expanded(plan: Plan) -> Expansion:
-    models = [Model(name=item.name, sha256=ModelSha(item.name * 64), size_bytes=1) for item in plan.models]
-    builds = {(PHONE.serial, tool): replace(NATIVE, tool=tool) for tool in tools_for(plan, PHONE.kind)}
+    models = [
+        Model(name=item.name, sha256=ModelSha(item.name * 64), size_bytes=1) for item in plan.models
+    ]
+    builds = {
+        (PHONE.serial, tool): replace(NATIVE, tool=tool) for tool in tools_for(plan, PHONE.kind)
+    }
     return expand(plan, [PHONE], models, builds, {})
 
 
 def planned(plan: Plan) -> object:
-    """Return the cases, skips and invocations that ``plan show`` counts, in the order in which they are run."""
+    """Return the cases, skips and invocations that ``plan show`` counts, in the order in which they
+    are run."""
     found = expanded(plan)
     return found.cases, found.skipped, found.invocations
 
@@ -121,7 +126,11 @@ EFFECTS: dict[str, tuple[object, dict[str, Any], Effect]] = {
     "models": ("b.tflite", {}, planned),
     "matrix.delegates": ("gpu", {}, planned),
     "matrix.threads": ([1, 2], {}, planned),
-    "matrix.every_thread_count": (True, {"matrix": {"delegates": "gpu", "threads": [1, 2]}}, estimated),
+    "matrix.every_thread_count": (
+        True,
+        {"matrix": {"delegates": "gpu", "threads": [1, 2]}},
+        estimated,
+    ),
     "matrix.tools": ("apk", {}, planned),
     "matrix.flags": ({"allow_fp16": "true"}, {}, planned),
     "matrix.modes": ("top-app", {}, planned),
@@ -153,7 +162,15 @@ EFFECTS: dict[str, tuple[object, dict[str, Any], Effect]] = {
     "quiet.screen": ("off", {}, steps),
     **{
         f"quiet.{key}": (True, {}, steps)
-        for key in ("airplane", "no_doze", "animations_off", "sync_off", "pin_clocks", "pin_gpu", "thermal_control_off")
+        for key in (
+            "airplane",
+            "no_doze",
+            "animations_off",
+            "sync_off",
+            "pin_clocks",
+            "pin_gpu",
+            "thermal_control_off",
+        )
     },
     "quiet.fixed_performance": (True, {}, steps),
     "order": ("sequential", {"matrix": {"threads": [1, 2]}, "invocations": 2}, planned),
@@ -166,8 +183,14 @@ SHOWN_BY = {
         "integration/test_opening_phones.py",
         "test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for",
     ),
-    "builds": ("e2e/test_declared_programs.py", "test_a_file_of_ones_own_measures_on_this_computer"),
-    "parity_inputs": ("e2e/test_parity.py", "test_given_inputs_are_used_and_must_have_the_right_size"),
+    "builds": (
+        "e2e/test_declared_programs.py",
+        "test_a_file_of_ones_own_measures_on_this_computer",
+    ),
+    "parity_inputs": (
+        "e2e/test_parity.py",
+        "test_given_inputs_are_used_and_must_have_the_right_size",
+    ),
 }
 KEYS = {".".join(key.at) for key in keys_of(Plan)}
 
@@ -208,7 +231,9 @@ def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
     plan = replace(parse_plan(text, folder=folder), until=NOW)
     terms = terms_of(plan, [], {})
     for item in fields(PlanTerms):
-        assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), f"{item.name} isn't changed here"
+        assert getattr(plan, item.name) != getattr(Plan(models=()), item.name), (
+            f"{item.name} isn't changed here"
+        )
         assert getattr(terms, item.name) == getattr(plan, item.name)
     assert load_document(Terms, dump_document(terms), where="here") == terms
 
@@ -217,7 +242,9 @@ def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
 class Cooler(Plan):
     """A plan with one more key, which is this one line."""
 
-    cooldown: Annotated[Seconds, Field(ge=0), Key("Pause between processes.", "--cooldown", MEASURING)] = 0.0
+    cooldown: Annotated[
+        Seconds, Field(ge=0), Key("Pause between processes.", "--cooldown", MEASURING)
+    ] = 0.0
 
 
 def test_a_new_key_is_one_line(folder: Path) -> None:
@@ -226,7 +253,11 @@ def test_a_new_key_is_one_line(folder: Path) -> None:
     assert ("cooldown", "Pause between processes", "`0`") in list(keys_table(Cooler))
     hint, default = PlanKeys(model=Cooler).parameters["cooldown"]
     (option,) = hint.__metadata__
-    assert (option.names, option.about, default) == (("--cooldown",), "Pause between processes.", None)
+    assert (option.names, option.about, default) == (
+        ("--cooldown",),
+        "Pause between processes.",
+        None,
+    )
     assert plan_keys(Cooler)["cooldown"].at == ("cooldown",)
     plan = checked(parse_yaml("models: a.tflite\ncooldown: 5 s\n", label="p"), Cooler)
     assert plan.cooldown == 5.0

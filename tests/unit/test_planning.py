@@ -9,8 +9,26 @@ from orchestrator.planning.expansion import Expansion, HostFiles, expand, refere
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.plan import DelegateChoice, Invocations, Matrix, Order, Plan, PlanModel, RunSettings, fixed
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Pass, ProcessMode, Skip, ToolName
+from orchestrator.records.plan import (
+    DelegateChoice,
+    Invocations,
+    Matrix,
+    Order,
+    Plan,
+    PlanModel,
+    RunSettings,
+    fixed,
+)
+from orchestrator.records.workload import (
+    Build,
+    Companion,
+    DelegateName,
+    Model,
+    Pass,
+    ProcessMode,
+    Skip,
+    ToolName,
+)
 
 PHONE = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -43,20 +61,29 @@ LITERT = Build(name="litert", tool=ToolName.LITERT, sha256=BuildSha("d" * 64), a
 
 def plan(*, invocations: int | Invocations = 3, **changes: object) -> Plan:
     bounds = fixed(invocations) if isinstance(invocations, int) else invocations
-    models = tuple(PlanModel(name=model.name, path=Path(f"{model.name}.tflite")) for model in MODELS)
+    models = tuple(
+        PlanModel(name=model.name, path=Path(f"{model.name}.tflite")) for model in MODELS
+    )
     return replace(Plan(name="p", models=models, invocations=bounds), **changes)  # type: ignore[arg-type]
 
 
 def expanded(
-    the_plan: Plan, facts: DeviceFacts = PHONE, build: Build | Skip = NATIVE, **profiles: DeviceProfile
+    the_plan: Plan,
+    facts: DeviceFacts = PHONE,
+    build: Build | Skip = NATIVE,
+    **profiles: DeviceProfile,
 ) -> Expansion:
     builds = {(facts.serial, tool): build for tool in tools_for(the_plan, facts.kind)}
     return expand(the_plan, [facts], MODELS, builds, profiles)
 
 
-def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> None:
+def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> (
+    None
+):
     matrix = Matrix(delegates=(DelegateName.CPU, DelegateName.XNNPACK))
-    queue = expanded(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,))).invocations[PHONE.serial]
+    queue = expanded(plan(matrix=matrix, invocations=2, passes=(Pass.COLD,))).invocations[
+        PHONE.serial
+    ]
     assert [item.run_pass for item in queue] == [Pass.COLD] * len(queue)
     assert [item.number for item in queue] == [1, 4, 0, 1, 2, 3, 4, 5] * 2
 
@@ -83,13 +110,20 @@ def test_interleaving_runs_each_case_once_before_any_case_again() -> None:
 
 def test_sequential_order_finishes_a_case_before_the_next() -> None:
     queue = expanded(plan(order=Order.SEQUENTIAL, invocations=2)).invocations[PHONE.serial]
-    assert [(item.case.model_name, item.number) for item in queue] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert [(item.case.model_name, item.number) for item in queue] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+        ("b", 1),
+    ]
 
 
 def test_other_passes_run_once_after_the_timing_pass() -> None:
     passes = (Pass.TIMING, Pass.MEMORY, Pass.PROFILE)
     queue = expanded(plan(passes=passes, invocations=3)).invocations[PHONE.serial]
-    assert [item.run_pass for item in queue] == [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [Pass.PROFILE] * 2
+    assert [item.run_pass for item in queue] == [Pass.TIMING] * 6 + [Pass.MEMORY] * 2 + [
+        Pass.PROFILE
+    ] * 2
 
 
 ONE = Matrix(threads=(1,))
@@ -99,8 +133,18 @@ MISSING = Skip(reason_code="no-build", reason="get one with 'benchfarm build add
 @pytest.mark.parametrize(
     ("facts", "matrix", "build", "code"),
     [
-        (replace(PHONE, sdk=35), replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "nnapi-deprecated"),
-        (replace(PHONE, sdk=26), replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "nnapi-missing"),
+        (
+            replace(PHONE, sdk=35),
+            replace(ONE, delegates=(DelegateName.NNAPI,)),
+            NATIVE,
+            "nnapi-deprecated",
+        ),
+        (
+            replace(PHONE, sdk=26),
+            replace(ONE, delegates=(DelegateName.NNAPI,)),
+            NATIVE,
+            "nnapi-missing",
+        ),
         (
             replace(PHONE, soc="Tensor G3", platform="zuma"),
             replace(ONE, delegates=(DelegateName.HEXAGON,)),
@@ -111,8 +155,18 @@ MISSING = Skip(reason_code="no-build", reason="get one with 'benchfarm build add
         (PHONE, replace(ONE, delegates=(DelegateName.NPU,)), NATIVE, "delegate-not-in-tool"),
         (COMPUTER, replace(ONE, delegates=(DelegateName.NNAPI,)), NATIVE, "delegate-not-in-tool"),
         (COMPUTER, replace(ONE, delegates=(DelegateName.GPU,)), NATIVE, "no-gpu"),
-        (PHONE, replace(ONE, delegates=(DelegateName.HEXAGON,)), NATIVE, "hexagon-libraries-missing"),
-        (PHONE, replace(ONE, delegates=(DelegateName.EXTERNAL,)), NATIVE, "external-delegate-unnamed"),
+        (
+            PHONE,
+            replace(ONE, delegates=(DelegateName.HEXAGON,)),
+            NATIVE,
+            "hexagon-libraries-missing",
+        ),
+        (
+            PHONE,
+            replace(ONE, delegates=(DelegateName.EXTERNAL,)),
+            NATIVE,
+            "external-delegate-unnamed",
+        ),
         (PHONE, replace(ONE, modes=(ProcessMode.FOREGROUND,)), NATIVE, "mode-not-in-tool"),
         (COMPUTER, replace(ONE, tools=(ToolName.APK,)), NATIVE, "tool-not-on-device"),
         (PHONE, ONE, MISSING, "no-build"),
@@ -130,9 +184,16 @@ def test_what_cannot_be_measured_is_skipped_with_its_reason(
 
 @pytest.mark.parametrize("soc", ["SM8250", "SDM845", "sm8150", "Snapdragon 855"])
 def test_hexagon_is_tried_on_qualcomm(soc: str) -> None:
-    expansion = expanded(plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))), replace(PHONE, soc=soc), WITH_HEXAGON)
+    expansion = expanded(
+        plan(matrix=Matrix(delegates=(DelegateName.HEXAGON,))),
+        replace(PHONE, soc=soc),
+        WITH_HEXAGON,
+    )
     assert len(expansion.cases) == 2
-    assert expansion.cases[0].files == (("libhexagon_interface.so", "1" * 64), ("libhexagon_nn_skel_v66.so", "2" * 64))
+    assert expansion.cases[0].files == (
+        ("libhexagon_interface.so", "1" * 64),
+        ("libhexagon_nn_skel_v66.so", "2" * 64),
+    )
 
 
 def test_a_profile_that_does_not_list_a_delegate_skips_it() -> None:
@@ -185,16 +246,22 @@ def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget()
 
 
 def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
-    the_plan = plan(invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained=600.0)
+    the_plan = plan(
+        invocations=1, passes=(Pass.SUSTAINED, Pass.TIMING, Pass.MEMORY), sustained=600.0
+    )
     queue = expanded(the_plan).invocations[PHONE.serial]
-    assert [item.run_pass for item in queue] == [Pass.TIMING] * 2 + [Pass.MEMORY] * 2 + [Pass.SUSTAINED] * 2
+    assert [item.run_pass for item in queue] == [Pass.TIMING] * 2 + [Pass.MEMORY] * 2 + [
+        Pass.SUSTAINED
+    ] * 2
     assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
 
 
 @pytest.mark.parametrize(("run_pass", "width"), [(Pass("energy"), 1), (Pass("contention"), 3)])
 def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: int) -> None:
     the_plan = plan(invocations=2, passes=(run_pass,), contention=("cpu=1", "memory=1"))
-    queue = [item for item in expanded(the_plan).invocations[PHONE.serial] if item.run_pass is run_pass]
+    queue = [
+        item for item in expanded(the_plan).invocations[PHONE.serial] if item.run_pass is run_pass
+    ]
     half = len(queue) // 2
     assert len(queue) == 2 * 2 * width
     assert [item.number // width for item in queue] == [0] * half + [1] * half
@@ -206,7 +273,12 @@ def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: i
 def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
     builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
     cases = {
-        reference_case(plan(matrix=Matrix(threads=threads), settings=RunSettings(min_secs=9)), PHONE, MODELS[0], builds)
+        reference_case(
+            plan(matrix=Matrix(threads=threads), settings=RunSettings(min_secs=9)),
+            PHONE,
+            MODELS[0],
+            builds,
+        )
         for threads in ((1,), (2, 4))
     }
     (case,) = cases
@@ -217,9 +289,9 @@ def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
 
 def test_without_a_named_program_each_device_gets_its_usual_one() -> None:
     assert {case.tool for case in expanded(plan()).cases} == {ToolName.NATIVE}
-    assert {case.tool for case in expanded(plan(matrix=Matrix(threads=(1,))), COMPUTER, LITERT).cases} == {
-        ToolName.LITERT
-    }
+    assert {
+        case.tool for case in expanded(plan(matrix=Matrix(threads=(1,))), COMPUTER, LITERT).cases
+    } == {ToolName.LITERT}
 
 
 def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -> None:
@@ -245,10 +317,14 @@ def test_an_npu_gets_the_libraries_of_its_own_chip(soc: str, maker: str, wanted:
     build = replace(
         NATIVE,
         tool=ToolName.LITERT_NATIVE,
-        companions=tuple(Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)),
+        companions=tuple(
+            Companion(name=name, sha256=f"{number}" * 64) for number, name in enumerate(names)
+        ),
     )
     phone = replace(PHONE, soc=soc, properties={"ro.soc.model": soc, "ro.soc.manufacturer": maker})
-    matrix = Matrix(delegates=(DelegateName.NPU, DelegateName.XNNPACK), tools=(ToolName.LITERT_NATIVE,))
+    matrix = Matrix(
+        delegates=(DelegateName.NPU, DelegateName.XNNPACK), tools=(ToolName.LITERT_NATIVE,)
+    )
     cases = {case.delegate: case for case in expanded(plan(matrix=matrix), phone, build).cases}
     assert [name for name, _ in cases[DelegateName.NPU].files] == ["libLiteRt.so", *wanted]
     assert [name for name, _ in cases[DelegateName.XNNPACK].files] == ["libLiteRt.so"]
@@ -267,7 +343,9 @@ def test_each_option_of_performance_options_is_a_case_of_its_own() -> None:
     matrix = Matrix(delegates=delegates, tools=(ToolName.PERF_OPTIONS,))
     expansion = expanded(plan(matrix=matrix), PHONE, build)
     found = sorted(
-        (case.delegate.value, case.threads, case.flags) for case in expansion.cases if case.model_name == "a"
+        (case.delegate.value, case.threads, case.flags)
+        for case in expansion.cases
+        if case.model_name == "a"
     )
     assert found == [
         *(("cpu", threads, ()) for threads in (1, 2, 4)),
@@ -276,14 +354,18 @@ def test_each_option_of_performance_options_is_a_case_of_its_own() -> None:
         ("nnapi", 1, ()),
         *(("xnnpack", threads, ()) for threads in (1, 2, 4)),
     ]
-    odd = expanded(plan(matrix=replace(matrix, delegates=(DelegateName.CPU,), threads=(3,))), PHONE, build)
+    odd = expanded(
+        plan(matrix=replace(matrix, delegates=(DelegateName.CPU,), threads=(3,))), PHONE, build
+    )
     assert {skip.reason_code for skip in odd.skipped} == {"option-not-in-program"}
 
 
 def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
     flags = ((("external_delegate_path", "@/home/me/libmine.so"),),)
     matrix = Matrix(delegates=(DelegateName.EXTERNAL,), flags=flags)
-    files = {"@/home/me/libmine.so": HostFiles(name="libmine.so", files=(("libmine.so", "a" * 64),))}
+    files = {
+        "@/home/me/libmine.so": HostFiles(name="libmine.so", files=(("libmine.so", "a" * 64),))
+    }
     builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
     (case, _) = expand(plan(matrix=matrix), [PHONE], MODELS, builds, host_files=files).cases
     assert case.flags == (("external_delegate_path", "@libmine.so"),)
@@ -303,9 +385,13 @@ def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
         ("external_delegate_path", "", set()),
     ],
 )
-def test_a_flag_that_switches_another_delegate_on_is_refused(flag: str, value: str, refused: set[str]) -> None:
+def test_a_flag_that_switches_another_delegate_on_is_refused(
+    flag: str, value: str, refused: set[str]
+) -> None:
     delegates = (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
-    expansion = expanded(plan(matrix=Matrix(delegates=delegates, threads=(1,), flags=(((flag, value),),))))
+    expansion = expanded(
+        plan(matrix=Matrix(delegates=delegates, threads=(1,), flags=(((flag, value),),)))
+    )
     assert {skip.delegate for skip in expansion.skipped} == refused
     assert {case.delegate for case in expansion.cases} == set(delegates) - refused
     assert {skip.reason_code for skip in expansion.skipped} <= {"flag-of-another-delegate"}
@@ -322,7 +408,9 @@ def test_an_external_delegate_has_the_flags_that_name_it(flag: str) -> None:
 
 def test_modes_are_an_axis_and_the_usual_one_changes_no_case() -> None:
     usual = expanded(plan(matrix=Matrix(threads=(1,)))).cases
-    found = expanded(plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.SHELL, ProcessMode.TOP_APP)))).cases
+    found = expanded(
+        plan(matrix=Matrix(threads=(1,), modes=(ProcessMode.SHELL, ProcessMode.TOP_APP)))
+    ).cases
     assert {case.mode for case in found} == {None, ProcessMode.TOP_APP}
     assert {case.case_key for case in usual} < {case.case_key for case in found}
 

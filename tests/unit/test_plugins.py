@@ -1,4 +1,7 @@
-"""What somebody else's distribution adds, built from the page that shows it; and the core without its extensions."""
+"""What somebody else's distribution adds, built from the page that shows it.
+
+And the core without its extensions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ LOG = (REPO / "tests" / "data" / "native" / "default_float_10_224.txt").read_tex
 
 def written(folder: Path) -> Path:
     """Write each file that the page shows: its name is in the sentence before the block."""
-    for name, block in re.findall(r"`([\w/]+\.\w+)`[^`]*?\n\n```\w+\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL):
+    for name, block in re.findall(
+        r"`([\w/]+\.\w+)`[^`]*?\n\n```\w+\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
+    ):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block, "utf-8")
@@ -41,10 +46,25 @@ def wheel_of(source: Path, out: Path) -> Path:
 
 
 def environment(place: Path, *wheels: Path) -> Path:
-    """Return the Python of a new environment with these wheels alone; their dependencies are this one's."""
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
+    """Return the Python of a new environment with these wheels alone.
+
+    Their dependencies are this one's.
+    """
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True
+    )
     python = place / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, *wheels], check=True, capture_output=True)
     (own,) = (place / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
@@ -92,7 +112,9 @@ def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm:
     assert lines == (benchfarm.folder / "acme-runs.ndjson").read_text("utf-8")
     assert {"serial", "model", "latency_us"} == json.loads(lines.splitlines()[0]).keys()
     assert "there already" in benchfarm("export", "--format", "ndjson", code=2)
-    assert "the file's name ends as ndjson does" in benchfarm("export", "-f", "json", "-o", "x.ndjson", code=2)
+    assert "the file's name ends as ndjson does" in benchfarm(
+        "export", "-f", "json", "-o", "x.ndjson", code=2
+    )
 
 
 def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
@@ -103,7 +125,9 @@ def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
     (benchfarm.folder / "wrong.acme").write_text("acme,a phone,mobilenet\n", "utf-8")
     assert "wrong.acme:1:" in benchfarm("import", "wrong.acme", code=2)
     shutil.copy(benchfarm.folder / "night.acme", benchfarm.folder / "folder")
-    assert "a log of acme" in benchfarm("import", "night.acme", benchfarm.folder / "installed", code=2)
+    assert "a log of acme" in benchfarm(
+        "import", "night.acme", benchfarm.folder / "installed", code=2
+    )
 
 
 def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -> None:
@@ -115,7 +139,9 @@ def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -
         "print(send(receiver, Message(content={}, text='2 changes')))\n"
     )
     place = benchfarm.folder / "messages"
-    done = subprocess.run([benchfarm.python, "-c", code, f"file:{place}"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [benchfarm.python, "-c", code, f"file:{place}"], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, json.loads(place.read_text("utf-8"))) == ("\n", {"text": "2 changes"})
     told = benchfarm("history", "changes", "--notify", "gopher:x", code=2)
     assert "file, http, https, mailto" in told or "http, https, mailto, file" in told
@@ -124,14 +150,36 @@ def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -
 def test_a_page_is_written_beside_the_others_which_link_to_it(benchfarm: Installed) -> None:
     benchfarm("history", "site", "--out", "site")
     assert "<li>" in (benchfarm.folder / "site" / "pages" / "acme.html").read_text("utf-8")
-    assert '<a href="pages/acme.html">Campaigns by host</a>' in (benchfarm.folder / "site" / "index.html").read_text()
+    assert (
+        '<a href="pages/acme.html">Campaigns by host</a>'
+        in (benchfarm.folder / "site" / "index.html").read_text()
+    )
 
 
-def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(benchfarm: Installed) -> None:
-    words = ("bench", MODEL, "-s", "host", "--tool", "acme.sleep", "-d", "cpu", "-t", "1", "-n", "2")
+def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(
+    benchfarm: Installed,
+) -> None:
+    words = (
+        "bench",
+        MODEL,
+        "-s",
+        "host",
+        "--tool",
+        "acme.sleep",
+        "-d",
+        "cpu",
+        "-t",
+        "1",
+        "-n",
+        "2",
+    )
     done = benchfarm(*words, "--json", code=None)
-    runs = [run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"]
-    assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {("acme.sleep", "completed")}, done
+    runs = [
+        run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"
+    ]
+    assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {
+        ("acme.sleep", "completed")
+    }, done
     assert all(run["report"]["inference_mean_us"] > 1000 for run in runs)
     assert "acme.sleep" in benchfarm("report", "newest", "--format", "text")
     without = Cli(home=benchfarm.home)
@@ -140,11 +188,15 @@ def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(benchfarm
     assert "'acme.sleep' isn't one of" in told
 
 
-def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(benchfarm: Installed) -> None:
+def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
+    benchfarm: Installed,
+) -> None:
     """The virtual phone hasn't got it: a run that went on without it is a failure of this delegate."""
     profile = (REPO / "device_profiles" / "pixel-3.yaml").read_text("utf-8")
     (benchfarm.home / "profiles").mkdir()
-    (benchfarm.home / "profiles" / "pixel-3.yaml").write_text(profile.replace("delegates: [", "delegates: [acme.npu, "))
+    (benchfarm.home / "profiles" / "pixel-3.yaml").write_text(
+        profile.replace("delegates: [", "delegates: [acme.npu, ")
+    )
     words = ("bench", MODEL, "-d", "acme.npu", "-n", "1", "--min-secs", "0.1")
     benchfarm("lab", "up", "pixel-3")
     try:
@@ -153,7 +205,9 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(bench
         assert "'acme.npu' isn't one of" in without(*words).ended_with(2).said
     finally:
         benchfarm("lab", "down")
-    (run,) = [run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"]
+    (run,) = [
+        run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"
+    ]
     assert (run["case"]["delegate"], run["outcome"]) == ("acme.npu", "failed")
     assert run["reason_code"] == "delegate-fell-back"
     log = benchfarm("results", "log", run["run_id"])
@@ -180,18 +234,39 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
 
 
 def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
-    """Its own tests of records, judgement, plans and reports, and its commands, where no extension is installed."""
+    """Its own tests of records, judgement, plans and reports, and its commands, where no extension
+    is installed."""
     source = tmp_path / "source"
     shutil.copytree(
-        REPO, source, ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "extensions", ".*_cache")
+        REPO,
+        source,
+        ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "extensions", ".*_cache"),
     )
     project = source / "pyproject.toml"
-    lines = [line for line in project.read_text("utf-8").splitlines() if "orchestrator.extensions" not in line]
+    lines = [
+        line
+        for line in project.read_text("utf-8").splitlines()
+        if "orchestrator.extensions" not in line
+    ]
     project.write_text("\n".join(lines), "utf-8")
     assert not (source / "orchestrator" / "extensions").exists()
     python = environment(tmp_path / "installed", wheel_of(source, tmp_path / "wheel"))
-    tests = ("test_predicates.py", "test_selection.py", "records", "cli/test_result.py", "report/test_exports.py")
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(f"tests/unit/{name}" for name in tests)]
+    tests = (
+        "test_predicates.py",
+        "test_selection.py",
+        "records",
+        "cli/test_result.py",
+        "report/test_exports.py",
+    )
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *(f"tests/unit/{name}" for name in tests),
+    ]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     home = stored(tmp_path / "home", small_lab())
@@ -208,4 +283,6 @@ def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
     ).stdout
     assert "bench " in listed
     assert not re.search(r"^  (history|serve|farm|model) ", listed, re.MULTILINE)
-    assert tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"]["benchfarm.exporters"]
+    assert tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"][
+        "benchfarm.exporters"
+    ]

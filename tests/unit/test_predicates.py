@@ -21,7 +21,10 @@ PIXEL = DeviceFacts(
     soc="Tensor G3",
     platform="zuma",
     abis=("arm64-v8a",),
-    clusters=(CpuCluster(cpus=(0, 1, 2, 3), min_khz=1, max_khz=2), CpuCluster(cpus=(4,), min_khz=1, max_khz=3)),
+    clusters=(
+        CpuCluster(cpus=(0, 1, 2, 3), min_khz=1, max_khz=2),
+        CpuCluster(cpus=(4,), min_khz=1, max_khz=3),
+    ),
     memory_bytes=8_000_000_000,
     profile="pixel-8",
     properties={"ro.board.platform": "zuma", "ro.empty": ""},

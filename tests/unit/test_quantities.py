@@ -2,7 +2,13 @@
 
 import pytest
 
-from orchestrator.quantities import parse_age, parse_bytes, parse_celsius, parse_percent, parse_seconds
+from orchestrator.quantities import (
+    parse_age,
+    parse_bytes,
+    parse_celsius,
+    parse_percent,
+    parse_seconds,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,13 +31,17 @@ def test_amount_is_read_into_its_unit(read, text, value):
     assert read(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "s", "1 parsec", "1 2", "nan", "inf", "1e999", "1,5 s", "0x10", "1 s s", "--1"])
+@pytest.mark.parametrize(
+    "text", ["", "s", "1 parsec", "1 2", "nan", "inf", "1e999", "1,5 s", "0x10", "1 s s", "--1"]
+)
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(ValueError, match="isn't a time span such as"):
         parse_seconds(text)
 
 
-@pytest.mark.parametrize(("text", "days"), [("90d", 90), ("12 w", 84), ("1 week", 7), ("0d", 0), ("36h", 1.5)])
+@pytest.mark.parametrize(
+    ("text", "days"), [("90d", 90), ("12 w", 84), ("1 week", 7), ("0d", 0), ("36h", 1.5)]
+)
 def test_an_age_is_read_into_seconds(text: str, days: float) -> None:
     assert parse_age(text) == days * 86400
 

@@ -30,7 +30,10 @@ PHONES = [
     phone("B", profile="pixel-9"),
     phone("E"),
 ]
-LABELS = {Serial("A"): NoLabels(pools=("nightly",), tags=("rooted", "new")), Serial("B"): NoLabels(pools=("nightly",))}
+LABELS = {
+    Serial("A"): NoLabels(pools=("nightly",), tags=("rooted", "new")),
+    Serial("B"): NoLabels(pools=("nightly",)),
+}
 
 
 def chosen(**selection: object) -> list[str]:
@@ -52,12 +55,16 @@ def chosen(**selection: object) -> list[str]:
         ({"one_of_each": "android", "where": ("profile = pixel-9",)}, ["B", "D"]),
     ],
 )
-def test_a_selection_takes_the_first_phones_that_it_needs(selection: dict[str, object], serials: list[str]) -> None:
+def test_a_selection_takes_the_first_phones_that_it_needs(
+    selection: dict[str, object], serials: list[str]
+) -> None:
     assert chosen(**selection) == serials
 
 
 def test_every_phone_that_isnt_taken_has_its_reason() -> None:
-    choice = choose(DeviceSelection(one_of_each="profile", any=1, where=("android < 15",)), PHONES, LABELS)
+    choice = choose(
+        DeviceSelection(one_of_each="profile", any=1, where=("android < 15",)), PHONES, LABELS
+    )
     assert choice.unfit == {"D": "'android < 15' doesn't hold"}
     assert choice.unneeded == {
         "B": "1 phone is enough for the plan",
@@ -68,17 +75,25 @@ def test_every_phone_that_isnt_taken_has_its_reason() -> None:
 
 def test_a_phone_that_comes_later_takes_nobodys_place() -> None:
     assert choose(DeviceSelection(any=1), PHONES, {}, kept={Serial("D")}).chosen == ("D",)
-    assert choose(DeviceSelection(one_of_each="profile"), PHONES, {}, kept={Serial("C")}).chosen == ("B", "C")
+    assert choose(
+        DeviceSelection(one_of_each="profile"), PHONES, {}, kept={Serial("C")}
+    ).chosen == ("B", "C")
 
 
 def test_too_few_phones_are_told() -> None:
-    assert choose(DeviceSelection(any=6), PHONES, {}).lacking == "the plan asks for 6 phones, and 5 fit"
+    assert (
+        choose(DeviceSelection(any=6), PHONES, {}).lacking
+        == "the plan asks for 6 phones, and 5 fit"
+    )
     assert choose(DeviceSelection(any=5), PHONES, {}).lacking == ""
 
 
 def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
     computer = replace(PHONES[0], serial=HOST_SERIAL, kind=DeviceKind.HOST)
-    assert choose(DeviceSelection(any=1, host=True), [*PHONES, computer], {}).chosen == ("A", "host")
+    assert choose(DeviceSelection(any=1, host=True), [*PHONES, computer], {}).chosen == (
+        "A",
+        "host",
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,10 +112,14 @@ def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
         ({"one_of_each": "profile"}, []),
     ],
 )
-def test_phones_that_are_meant_and_cant_be_measured_on_are_told(selection: dict[str, object], names: list[str]) -> None:
+def test_phones_that_are_meant_and_cant_be_measured_on_are_told(
+    selection: dict[str, object], names: list[str]
+) -> None:
     left_out = {"E": "in quarantine", "X": "unauthorized"}
     wanted = DeviceSelection(**selection)  # type: ignore[arg-type]
-    left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
+    left_out = {
+        name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials
+    }
     known = {facts.serial: facts for facts in PHONES}
     found = missed(wanted, left_out, {"A", "C", "D", "E", "X"}, LABELS, known)
     assert list(found) == names
@@ -112,7 +131,11 @@ def test_phones_that_are_meant_and_cant_be_measured_on_are_told(selection: dict[
 @pytest.mark.parametrize(
     ("selection", "message", "hint"),
     [
-        ({"profiles": ("pixel-9", "pixle-8")}, "there is no device profile 'pixle-8'", "did you mean 'pixel-8'?"),
+        (
+            {"profiles": ("pixel-9", "pixle-8")},
+            "there is no device profile 'pixle-8'",
+            "did you mean 'pixel-8'?",
+        ),
         ({"pools": ("nigthly",)}, "there is no pool 'nigthly'", "did you mean 'nightly'?"),
         ({"tags": ("rooted", "zzz")}, "there is no tag 'zzz'", "there are new, rooted"),
     ],

@@ -1,4 +1,7 @@
-"""A column is defined once and is in all forms; what each form looks like is in tests/data/tables."""
+"""A column is defined once and is in all forms.
+
+What each form looks like is in tests/data/tables.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ from tests.samples.sample_lab import small_lab
 GOLDEN = Path(__file__).parents[1] / "data" / "tables"
 DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
 #: A table with a column of each kind, and names as somebody hostile would write them.
-ROWS = [("a|b <b>", 6_450.0, 3, True, None), ("=1+1\n@all", None, None, False, "twice"), ("c", 12.5, 40, None, "")]
+ROWS = [
+    ("a|b <b>", 6_450.0, 3, True, None),
+    ("=1+1\n@all", None, None, False, "twice"),
+    ("c", 12.5, 40, None, ""),
+]
 KINDS: Table[tuple[Any, ...]] = Table(
     name="kinds",
     caption="One row for each kind of trouble",
@@ -35,7 +42,9 @@ KINDS: Table[tuple[Any, ...]] = Table(
         Column("median_us", "median", lambda row: row[1], Kind.NUMBER, "ms", 1e-3, exact=3),
         Column("runs", "runs", lambda row: row[2], Kind.COUNT),
         Column("is_virtual", "virtual", lambda row: row[3], Kind.FLAG),
-        Column("note", "note", lambda row: row[4], shown=lambda row: "see below" if row[4] else None),
+        Column(
+            "note", "note", lambda row: row[4], shown=lambda row: "see below" if row[4] else None
+        ),
     ),
     rows=ROWS,
 )
@@ -85,7 +94,9 @@ def test_a_form_is_written_as_it_always_was(form: Form) -> None:
 
 @pytest.mark.parametrize("form", list(Form))
 def test_a_column_more_is_in_every_form(form: Form) -> None:
-    more = Column[Any]("worst", "worst", lambda row: row.own.max_us if row.own else None, Kind.NUMBER)
+    more = Column[Any](
+        "worst", "worst", lambda row: row.own.max_us if row.own else None, Kind.NUMBER
+    )
     table = results_table(DATA.results)
     assert "worst" not in " ".join(shown_heads(table, form))
     assert "worst" in " ".join(shown_heads(replace(table, columns=(*table.columns, more)), form))
@@ -96,7 +107,9 @@ def test_every_form_has_a_renderer_and_every_table_of_a_report_is_written_in_all
     for table in page_tables(DATA).values():
         for form in Form:
             made = render(table, form)
-            assert len(made) if isinstance(made, pd.DataFrame) else table.name in made or made.strip(), (table, form)
+            assert (
+                len(made) if isinstance(made, pd.DataFrame) else table.name in made or made.strip()
+            ), (table, form)
 
 
 def test_no_two_columns_of_a_form_have_one_name() -> None:
@@ -108,14 +121,25 @@ def test_no_two_columns_of_a_form_have_one_name() -> None:
 
 def test_a_column_has_its_type_in_a_frame_also_where_nothing_of_it_is_known() -> None:
     typed = {name: str(kind) for name, kind in render(table_of([DATA]), Form.FRAME).dtypes.items()}
-    assert {name: str(kind) for name, kind in render(exported_table([]), Form.FRAME).dtypes.items()} == typed
-    assert (typed["median_us"], typed["threads"], typed["is_virtual"]) == ("Float64", "Int64", "boolean")
+    assert {
+        name: str(kind) for name, kind in render(exported_table([]), Form.FRAME).dtypes.items()
+    } == typed
+    assert (typed["median_us"], typed["threads"], typed["is_virtual"]) == (
+        "Float64",
+        "Int64",
+        "boolean",
+    )
     assert typed["campaign_created_at"].startswith("datetime64")
 
 
 def test_what_is_too_wide_for_a_terminal_follows_below_beside_the_names() -> None:
     wide = [Column[Any](f"c{n}", f"column {n}", lambda row, n=n: "x" * (20 + n)) for n in range(4)]  # type: ignore[misc]
-    table = Table(name="wide", caption="", columns=(Column[Any]("name", "name", str), *wide), rows=["one", "two"])
+    table = Table(
+        name="wide",
+        caption="",
+        columns=(Column[Any]("name", "name", str), *wide),
+        rows=["one", "two"],
+    )
     lines = text.render(table, 60).split("\n")
     assert all(len(line) <= 60 for line in lines)
     assert [line.split("  ")[0].strip() for line in lines] == ["name", "one", "two"] * 2
@@ -132,7 +156,9 @@ def test_csv_is_written_row_by_row() -> None:
 
     from orchestrator.tables import csv
 
-    table = Table(name="n", caption="", columns=(Column[int]("n", "n", lambda row: row),), rows=rows())
+    table = Table(
+        name="n", caption="", columns=(Column[int]("n", "n", lambda row: row),), rows=rows()
+    )
     lines = csv.lines(table)
     assert (next(lines), taken) == ("n\n", [])
     assert (next(lines), taken) == ("0\n", [0])

@@ -33,7 +33,8 @@ def test_a_change_has_its_sign_and_no_absurd_digits(ratio: float | None, text: s
 
 
 @pytest.mark.parametrize(
-    ("ratio", "text"), [(0.021, "2.1 %"), (10.0, "1000.0 %"), (-0.0002, "0.0 %"), (3e7, ">1000 %"), (None, "---")]
+    ("ratio", "text"),
+    [(0.021, "2.1 %"), (10.0, "1000.0 %"), (-0.0002, "0.0 %"), (3e7, ">1000 %"), (None, "---")],
 )
 def test_a_percentage_has_no_absurd_digits(ratio: float | None, text: str) -> None:
     assert format_percent(ratio) == text
@@ -49,7 +50,14 @@ def test_a_change_in_words_says_its_direction() -> None:
 
 @pytest.mark.parametrize(
     ("latency_us", "text"),
-    [(999.4, "999 us"), (999.7, "1.00 ms"), (9.996, "10.0 us"), (999_600, "1.00 s"), (1234e6, "1234 s"), (0, "0 us")],
+    [
+        (999.4, "999 us"),
+        (999.7, "1.00 ms"),
+        (9.996, "10.0 us"),
+        (999_600, "1.00 s"),
+        (1234e6, "1234 s"),
+        (0, "0 us"),
+    ],
 )
 def test_a_latency_that_is_rounded_up_has_the_next_unit(latency_us: float, text: str) -> None:
     assert format_latency(latency_us) == text
@@ -57,12 +65,20 @@ def test_a_latency_that_is_rounded_up_has_the_next_unit(latency_us: float, text:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.9994, "999 ms"), (0.9996, "1.0 s"), (59.94, "59.9 s"), (59.97, "1 min 00 s"), (3599.7, "1 h 00 min")],
+    [
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (59.94, "59.9 s"),
+        (59.97, "1 min 00 s"),
+        (3599.7, "1 h 00 min"),
+    ],
 )
 def test_a_time_span_that_is_rounded_up_has_the_next_unit(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
 
 
-@pytest.mark.parametrize(("size_bytes", "text"), [(999_400, "999 kB"), (999_600, "1.00 MB"), (999, "999 B")])
+@pytest.mark.parametrize(
+    ("size_bytes", "text"), [(999_400, "999 kB"), (999_600, "1.00 MB"), (999, "999 B")]
+)
 def test_a_size_that_is_rounded_up_has_the_next_unit(size_bytes: float, text: str) -> None:
     assert format_bytes(size_bytes) == text

@@ -12,16 +12,22 @@ from tests.samples.command import Cli
 from tests.samples.warm import Forked
 
 
-@pytest.mark.parametrize("words", ["--version", "-h", "nope", "run --nope", "runs --json", "bench nope.tflite --host"])
+@pytest.mark.parametrize(
+    "words", ["--version", "-h", "nope", "run --nope", "runs --json", "bench nope.tflite --host"]
+)
 def test_a_fork_answers_as_a_process_of_its_own(tmp_path: Path, words: str) -> None:
     assert Cli(home=tmp_path)(*words.split()) == Cli(home=tmp_path, is_cold=True)(*words.split())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_fork_ends_by_signals_as_a_process_of_its_own(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_fork_ends_by_signals_as_a_process_of_its_own(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     ends = []
     for is_cold in (False, True):
-        process = Cli(home=tmp_path, is_cold=is_cold).process(("parse", "-"), {}, stdin=subprocess.PIPE)
+        process = Cli(home=tmp_path, is_cold=is_cold).process(
+            ("parse", "-"), {}, stdin=subprocess.PIPE
+        )
         assert isinstance(process, Forked) != is_cold
         assert process.stdin is not None
         # More than a pipe holds: once it is written the command reads.

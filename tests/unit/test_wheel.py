@@ -59,10 +59,15 @@ def test_the_wheel_holds_code_data_and_the_command(wheels: list[Path]) -> None:
     for path in (REPO / "orchestrator").rglob("*"):
         if path.is_file() and path.suffix in {".py", ".sh", ".typed", ".tflite", ".yaml", ".json"}:
             assert path.relative_to(REPO).as_posix() in names
-    assert not any("reports/out" in name or name.startswith(("tests/", "lab/", "benchfarm_lab/")) for name in names)
+    assert not any(
+        "reports/out" in name or name.startswith(("tests/", "lab/", "benchfarm_lab/"))
+        for name in names
+    )
 
 
-def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(wheels: list[Path]) -> None:
+def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(
+    wheels: list[Path],
+) -> None:
     with zipfile.ZipFile(wheels[1]) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     assert "benchfarm_lab/profiles/pixel-3.yaml" in names
@@ -77,29 +82,55 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     wheels: list[Path], tmp_path: Path
 ) -> None:
     place = tmp_path / "installed"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True
+    )
     python = place / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+    ]
     subprocess.run([*pip, *wheels], check=True, capture_output=True)
-    # What both depend on is taken from this environment; a checkout that is installed here isn't seen from there.
+    # What both depend on is taken from this environment; a checkout that is installed here isn't
+    # seen from there.
     (own,) = (place / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\nimport no_extras\n")
-    (place / "bin" / "litert-benchmark").symlink_to(Path(sys.executable).with_name("litert-benchmark"))
+    (place / "bin" / "litert-benchmark").symlink_to(
+        Path(sys.executable).with_name("litert-benchmark")
+    )
     # What only extras bring isn't there.
     lines = (f"import sys; sys.modules[{name!r}] = None\n" for name in EXTRAS)
     (own / "no_extras.py").write_text("".join(lines))
-    code = "import benchfarm_lab, orchestrator; print(benchfarm_lab.__file__, orchestrator.__file__)"
+    code = (
+        "import benchfarm_lab, orchestrator; print(benchfarm_lab.__file__, orchestrator.__file__)"
+    )
     found = subprocess.run(
         [python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.split()
     assert all(name.startswith(str(own)) for name in found)
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "ANDROID_ADB_SERVER_PORT": "1"}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path / "home"),
+        "ANDROID_ADB_SERVER_PORT": "1",
+    }
     done = subprocess.run(
         [place / "bin" / "benchfarm", "quickstart", "--folder", tmp_path / "quickstart"],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode in {0, 1}, done.stdout + done.stderr
-    for word in ("Google Pixel 3 (virtual)", "Google Pixel 4 (virtual)", "litert", "no measurements"):
+    for word in (
+        "Google Pixel 3 (virtual)",
+        "Google Pixel 4 (virtual)",
+        "litert",
+        "no measurements",
+    ):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
     page = tmp_path / "quickstart" / "report.html"
     assert str(page) in done.stdout
@@ -107,12 +138,21 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     own_store = Cli(home=tmp_path / "quickstart")
     runs = own_store("results", "runs", "--json").ok().json
     assert {run["is_virtual"] for run in runs} == {True, False}
-    assert {(run["outcome"], run["reason_code"]) for run in runs} <= {("completed", ""), ("skipped", "threads-unused")}
+    assert {(run["outcome"], run["reason_code"]) for run in runs} <= {
+        ("completed", ""),
+        ("skipped", "threads-unused"),
+    }
     assert {run["case"]["delegate"] for run in runs if run["outcome"] == "skipped"} <= {"gpu"}
     # Nothing is left running; what was told to end may take a moment for it.
-    assert [server for server in own_store("adb", "status", "--json").ok().json["servers"] if server["ours"]] == []
+    assert [
+        server
+        for server in own_store("adb", "status", "--json").ok().json["servers"]
+        if server["ours"]
+    ] == []
     assert own_store("lab", "list", "--json").ok().json["phones"] == []
-    poll_until(lambda: not [line for line in command_lines() if str(tmp_path) in line], "all has ended")
+    poll_until(
+        lambda: not [line for line in command_lines() if str(tmp_path) in line], "all has ended"
+    )
 
 
 def command_lines() -> list[str]:
@@ -126,15 +166,21 @@ def command_lines() -> list[str]:
 
 
 def test_readme_and_the_install_page_say_the_same() -> None:
-    readme, page = ((REPO / name).read_text("utf-8") for name in ("README.md", "docs/start/install.md"))
-    words = readme.partition("## Try it without a phone\n")[2].partition("Figures of virtual phones")[0]
+    readme, page = (
+        (REPO / name).read_text("utf-8") for name in ("README.md", "docs/start/install.md")
+    )
+    words = readme.partition("## Try it without a phone\n")[2].partition(
+        "Figures of virtual phones"
+    )[0]
     assert "pip install --find-links dist 'benchfarm[lab]'" in words
     assert "uvx --find-links dist --from 'benchfarm[lab]' benchfarm quickstart" in words
     assert words.strip() in page
 
 
 def test_without_the_lab_its_commands_say_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['benchfarm_lab'] = None; from orchestrator.cli import main; main()"
+    code = (
+        "import sys; sys.modules['benchfarm_lab'] = None; from orchestrator.cli import main; main()"
+    )
     for words in (["lab", "up"], ["lab", "list"], ["quickstart"]):
         done = subprocess.run(
             [sys.executable, "-c", code, "--home", tmp_path / "home", *words],

@@ -21,26 +21,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchfarm_lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     every = argparse.ArgumentParser(add_help=False)
-    every.add_argument("--state-dir", type=Path, required=True, help="folder for lab.json and the log")
     every.add_argument(
-        "--adb-key", type=Path, action="append", default=[], help="adbkey.pub of an adb server that gets in; repeatable"
+        "--state-dir", type=Path, required=True, help="folder for lab.json and the log"
     )
-    every.add_argument("--time-factor", type=float, default=1.0, help="phone seconds in one real second")
+    every.add_argument(
+        "--adb-key",
+        type=Path,
+        action="append",
+        default=[],
+        help="adbkey.pub of an adb server that gets in; repeatable",
+    )
+    every.add_argument(
+        "--time-factor", type=float, default=1.0, help="phone seconds in one real second"
+    )
     every.add_argument("--seed", type=int, default=1, help="where the phones' noise comes from")
-    command = commands.add_parser("serve", parents=[every], help="run virtual phones on 127.0.0.1 until SIGTERM")
-    command.add_argument(
-        "--phone", action="append", default=[], metavar="PROFILE[:SERIAL]|JSON", help="a phone; may be repeated"
+    command = commands.add_parser(
+        "serve", parents=[every], help="run virtual phones on 127.0.0.1 until SIGTERM"
     )
     command.add_argument(
-        "--processes", type=int, default=0, metavar="N", help="run the phones in so many processes; 0: as suits them"
+        "--phone",
+        action="append",
+        default=[],
+        metavar="PROFILE[:SERIAL]|JSON",
+        help="a phone; may be repeated",
     )
-    command.add_argument("--exit-with-parent", type=int, default=0, metavar="PID", help="end when this process has")
-    command.add_argument("--idle", type=float, default=0.0, help="end after so many seconds without a connection")
-    commands.add_parser("share", parents=[every], help="run phones for a lab; only the lab itself starts this")
+    command.add_argument(
+        "--processes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run the phones in so many processes; 0: as suits them",
+    )
+    command.add_argument(
+        "--exit-with-parent", type=int, default=0, metavar="PID", help="end when this process has"
+    )
+    command.add_argument(
+        "--idle", type=float, default=0.0, help="end after so many seconds without a connection"
+    )
+    commands.add_parser(
+        "share", parents=[every], help="run phones for a lab; only the lab itself starts this"
+    )
     given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     settings = LabSettings(
-        state_dir=given.state_dir.absolute(), adb_keys=given.adb_key, time_factor=given.time_factor, seed=given.seed
+        state_dir=given.state_dir.absolute(),
+        adb_keys=given.adb_key,
+        time_factor=given.time_factor,
+        seed=given.seed,
     )
     try:
         if given.command == "share":
@@ -49,10 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             phones = [parse_phone(text, number) for number, text in enumerate(given.phone, start=1)]
             serve(
                 ServeOptions(
-                    settings=settings, phones=phones, processes=given.processes, parent_pid=given.exit_with_parent,
+                    settings=settings,
+                    phones=phones,
+                    processes=given.processes,
+                    parent_pid=given.exit_with_parent,
                     idle_s=given.idle,
                 )
-            )  # fmt: skip
+            )
     except LabError as error:
         sys.stderr.write(f"{error}\n" + (f"{error.hint}\n" if error.hint else ""))
         return error.exit_code
@@ -60,7 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse_phone(text: str, number: int) -> PhoneSpec:
-    """Read ``pixel-3``, ``pixel-3:SERIAL`` or a JSON object; raise UsageError when it is none of them."""
+    """Read ``pixel-3``, ``pixel-3:SERIAL`` or a JSON object.
+
+    Raise UsageError when it is none of them.
+    """
     if text.startswith("{"):
         try:
             return PhoneSpec.from_json(json.loads(text))

@@ -56,7 +56,13 @@ class ActivityService:
     def log(self, tag: str, text: str, *, priority: LogPriority = "I") -> None:
         """Write a line as system_server does."""
         self._system.logs.append(
-            priority, tag, text, pid=SYSTEM_SERVER_PID, tid=SYSTEM_SERVER_PID + 57, uid=1000, buffer="system"
+            priority,
+            tag,
+            text,
+            pid=SYSTEM_SERVER_PID,
+            tid=SYSTEM_SERVER_PID + 57,
+            uid=1000,
+            buffer="system",
         )
 
     def running(self, package: str) -> list[Process]:
@@ -64,7 +70,11 @@ class ActivityService:
         found = self._system.packages.get(package)
         if found is None:
             return []
-        return [p for p in self._system.processes.live() if p.group == "top-app" and p.argv[:1] == (package,)]
+        return [
+            p
+            for p in self._system.processes.live()
+            if p.group == "top-app" and p.argv[:1] == (package,)
+        ]
 
     def start(
         self, package: str, activity: str, extras: Mapping[str, str], *, from_uid: int, shown: str
@@ -73,7 +83,9 @@ class ActivityService:
         system = self._system
         found = system.packages.get(package)
         name = full_class(package, activity)
-        known = found is not None and name in {full_class(package, known) for known in found.info.activities}
+        known = found is not None and name in {
+            full_class(package, known) for known in found.info.activities
+        }
         program = system.shelf.activity(package, name, extras) if known else None
         component = short_component(package, activity)
         self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
@@ -88,10 +100,13 @@ class ActivityService:
             f"Start proc {process.pid}:{package}/u0a{found.uid - 10000} for top-activity {{{component}}}",
         )
         request = Launch(
-            system=system, process=process, argv=[package], cwd="/",
+            system=system,
+            process=process,
+            argv=[package],
+            cwd="/",
             env={"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system", "ANDROID_STORAGE": "/storage"},
             fds={0: NullHandle(), 1: NullHandle(), 2: NullHandle()},
-        )  # fmt: skip
+        )
         context = program_context(request)
 
         def run() -> None:
@@ -118,7 +133,9 @@ class ActivityService:
         stopped = self.running(package)
         if not stopped:
             return 0
-        self.log("ActivityManager", f"Force stopping {package} appid={stopped[0].uid} user=0: {reason}")
+        self.log(
+            "ActivityManager", f"Force stopping {package} appid={stopped[0].uid} user=0: {reason}"
+        )
         for process in stopped:
             self.log(
                 "ActivityManager",
@@ -133,7 +150,11 @@ class ActivityService:
     def _gone(self, package: str, process: Process) -> None:
         self.log("ActivityManager", f"Process {package} (pid {process.pid}) has died: fg  TOP ")
         self._system.logs.append(
-            "I", "Zygote", f"Process {process.pid} exited due to signal {process.signal}", pid=ZYGOTE_PID, uid=0
+            "I",
+            "Zygote",
+            f"Process {process.pid} exited due to signal {process.signal}",
+            pid=ZYGOTE_PID,
+            uid=0,
         )
 
     def _died(self, found: InstalledPackage, process: Process, signal: int) -> None:
@@ -143,5 +164,7 @@ class ActivityService:
         package = found.info.package
         process.signal = signal
         if signal != 9:  # what kills with SIGKILL writes about it itself
-            log_tombstone(self._system.logs, self._system.props, process, signal, abi=found.primary_abi)
+            log_tombstone(
+                self._system.logs, self._system.props, process, signal, abi=found.primary_abi
+            )
         self._gone(package, process)

@@ -1,9 +1,9 @@
 """Who may talk to a phone: adb's RSA keys, read and checked as adbd does.
 
-An adb server proves that it has a private key by signing a token of 20 random bytes as if it were a SHA-1 digest
-(PKCS#1 v1.5). Its public key lies beside the private one in ``adbkey.pub``: base64 of a little-endian structure (words
-in the modulus, -1/n mod 2**32, modulus, R**2 mod n, exponent), then a space and a name. Source of the format: the
-Android Open Source Project's libcrypto_utils.
+An adb server proves that it has a private key by signing a token of 20 random bytes as if it were a
+SHA-1 digest (PKCS#1 v1.5). Its public key lies beside the private one in ``adbkey.pub``: base64 of
+a little-endian structure (words in the modulus, -1/n mod 2**32, modulus, R**2 mod n, exponent),
+then a space and a name. Source of the format: the Android Open Source Project's libcrypto_utils.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ def parse_public_key(text: str, *, source: str = "key") -> RSAPublicKey:
 
 
 def load_public_keys(paths: Iterable[Path]) -> tuple[RSAPublicKey, ...]:
-    """Read the adb servers' public keys; raise UsageError for a file that can't be read or holds none."""
+    """Read the adb servers' public keys.
+
+    Raise UsageError for a file that can't be read or holds none.
+    """
     keys = []
     for path in paths:
         try:
@@ -81,7 +84,8 @@ class KeyChallenge:
             return False
         for key in self._allowed:
             try:
-                # S303: the algorithm is adb's; the token is signed in place of a digest, nothing is hashed.
+                # S303: the algorithm is adb's; the token is signed in place of a digest, nothing is
+                # hashed.
                 key.verify(signature, token, PKCS1v15(), Prehashed(SHA1()))  # noqa: S303
             except InvalidSignature:
                 continue

@@ -1,7 +1,9 @@
-"""Android's binary XML, as AndroidManifest.xml has it in an APK: reading what a package says, and writing small ones.
+"""Android's binary XML, as AndroidManifest.xml has it in an APK: reading what a package says, and
+writing small ones.
 
-Layout (frameworks/base/libs/androidfw/include/androidfw/ResourceTypes.h): chunks of type, header size, size; a string
-pool, the resource ids of attribute names, then elements whose attributes hold string numbers or typed values.
+Layout (frameworks/base/libs/androidfw/include/androidfw/ResourceTypes.h): chunks of type, header
+size, size; a string pool, the resource ids of attribute names, then elements whose attributes hold
+string numbers or typed values.
 """
 
 from __future__ import annotations
@@ -19,9 +21,14 @@ _NONE: Final = 0xFFFFFFFF
 ANDROID_NAMESPACE: Final = "http://schemas.android.com/apk/res/android"
 #: Resource ids of the attributes that are written (android.R.attr).
 _ATTRIBUTE_IDS: Final = {
-    "name": 0x01010003, "exported": 0x01010010, "debuggable": 0x0101000F, "minSdkVersion": 0x0101020C,
-    "targetSdkVersion": 0x01010270, "versionCode": 0x0101021B, "versionName": 0x0101021C,
-}  # fmt: skip
+    "name": 0x01010003,
+    "exported": 0x01010010,
+    "debuggable": 0x0101000F,
+    "minSdkVersion": 0x0101020C,
+    "targetSdkVersion": 0x01010270,
+    "versionCode": 0x0101021B,
+    "versionName": 0x0101021C,
+}
 _BY_ID: Final = {number: name for name, number in _ATTRIBUTE_IDS.items()}
 _MOST_ELEMENTS: Final = 20_000
 
@@ -118,7 +125,11 @@ def _read_strings(content: bytes, at: int) -> list[str]:
 
 def _length8(content: bytes, place: int) -> tuple[int, int]:
     first = content[place]
-    return ((first & 0x7F) << 8 | content[place + 1], place + 2) if first & 0x80 else (first, place + 1)
+    return (
+        ((first & 0x7F) << 8 | content[place + 1], place + 2)
+        if first & 0x80
+        else (first, place + 1)
+    )
 
 
 def _read_element(content: bytes, at: int, strings: Sequence[str], ids: Sequence[int]) -> Element:
@@ -140,11 +151,18 @@ def _read_element(content: bytes, at: int, strings: Sequence[str], ids: Sequence
 
 
 def encode(root: Element) -> bytes:
-    """Return an element tree as binary XML; attributes with a resource id are written as android: ones."""
+    """Return an element tree as binary XML.
+
+    Attributes with a resource id are written as android: ones.
+    """
     names = sorted({a for e in [root, *_all(root)] for a in e.attributes if a in _ATTRIBUTE_IDS})
     texts = [*names]
     for element in [root, *_all(root)]:
-        texts += [element.name, *element.attributes, *(v for v in element.attributes.values() if isinstance(v, str))]
+        texts += [
+            element.name,
+            *element.attributes,
+            *(v for v in element.attributes.values() if isinstance(v, str)),
+        ]
     texts += ["android", ANDROID_NAMESPACE]
     pool = list(dict.fromkeys(texts))
     numbers = {text: number for number, text in enumerate(pool)}
@@ -169,7 +187,11 @@ def _strings_chunk(pool: Sequence[str]) -> bytes:
         data += struct.pack("<H", len(encoded) // 2) + encoded + b"\0\0"
     data = data.ljust((len(data) + 3) // 4 * 4, b"\0")
     start = 28 + len(offsets)
-    return struct.pack("<HHIIIIII", _STRING_POOL, 28, start + len(data), len(pool), 0, 0, start, 0) + offsets + data
+    return (
+        struct.pack("<HHIIIIII", _STRING_POOL, 28, start + len(data), len(pool), 0, 0, start, 0)
+        + offsets
+        + data
+    )
 
 
 def _node(kind: int, body: bytes) -> bytes:
@@ -187,7 +209,9 @@ def _element_chunks(element: Element, numbers: Mapping[str, int]) -> bytes:
         else:
             raw, kind, data = _NONE, _TYPE_INT, value
         attributes += struct.pack("<IIIHBBI", namespace, numbers[name], raw, 8, 0, kind, data)
-    head = struct.pack("<IIHHHHHH", _NONE, numbers[element.name], 20, 20, len(element.attributes), 0, 0, 0)
+    head = struct.pack(
+        "<IIHHHHHH", _NONE, numbers[element.name], 20, 20, len(element.attributes), 0, 0, 0
+    )
     inner = b"".join(_element_chunks(child, numbers) for child in element.children)
     end = struct.pack("<II", _NONE, numbers[element.name])
     return _node(_START_ELEMENT, head + attributes) + inner + _node(_END_ELEMENT, end)

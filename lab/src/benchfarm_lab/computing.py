@@ -1,7 +1,8 @@
-"""What a model really computes, by the LiteRT runtime of the computer that the virtual phones live on.
+"""What a model really computes, by the LiteRT runtime of the computer that the virtual phones live
+on.
 
-It runs in a process of its own: a runtime that gives up on a model ends its process. Results are kept for as long as
-the lab lives, by model and inputs.
+It runs in a process of its own: a runtime that gives up on a model ends its process. Results are
+kept for as long as the lab lives, by model and inputs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ _guard = threading.Lock()
 def computed_outputs(
     model: bytes, shapes: Sequence[Sequence[int]], inputs: Sequence[bytes]
 ) -> tuple[NDArray[Any], ...] | None:
-    """Return a model's outputs for the raw bytes of all of its inputs; None when this computer can't compute them."""
+    """Return a model's outputs for the raw bytes of all of its inputs.
+
+    None when this computer can't compute them.
+    """
     digest = hashlib.sha256(model)
     digest.update(json.dumps([list(shape) for shape in shapes]).encode())
     for data in inputs:
@@ -45,7 +49,9 @@ def computed_outputs(
         return _known[key]
 
 
-def _compute(model: bytes, shapes: Sequence[Sequence[int]], inputs: Sequence[bytes]) -> tuple[NDArray[Any], ...] | None:
+def _compute(
+    model: bytes, shapes: Sequence[Sequence[int]], inputs: Sequence[bytes]
+) -> tuple[NDArray[Any], ...] | None:
     with tempfile.TemporaryDirectory(prefix="benchfarm-lab-") as name:
         folder = Path(name)
         (folder / "model.tflite").write_bytes(model)
@@ -55,13 +61,19 @@ def _compute(model: bytes, shapes: Sequence[Sequence[int]], inputs: Sequence[byt
         command = [sys.executable, "-m", "benchfarm_lab.computing", str(folder)]
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
         if done.returncode != 0:
             return None
-        found = sorted(folder.glob("output-*.npy"), key=lambda path: int(path.stem.removeprefix("output-")))
+        found = sorted(
+            folder.glob("output-*.npy"), key=lambda path: int(path.stem.removeprefix("output-"))
+        )
         return tuple(np.load(path, allow_pickle=False) for path in found)
 
 
@@ -83,7 +95,11 @@ def _work(folder: Path) -> None:
         interpreter.set_tensor(detail["index"], data.reshape(detail["shape"]))
     interpreter.invoke()
     for index, detail in enumerate(interpreter.get_output_details()):
-        np.save(folder / f"output-{index}.npy", interpreter.get_tensor(detail["index"]), allow_pickle=False)
+        np.save(
+            folder / f"output-{index}.npy",
+            interpreter.get_tensor(detail["index"]),
+            allow_pickle=False,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""One connection of an adb server to a phone: handshake, proof of the key, and the streams opened over it."""
+"""One connection of an adb server to a phone: handshake, proof of the key, and the streams opened
+over it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ _SLOW_PORTION_S: Final = 0.02
 
 @dataclass(slots=True, kw_only=True)
 class LinkState:
-    """What all connections of one phone share: who may come in, what is served, how the link behaves."""
+    """What all connections of one phone share: who may come in, what is served, how the link
+    behaves.
+    """
 
     serial: str
     allowed_keys: Sequence[RSAPublicKey]
@@ -48,10 +52,17 @@ class LinkState:
 
 
 class Connection:
-    """The phone's end of one TCP connection. ``send`` may be called from any thread, the rest in the loop's."""
+    """The phone's end of one TCP connection.
+
+    ``send`` may be called from any thread, the rest in the loop's.
+    """
 
     def __init__(
-        self, sock: socket.socket, loop: LinkLoop, link: LinkState, on_close: Callable[[Connection], None]
+        self,
+        sock: socket.socket,
+        loop: LinkLoop,
+        link: LinkState,
+        on_close: Callable[[Connection], None],
     ) -> None:
         self._sock = sock
         self._loop = loop
@@ -84,9 +95,14 @@ class Connection:
     # Sending
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
-        """Send one packet, at once if the socket takes it; what it doesn't take follows as it can."""
+        """Send one packet, at once if the socket takes it.
+
+        What it doesn't take follows as it can.
+        """
         summed = self._reader.verify or command in (wire.AUTH, wire.CNXN)
-        head = wire.header_for(command, arg0, arg1, len(payload), wire.checksum(payload) if summed else 0)
+        head = wire.header_for(
+            command, arg0, arg1, len(payload), wire.checksum(payload) if summed else 0
+        )
         pieces = [memoryview(head), memoryview(payload)] if payload else [memoryview(head)]
         size = len(head) + len(payload)
         faults = self._link.faults
@@ -139,7 +155,10 @@ class Connection:
     # Receiving
 
     def refresh(self) -> None:
-        """Watch the socket for what the link's state allows now; what waited to be sent goes when it may."""
+        """Watch the socket for what the link's state allows now.
+
+        What waited to be sent goes when it may.
+        """
         if self._gone:
             return
         now_s = time.monotonic()
@@ -222,7 +241,9 @@ class Connection:
         self._drop_streams()
         self._online = False
         self._reader.verify = packet.arg0 < wire.VERSION_NO_CHECKSUM
-        self._max_payload_bytes = max(wire.OLD_MAX_PAYLOAD_BYTES, min(packet.arg1, wire.MAX_PAYLOAD_BYTES))
+        self._max_payload_bytes = max(
+            wire.OLD_MAX_PAYLOAD_BYTES, min(packet.arg1, wire.MAX_PAYLOAD_BYTES)
+        )
         self._ask_for_proof()
 
     def _ask_for_proof(self) -> None:
@@ -235,7 +256,9 @@ class Connection:
     def _on_auth(self, packet: Packet) -> None:
         if self._online or packet.arg0 != wire.AUTH_SIGNATURE:
             return  # an offered public key changes nothing: nobody is there to accept it on the screen
-        if self._challenge.check(bytes(packet.payload)) and not self._link.faults.active(FaultKind.UNAUTHORIZED):
+        if self._challenge.check(bytes(packet.payload)) and not self._link.faults.active(
+            FaultKind.UNAUTHORIZED
+        ):
             self._welcome()
         else:
             self._ask_for_proof()
@@ -260,7 +283,9 @@ class Connection:
         self._link.faults.reach(f"open:{name.partition(':')[0].partition(',')[0]}")
         if self._gone:
             return
-        refused = self._link.faults.take(FaultKind.CLOSED, f"open:{name.partition(':')[0].partition(',')[0]}")
+        refused = self._link.faults.take(
+            FaultKind.CLOSED, f"open:{name.partition(':')[0].partition(',')[0]}"
+        )
         service = None if refused is not None else self._link.service_for(name)
         if service is None:
             self.send(wire.CLSE, 0, remote_id)
@@ -271,13 +296,18 @@ class Connection:
         self.send(wire.OKAY, stream.local_id, remote_id)
         try:
             threading.Thread(
-                target=_serve, args=(service, stream), name=f"{self._link.serial} {name[:60]}", daemon=True
+                target=_serve,
+                args=(service, stream),
+                name=f"{self._link.serial} {name[:60]}",
+                daemon=True,
             ).start()
         except RuntimeError:
             _LOG.warning("%s: no thread is left for %s", self._link.serial, name[:60])
             stream.finish()
 
-    def _send_from_stream(self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview) -> None:
+    def _send_from_stream(
+        self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview
+    ) -> None:
         if command == wire.CLSE:
             self._streams.pop(local_id, None)
         self.send(command, local_id, remote_id, payload)

@@ -1,4 +1,5 @@
-"""What the parts of a virtual phone hand each other: transport above, userland in the middle, programs below.
+"""What the parts of a virtual phone hand each other: transport above, userland in the middle,
+programs below.
 
 All calls may come from many threads at once.
 """
@@ -32,15 +33,24 @@ class ByteSource(Protocol):
     """Where bytes come from."""
 
     def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end. A negative limit reads to the end."""
+        """Block until at least one byte is there; ``b""`` is the end.
+
+        A negative limit reads to the end.
+        """
         ...
 
 
 class ByteSink(Protocol):
-    """Where bytes go; a write blocks while the other side doesn't take more. A file appears as it grows."""
+    """Where bytes go; a write blocks while the other side doesn't take more.
+
+    A file appears as it grows.
+    """
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; raise StreamClosedError when nobody reads it, PhoneFileError for a full phone."""
+        """Write all of ``data``.
+
+        Raise StreamClosedError when nobody reads it, PhoneFileError for a full phone.
+        """
         ...
 
 
@@ -75,8 +85,8 @@ class ShellSession:
     stdin: ByteSource
     stdout: ByteSink
     stderr: ByteSink
-    #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own process:
-    #: what was started in the background goes on.
+    #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own
+    #: process: what was started in the background goes on.
     hangup: Hangup = field(default_factory=Hangup)
 
 
@@ -91,7 +101,9 @@ class FileStat:
 
 
 class PhoneFileError(Exception):
-    """A file operation failed as on a phone; ``errno`` is the number, the text what the phone would print."""
+    """A file operation failed as on a phone; ``errno`` is the number, the text what the phone would
+    print.
+    """
 
     def __init__(self, errno: int, message: str) -> None:
         super().__init__(message)
@@ -143,7 +155,9 @@ class Battery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """What a GPU's driver counts: the highest clock it may have now, its load, and milliseconds at each clock."""
+    """What a GPU's driver counts: the highest clock it may have now, its load, and milliseconds at
+    each clock.
+    """
 
     limit_khz: int
     busy_share: float
@@ -166,7 +180,9 @@ MomentHook = Callable[[str, "ProcessContext"], None]
 
 @dataclass(slots=True, kw_only=True)
 class ProcessContext:
-    """What a program running on the phone has: its streams, files, identity and place among the cores."""
+    """What a program running on the phone has: its streams, files, identity and place among the
+    cores.
+    """
 
     pid: int
     argv: Sequence[str]
@@ -188,7 +204,8 @@ class ProcessContext:
     #: The signal number once someone has killed the process, else 0; ``killed`` is set then.
     killed: threading.Event = field(default_factory=threading.Event)
     signal: int = 0
-    #: For faults: called with a name at each named moment of a program ("init", "warmup", "run", "results").
+    #: For faults: called with a name at each named moment of a program ("init", "warmup", "run",
+    #: "results").
     moment: MomentHook | None = None
     #: The phone's trace buffer.
     trace: TraceService | None = None

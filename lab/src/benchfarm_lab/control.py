@@ -8,8 +8,8 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
 
-A lab of several processes has one channel, its leader's, which passes on what concerns other processes' phones
-(shares.py).
+A lab of several processes has one channel, its leader's, which passes on what concerns other
+processes' phones (shares.py).
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class ControlServer:
 
         self._server = Server((LOOPBACK, 0), Handler)
         self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 60.0}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 60.0}, daemon=True
+        ).start()
 
     def answer(self, line: bytes) -> Answer:
         """Answer one line; a fault of the request is part of the answer."""
@@ -108,14 +110,23 @@ class PhoneDesk:
     def __init__(self, lab: VirtualLab) -> None:
         self._lab = lab
         self._requests: Mapping[str, Callable[[Request], Answer]] = {
-            "list": self._list, "fault": self._fault, "clear": self._clear, "add": self._add, "remove": self._remove,
-        }  # fmt: skip
+            "list": self._list,
+            "fault": self._fault,
+            "clear": self._clear,
+            "add": self._add,
+            "remove": self._remove,
+        }
 
     def ask(self, request: Request) -> Answer:
-        """Answer a request; raises UsageError for a wrong one, DeviceError when it can't be done."""
+        """Answer a request.
+
+        Raises UsageError for a wrong one, DeviceError when it can't be done.
+        """
         handler = self._requests.get(str(request.get("request")))
         if handler is None:
-            raise UsageError(f"there is no request {request.get('request')!r}: {', '.join(self._requests)}, stop")
+            raise UsageError(
+                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}, stop"
+            )
         return handler(request)
 
     def _list(self, request: Request) -> Answer:
@@ -146,7 +157,10 @@ class PhoneDesk:
 
 
 def spec_of(request: Request) -> PhoneSpec:
-    """Return the phone that a request to add one describes; raise UsageError when it describes none."""
+    """Return the phone that a request to add one describes.
+
+    Raise UsageError when it describes none.
+    """
     given = request.get("phone")
     if not isinstance(given, dict):
         raise UsageError("the request describes no phone")
@@ -156,7 +170,12 @@ def spec_of(request: Request) -> PhoneSpec:
 def describe_phone(phone: Phone) -> Answer:
     """Return what the lab's state file and ``list`` say about a phone."""
     return {
-        "serial": phone.serial, "address": phone.address, "port": phone.port, "profile": phone.spec.profile,
-        "listening": phone.listening, "connections": phone.online_count,
-        "faults": [fault.to_json() for fault in phone.faults.waiting()], "spec": phone.spec.to_json(),
-    }  # fmt: skip
+        "serial": phone.serial,
+        "address": phone.address,
+        "port": phone.port,
+        "profile": phone.spec.profile,
+        "listening": phone.listening,
+        "connections": phone.online_count,
+        "faults": [fault.to_json() for fault in phone.faults.waiting()],
+        "spec": phone.spec.to_json(),
+    }

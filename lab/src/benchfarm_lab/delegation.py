@@ -1,7 +1,8 @@
 """Which operators each delegate takes, and how a graph is cut up for them.
 
-Operator support follows the public documentation of the delegates; the order of execution is cut as TensorFlow Lite
-cuts it: nodes of one kind are gathered as long as all they read is there, so that partitions are as few as possible.
+Operator support follows the public documentation of the delegates; the order of execution is cut as
+TensorFlow Lite cuts it: nodes of one kind are gathered as long as all they read is there, so that
+partitions are as few as possible.
 """
 
 from __future__ import annotations
@@ -64,10 +65,24 @@ _FLOAT_TYPES: Final = frozenset({"FLOAT32", "FLOAT16"})
 _QUANTIZED_TYPES: Final = frozenset({"INT8", "UINT8"})
 #: Operators whose output's shape depends on the value of an input: which input.
 _SHAPED_BY_VALUE: Final[Mapping[str, int]] = {
-    "RESHAPE": 1, "TILE": 1, "BROADCAST_TO": 1, "FILL": 0, "RESIZE_BILINEAR": 1, "RESIZE_NEAREST_NEIGHBOR": 1,
-    "SLICE": 2, "RANGE": 0, "PAD": 1, "PADV2": 1, "MIRROR_PAD": 1, "TRANSPOSE_CONV": 0, "ONE_HOT": 1, "TOPK_V2": 1,
-}  # fmt: skip
-_ALWAYS_DYNAMIC: Final = frozenset({"WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"})
+    "RESHAPE": 1,
+    "TILE": 1,
+    "BROADCAST_TO": 1,
+    "FILL": 0,
+    "RESIZE_BILINEAR": 1,
+    "RESIZE_NEAREST_NEIGHBOR": 1,
+    "SLICE": 2,
+    "RANGE": 0,
+    "PAD": 1,
+    "PADV2": 1,
+    "MIRROR_PAD": 1,
+    "TRANSPOSE_CONV": 0,
+    "ONE_HOT": 1,
+    "TOPK_V2": 1,
+}
+_ALWAYS_DYNAMIC: Final = frozenset(
+    {"WHERE", "UNIQUE", "NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5"}
+)
 
 
 def dynamic_outputs(subgraph: Subgraph) -> frozenset[int]:
@@ -86,7 +101,9 @@ def dynamic_outputs(subgraph: Subgraph) -> frozenset[int]:
 
 
 def data_type(subgraph: Subgraph, operator: Operator) -> str:
-    """Return the type that an operator computes in: that of its first input, or of its output for DEQUANTIZE."""
+    """Return the type that an operator computes in: that of its first input, or of its output for
+    DEQUANTIZE.
+    """
     tensors = subgraph.operator_inputs(operator) or subgraph.operator_outputs(operator)
     return tensors[0].type_name if tensors else "FLOAT32"
 
@@ -114,14 +131,18 @@ def gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) ->
         return "Operation is not supported."
     if operator.name == "STRIDED_SLICE" and operator.shrink_axis_mask:
         return "StridedSlice does not support shrink_axis_mask parameter."
-    computed = [t for t in subgraph.operator_inputs(operator) if not t.constant] + subgraph.operator_outputs(operator)
+    computed = [
+        t for t in subgraph.operator_inputs(operator) if not t.constant
+    ] + subgraph.operator_outputs(operator)
     allowed = _FLOAT_TYPES | (_QUANTIZED_TYPES if quantized else frozenset())
     logical = operator.name in _LOGICAL_OPS
     if logical:
         computed = [t for t in computed if t.type_name != "BOOL"]
     if any(t.type_name not in allowed or len(t.shape) > 4 for t in computed):
         return (
-            "Not supported logical op case." if logical else "OP is supported, but tensor type/shape isn't compatible."
+            "Not supported logical op case."
+            if logical
+            else "OP is supported, but tensor type/shape isn't compatible."
         )
     return None
 
@@ -131,7 +152,9 @@ def gpu_name(operator: Operator) -> str:
     return f"CUSTOM {operator.name}" if operator.custom else operator.name
 
 
-def accelerator_takes(subgraph: Subgraph, operator: Operator, device: AcceleratorSpec, *, hexagon: bool) -> bool:
+def accelerator_takes(
+    subgraph: Subgraph, operator: Operator, device: AcceleratorSpec, *, hexagon: bool
+) -> bool:
     """Whether a device behind NNAPI (or the Hexagon delegate) takes an operator."""
     if operator.name not in (_HEXAGON_OPS if hexagon else _NNAPI_OPS):
         return False
@@ -145,7 +168,9 @@ def accelerator_takes(subgraph: Subgraph, operator: Operator, device: Accelerato
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanNode:
-    """A node that the interpreter knows: an operator of the model, or a delegate's kernel in place of several."""
+    """A node that the interpreter knows: an operator of the model, or a delegate's kernel in place
+    of several.
+    """
 
     node_id: int
     name: str
@@ -171,7 +196,9 @@ class Replacement:
 
 @dataclass(slots=True)
 class SubgraphPlan:
-    """One subgraph's nodes and the order in which they are executed, changed as delegates are applied."""
+    """One subgraph's nodes and the order in which they are executed, changed as delegates are
+    applied.
+    """
 
     subgraph: Subgraph
     index: int
@@ -195,7 +222,9 @@ class SubgraphPlan:
         return len(self.execution) == 1 and bool(self.nodes[self.execution[0]].delegate)
 
     def partitions(self, taken: frozenset[int]) -> list[list[int]]:
-        """Return the runs of nodes, alternately taken and not, beginning with the kind of the first node."""
+        """Return the runs of nodes, alternately taken and not, beginning with the kind of the first
+        node.
+        """
         if not self.execution:
             return []
         first_taken = self.execution[0] in taken
@@ -237,7 +266,11 @@ class SubgraphPlan:
             self.delegated.update(dict.fromkeys(run, kernel.node_id))
         self.execution = execution
         return Replacement(
-            delegate=delegate, nodes=len(taken), total=total, partitions=len(runs), kernels=tuple(kernels)
+            delegate=delegate,
+            nodes=len(taken),
+            total=total,
+            partitions=len(runs),
+            kernels=tuple(kernels),
         )
 
     def _consumers(self) -> dict[int, set[int]]:
@@ -247,12 +280,20 @@ class SubgraphPlan:
                 consumers.setdefault(tensor, set()).add(node_id)
         return consumers
 
-    def _kernel(self, delegate: str, run: Sequence[int], consumers: Mapping[int, set[int]]) -> PlanNode:
+    def _kernel(
+        self, delegate: str, run: Sequence[int], consumers: Mapping[int, set[int]]
+    ) -> PlanNode:
         inside = set(run)
         written = {t for node_id in run for t in self.nodes[node_id].outputs}
         read = {t for node_id in run for t in self.nodes[node_id].inputs if t >= 0}
-        outputs = {t for t in written if t in self.subgraph.outputs or consumers.get(t, set()) - inside}
+        outputs = {
+            t for t in written if t in self.subgraph.outputs or consumers.get(t, set()) - inside
+        }
         return PlanNode(
-            node_id=len(self.nodes), name=delegate, inputs=tuple(sorted(read - written)),
-            outputs=tuple(sorted(outputs)), delegate=delegate, replaced=tuple(run),
-        )  # fmt: skip
+            node_id=len(self.nodes),
+            name=delegate,
+            inputs=tuple(sorted(read - written)),
+            outputs=tuple(sorted(outputs)),
+            delegate=delegate,
+            replaced=tuple(run),
+        )

@@ -1,7 +1,8 @@
-"""ELF files: reading what a program is built for, and writing tiny fake binaries that the virtual phone knows.
+"""ELF files: reading what a program is built for, and writing tiny fake binaries that the virtual
+phone knows.
 
-A fake binary is a well-formed ELF header with a dynamic section and a note that names the program. It holds no code:
-only a virtual phone "runs" it.
+A fake binary is a well-formed ELF header with a dynamic section and a note that names the program.
+It holds no code: only a virtual phone "runs" it.
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ class FakeNote:
 
 
 def abi_of(head: bytes) -> str | None:
-    """Return the ABI of an ELF file from its first 20 bytes; None when it is no ELF, or for another machine."""
+    """Return the ABI of an ELF file from its first 20 bytes.
+
+    None when it is no ELF, or for another machine.
+    """
     if len(head) < 20 or head[:4] != MAGIC or head[5] != 1:
         return None
     machine = struct.unpack_from("<H", head, 18)[0]
-    return next((abi for abi, (kind, code) in MACHINES.items() if code == machine and kind == head[4]), None)
+    return next(
+        (abi for abi, (kind, code) in MACHINES.items() if code == machine and kind == head[4]), None
+    )
 
 
 def note_of(content: bytes) -> FakeNote | None:
@@ -57,7 +63,11 @@ def _parse_note(content: bytes, at: int) -> FakeNote | None:
     start = at + 12 + (len(NOTE_OWNER) + 3) // 4 * 4
     try:
         value = json.loads(content[start : start + size])
-        return FakeNote(program=str(value["program"]), version=str(value["version"]), min_sdk=int(value["min_sdk"]))
+        return FakeNote(
+            program=str(value["program"]),
+            version=str(value["version"]),
+            min_sdk=int(value["min_sdk"]),
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -71,14 +81,22 @@ def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
     wide = bits == 2
     header_bytes, section_bytes, program_bytes = (64, 64, 56) if wide else (52, 40, 32)
     strings = b"\x00" + b"".join(name.encode() + b"\x00" for name in needed)
-    description = json.dumps({"program": note.program, "version": note.version, "min_sdk": note.min_sdk}).encode()
+    description = json.dumps(
+        {"program": note.program, "version": note.version, "min_sdk": note.min_sdk}
+    ).encode()
     owner = NOTE_OWNER.ljust((len(NOTE_OWNER) + 3) // 4 * 4, b"\0")
-    notes = struct.pack("<III", len(NOTE_OWNER), len(description), _NOTE_TYPE) + owner + _padded(description, 4)
+    notes = (
+        struct.pack("<III", len(NOTE_OWNER), len(description), _NOTE_TYPE)
+        + owner
+        + _padded(description, 4)
+    )
 
     strings_at = header_bytes + 2 * program_bytes
     dynamic_at = strings_at + len(_padded(strings, 8))
     entry = "<qQ" if wide else "<iI"
-    entries = [(_DT_NEEDED, 1 + sum(len(n.encode()) + 1 for n in needed[:i])) for i in range(len(needed))]
+    entries = [
+        (_DT_NEEDED, 1 + sum(len(n.encode()) + 1 for n in needed[:i])) for i in range(len(needed))
+    ]
     entries += [(_DT_STRTAB, strings_at), (_DT_STRSZ, len(strings)), (_DT_NULL, 0)]
     dynamic = b"".join(struct.pack(entry, tag, value) for tag, value in entries)
     note_at = dynamic_at + len(_padded(dynamic, 8))
@@ -87,10 +105,31 @@ def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
     sections_at = names_at + len(_padded(names, 8))
 
     ident = MAGIC + bytes([bits, 1, 1, 0]) + bytes(8)
-    rest = (_ET_DYN, machine, 1, 0, header_bytes, sections_at, 0, header_bytes, program_bytes, 2, section_bytes, 5, 4)
+    rest = (
+        _ET_DYN,
+        machine,
+        1,
+        0,
+        header_bytes,
+        sections_at,
+        0,
+        header_bytes,
+        program_bytes,
+        2,
+        section_bytes,
+        5,
+        4,
+    )
     header = ident + struct.pack("<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH", *rest)
     segments = _segment(wide, 2, dynamic_at, len(dynamic)) + _segment(wide, 4, note_at, len(notes))
-    body = header + segments + _padded(strings, 8) + _padded(dynamic, 8) + _padded(notes, 8) + _padded(names, 8)
+    body = (
+        header
+        + segments
+        + _padded(strings, 8)
+        + _padded(dynamic, 8)
+        + _padded(notes, 8)
+        + _padded(names, 8)
+    )
     size = 16 if wide else 8
     return body + b"".join(
         _section(wide, *values)
@@ -111,7 +150,18 @@ def _segment(wide: bool, kind: int, at: int, size: int) -> bytes:
 
 
 def _section(wide: bool, name: int, kind: int, at: int, size: int, link: int, entry: int) -> bytes:
-    values = (name, kind, 0, at if kind in {_SHT_DYNAMIC, _SHT_NOTE} else 0, at, size, link, 0, 1, entry)
+    values = (
+        name,
+        kind,
+        0,
+        at if kind in {_SHT_DYNAMIC, _SHT_NOTE} else 0,
+        at,
+        size,
+        link,
+        0,
+        1,
+        entry,
+    )
     return struct.pack("<IIQQQQIIQQ" if wide else "<IIIIIIIIII", *values)
 
 

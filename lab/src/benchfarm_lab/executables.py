@@ -21,7 +21,10 @@ def is_elf(head: bytes) -> bool:
 
 
 def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> int:
-    """Run the ELF file at a phone path; return its exit status. Raises LaunchFaultError when the phone can't."""
+    """Run the ELF file at a phone path; return its exit status.
+
+    Raises LaunchFaultError when the phone can't.
+    """
     from benchfarm_lab.launching import LaunchFaultError
 
     shown = launch.argv[0]
@@ -34,7 +37,9 @@ def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> i
         # A 64-bit program on a 32-bit userland: its loader, /system/bin/linker64, isn't there.
         raise LaunchFaultError(f"{shown}: No such file or directory", 127)
     if program is None:
-        raise LaunchFaultError(f"{shown}: not executable: this virtual phone has no fake binary for the program", 126)
+        raise LaunchFaultError(
+            f"{shown}: not executable: this virtual phone has no fake binary for the program", 126
+        )
     try:
         return program.run(program_context(launch))
     except ProgramDiedError as exc:
@@ -55,11 +60,25 @@ def program_context(launch: Launch) -> ProcessContext:
     """Return what a program gets to work with, and tie it to its process."""
     system, process = launch.system, launch.process
     context = ProcessContext(
-        pid=process.pid, argv=list(launch.argv), env=dict(launch.env), cwd=launch.cwd, uid=process.uid,
-        stdin=HandleSource(launch.handle(0), process), stdout=HandleSink(launch.handle(1), process),
-        stderr=HandleSink(launch.handle(2), process), files=system.files, logs=system.logs, time=system.time,
-        hardware=system.hardware, props=system.props, affinity=process.affinity, group=process.group,
-        killed=process.killed, signal=process.signal, moment=system.moment, trace=system.tracing,
-    )  # fmt: skip
+        pid=process.pid,
+        argv=list(launch.argv),
+        env=dict(launch.env),
+        cwd=launch.cwd,
+        uid=process.uid,
+        stdin=HandleSource(launch.handle(0), process),
+        stdout=HandleSink(launch.handle(1), process),
+        stderr=HandleSink(launch.handle(2), process),
+        files=system.files,
+        logs=system.logs,
+        time=system.time,
+        hardware=system.hardware,
+        props=system.props,
+        affinity=process.affinity,
+        group=process.group,
+        killed=process.killed,
+        signal=process.signal,
+        moment=system.moment,
+        trace=system.tracing,
+    )
     process.context = context
     return context

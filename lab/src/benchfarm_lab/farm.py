@@ -22,14 +22,17 @@ from benchfarm_lab.spec import PhoneSpec
 class VirtualLab:
     """Runs virtual phones in this process; a context manager that switches them off at its end.
 
-    ``with VirtualLab(adb_public_keys=[home / ".android/adbkey.pub"]) as lab: lab.add("pixel-3").address``
+    ``with VirtualLab(adb_public_keys=[home / ".android/adbkey.pub"]) as lab:
+    lab.add("pixel-3").address``
     """
 
-    def __init__(self, *, adb_public_keys: Iterable[Path], time_factor: float = 1.0, seed: int = 1) -> None:
+    def __init__(
+        self, *, adb_public_keys: Iterable[Path], time_factor: float = 1.0, seed: int = 1
+    ) -> None:
         """Make an empty lab.
 
-        ``time_factor`` is how many seconds pass for the phones in one real second. Raises UsageError when a key
-        file can't be read.
+        ``time_factor`` is how many seconds pass for the phones in one real second. Raises
+        UsageError when a key file can't be read.
         """
         if not time_factor > 0:
             raise UsageError(f"the time factor must be more than 0, not {time_factor:g}")
@@ -49,22 +52,39 @@ class VirtualLab:
             return dict(self._phones)
 
     def add(
-        self, profile: str, *, serial: str = "", abis: Sequence[str] = (), android: str = "", rooted: bool = False,
-        legacy: bool = False, usb: str = "", port: int = 0,
-    ) -> Phone:  # fmt: skip
-        """Switch a phone on and return it; its settings are those of PhoneSpec. See :meth:`add_spec` for errors."""
+        self,
+        profile: str,
+        *,
+        serial: str = "",
+        abis: Sequence[str] = (),
+        android: str = "",
+        rooted: bool = False,
+        legacy: bool = False,
+        usb: str = "",
+        port: int = 0,
+    ) -> Phone:
+        """Switch a phone on and return it; its settings are those of PhoneSpec.
+
+        See :meth:`add_spec` for errors.
+        """
         serial = serial or f"VIRTUAL{next(self._numbers):04d}"
         spec = PhoneSpec(
-            profile=profile, serial=serial, abis=tuple(abis), android=android, rooted=rooted, legacy=legacy,
-            usb=usb, port=port,
-        )  # fmt: skip
+            profile=profile,
+            serial=serial,
+            abis=tuple(abis),
+            android=android,
+            rooted=rooted,
+            legacy=legacy,
+            usb=usb,
+            port=port,
+        )
         return self.add_spec(spec)
 
     def add_spec(self, spec: PhoneSpec) -> Phone:
         """Switch a phone on and return it.
 
-        Raises UsageError when there is such a serial number already or no such profile, DeviceError when the port is
-        taken.
+        Raises UsageError when there is such a serial number already or no such profile, DeviceError
+        when the port is taken.
         """
         with self._adding:
             if spec.serial in self.phones:
@@ -72,15 +92,19 @@ class VirtualLab:
             # Each phone has noise of its own, the same one every time.
             seed = zlib.crc32(f"{self.seed} {spec.serial}".encode())
             phone = Phone(
-                spec, self._loop, allowed_keys=self._keys, seed=seed,
+                spec,
+                self._loop,
+                allowed_keys=self._keys,
+                seed=seed,
                 time_factor=self.time_factor,
-            )  # fmt: skip
+            )
             try:
                 phone.start()
             except OSError as fault:
                 phone.close()
                 raise DeviceError(
-                    f"the virtual phone can't listen on port {spec.port}: {fault.strerror}", serial=spec.serial
+                    f"the virtual phone can't listen on port {spec.port}: {fault.strerror}",
+                    serial=spec.serial,
                 ) from None
             with self._lock:
                 self._phones[spec.serial] = phone
@@ -91,15 +115,22 @@ class VirtualLab:
         with self._lock:
             phone = self._phones.pop(serial, None)
         if phone is None:
-            raise UsageError(f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}")
+            raise UsageError(
+                f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}"
+            )
         phone.close()
 
     def get(self, serial: str) -> Phone:
-        """Return a phone by its serial number or its address; raise UsageError when there is none."""
+        """Return a phone by its serial number or its address.
+
+        Raise UsageError when there is none.
+        """
         for phone in self.phones.values():
             if serial in (phone.serial, phone.address):
                 return phone
-        raise UsageError(f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}")
+        raise UsageError(
+            f"there is no virtual phone {serial!r}; there are: {', '.join(self.phones) or 'none'}"
+        )
 
     def close(self) -> None:
         """Switch all phones off."""
@@ -113,11 +144,16 @@ class VirtualLab:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
 
 def open_lab(settings: LabSettings) -> VirtualLab:
     """Return an empty lab; raises what VirtualLab raises."""
-    return VirtualLab(adb_public_keys=settings.adb_keys, time_factor=settings.time_factor, seed=settings.seed)
+    return VirtualLab(
+        adb_public_keys=settings.adb_keys, time_factor=settings.time_factor, seed=settings.seed
+    )

@@ -1,4 +1,6 @@
-"""The kinds of fault that a virtual phone can have on request, what each does, and the settings it takes."""
+"""The kinds of fault that a virtual phone can have on request, what each does, and the settings it
+takes.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,16 @@ PRINTING: Final = ("shell", "exec", "program")
 OF_FILES: Final = ("push", "pull")
 #: What is announced to everything on a phone; ``open`` is for all of its kind.
 ANNOUNCED: Final = (
-    "connect", "open", "open:shell", "open:exec", "open:sync", *OF_FILES, "push:done", "list", *IN_A_RUN,
-)  # fmt: skip
+    "connect",
+    "open",
+    "open:shell",
+    "open:exec",
+    "open:sync",
+    *OF_FILES,
+    "push:done",
+    "list",
+    *IN_A_RUN,
+)
 #: Every moment.
 MOMENTS: Final = (*ANNOUNCED, *PRINTING)
 
@@ -240,10 +250,12 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.CLOCK_JUMP: FaultNote(
-        summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.", args={"seconds": 3600.0}
+        summary="The phone's wall clock jumps by 'seconds' (negative: back); uptime doesn't.",
+        args={"seconds": 3600.0},
     ),
     FaultKind.OVERHEAT: FaultNote(
-        summary="The phone is at 'heat_c' degrees at once; it cools down from there.", args={"heat_c": 70.0}
+        summary="The phone is at 'heat_c' degrees at once; it cools down from there.",
+        args={"heat_c": 70.0},
     ),
     FaultKind.THROTTLE: FaultNote(
         summary="Every clock loses 'steps' of its steps, as heat takes them, until the fault is removed.",
@@ -257,16 +269,21 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         lasting=True,
     ),
     FaultKind.CABLE_OUT: FaultNote(
-        summary="Nothing charges the phone, which is reached as before, until the fault is removed.", lasting=True
+        summary="Nothing charges the phone, which is reached as before, until the fault is removed.",
+        lasting=True,
     ),
-    FaultKind.BATTERY_LOW: FaultNote(summary="The battery is at 'percent' at once.", args={"percent": 4.0}),
+    FaultKind.BATTERY_LOW: FaultNote(
+        summary="The battery is at 'percent' at once.", args={"percent": 4.0}
+    ),
     FaultKind.BATTERY_HEALTH: FaultNote(
         summary="The battery says that its health is 'health' (as BatteryManager counts: 3 overheat, 4 dead, 5 over "
         "voltage, 6 failure, 7 cold), until the fault is removed.",
         args={"health": 6.0},
         lasting=True,
     ),
-    FaultKind.SCREEN_LOCK: FaultNote(summary="The screen goes off and the keyguard is shown at once."),
+    FaultKind.SCREEN_LOCK: FaultNote(
+        summary="The screen goes off and the keyguard is shown at once."
+    ),
 }
 
 
@@ -278,6 +295,10 @@ def describe() -> str:
             f"{name}={default:g}" if isinstance(default, float) else f"{name}={default}"
             for name, default in note.args.items()
         )
-        head = f"{kind}" + (f" ({settings})" if settings else "") + (" [until removed]" if note.lasting else "")
+        head = (
+            f"{kind}"
+            + (f" ({settings})" if settings else "")
+            + (" [until removed]" if note.lasting else "")
+        )
         parts.append(f"{head}\n    {note.summary}")
     return "\n".join(parts)

@@ -1,12 +1,16 @@
-"""The table of faults that each virtual phone keeps; ``fault_kinds`` says which there are and what each one does.
+"""The table of faults that each virtual phone keeps; ``fault_kinds`` says which there are and what
+each one does.
 
-A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the transport, the files, the
-log, a program. It fires ``times`` times (0: until it is removed) and can be tied to
+A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the
+transport, the files, the log, a program. It fires ``times`` times (0: until it is removed) and can
+be tied to
 
-* a **moment**, a name that the parts announce as they pass it (:data:`MOMENTS`): the transport connections, services
-  and files, programs their phases. A fault with moment ``open`` fires at every ``open:...``;
+* a **moment**, a name that the parts announce as they pass it (:data:`MOMENTS`): the transport
+  connections, services and files, programs their phases. A fault with moment ``open`` fires at
+  every ``open:...``;
 * a **byte count**: it fires when that many bytes have passed since it was added;
-* a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``), a program's name, or
+* a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``),
+  a program's name, or
   for the link its direction: ``up`` (computer to phone) or ``down``.
 """
 
@@ -40,7 +44,10 @@ _DIRECTIONS: Final = ("up", "down")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault that was asked for. Raises UsageError for a setting that its kind doesn't have, or never comes to."""
+    """One fault that was asked for.
+
+    Raises UsageError for a setting that its kind doesn't have, or never comes to.
+    """
 
     kind: FaultKind
     #: The moment that it waits for; "" is any moment, or at once for what concerns the whole phone.
@@ -60,11 +67,15 @@ class Fault:
         for name in self.args:
             if name not in note.args:
                 listed = ", ".join(note.args) or "none"
-                raise UsageError(f"fault {self.kind} has no setting {name!r}; its settings: {listed}")
+                raise UsageError(
+                    f"fault {self.kind} has no setting {name!r}; its settings: {listed}"
+                )
         if self.at_bytes is not None and self.at_bytes < 0:
             raise UsageError(f"fault {self.kind}: bytes must be 0 or more, not {self.at_bytes}")
         if self.times is not None and self.times < 0:
-            raise UsageError(f"fault {self.kind}: times must be 0 (until removed) or more, not {self.times}")
+            raise UsageError(
+                f"fault {self.kind}: times must be 0 (until removed) or more, not {self.times}"
+            )
         self._check_occasion(note)
 
     def _check_occasion(self, note: FaultNote) -> None:
@@ -76,9 +87,13 @@ class Fault:
             raise UsageError(f"fault {self.kind} counts no bytes: leave 'bytes' out")
         if self.at_bytes and self.moment and self.moment not in (*OF_FILES, *PRINTING):
             counting = ", ".join(name for name in (*OF_FILES, *PRINTING) if name in note.moments)
-            raise UsageError(f"fault {self.kind}: no bytes pass at {self.moment!r}; they do at {counting}")
+            raise UsageError(
+                f"fault {self.kind}: no bytes pass at {self.moment!r}; they do at {counting}"
+            )
         if self.moment and self.subject in _DIRECTIONS:
-            raise UsageError(f"fault {self.kind}: subject {self.subject!r} is the link's, which goes without a moment")
+            raise UsageError(
+                f"fault {self.kind}: subject {self.subject!r} is the link's, which goes without a moment"
+            )
 
     @property
     def times_left(self) -> int:
@@ -105,13 +120,21 @@ class Fault:
     def to_json(self) -> dict[str, object]:
         """Return it as plain JSON values."""
         return {
-            "fault_id": self.fault_id, "kind": str(self.kind), "moment": self.moment, "bytes": self.at_bytes,
-            "subject": self.subject, "times": self.times_left, "args": dict(self.args),
-        }  # fmt: skip
+            "fault_id": self.fault_id,
+            "kind": str(self.kind),
+            "moment": self.moment,
+            "bytes": self.at_bytes,
+            "subject": self.subject,
+            "times": self.times_left,
+            "args": dict(self.args),
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Fault:
-        """Read what to_json wrote, settings in ``args`` or beside the rest; raise UsageError as parse_fault does."""
+        """Read what to_json wrote, settings in ``args`` or beside the rest.
+
+        Raise UsageError as parse_fault does.
+        """
         args = value.get("args")
         given = {**value, **(args if isinstance(args, Mapping) else {})}
         settings = [
@@ -130,7 +153,9 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
     try:
         known = FaultKind(kind)
     except ValueError:
-        raise UsageError(f"there is no fault {kind!r}; the faults: {', '.join(FaultKind)}") from None
+        raise UsageError(
+            f"there is no fault {kind!r}; the faults: {', '.join(FaultKind)}"
+        ) from None
     given: dict[str, str] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -149,7 +174,12 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
         except ValueError:
             raise UsageError(f"fault {kind}: {name} must be a number, not {text!r}") from None
     return Fault(
-        kind=known, moment=moment, at_bytes=numbers["bytes"], subject=subject, times=numbers["times"], args=args
+        kind=known,
+        moment=moment,
+        at_bytes=numbers["bytes"],
+        subject=subject,
+        times=numbers["times"],
+        args=args,
     )
 
 
@@ -173,9 +203,9 @@ FaultHandler = Callable[[Fault], None]
 class FaultTable:
     """The faults that wait for one phone. Every method may be called from any thread.
 
-    The parts of a phone use it in three ways: :meth:`take` at a point where something could go wrong ("does it, now?"),
-    :meth:`advance` while bytes pass, and :meth:`reach` to announce a moment, at which the faults that concern the whole
-    phone (those with a handler) happen.
+    The parts of a phone use it in three ways: :meth:`take` at a point where something could go
+    wrong ("does it, now?"), :meth:`advance` while bytes pass, and :meth:`reach` to announce a
+    moment, at which the faults that concern the whole phone (those with a handler) happen.
     """
 
     def __init__(self) -> None:
@@ -185,8 +215,12 @@ class FaultTable:
         self._removers: dict[FaultKind, FaultHandler] = {}
         self._numbers = itertools.count(1)
 
-    def handle(self, kind: FaultKind, handler: FaultHandler, removed: FaultHandler | None = None) -> None:
-        """Have ``handler`` called (not under the lock) when such a fault fires, ``removed`` when one is removed."""
+    def handle(
+        self, kind: FaultKind, handler: FaultHandler, removed: FaultHandler | None = None
+    ) -> None:
+        """Have ``handler`` called (not under the lock) when such a fault fires, ``removed`` when
+        one is removed.
+        """
         with self._lock:
             self._handlers[kind] = handler
             if removed is not None:
@@ -199,7 +233,9 @@ class FaultTable:
         """
         with self._lock:
             moment = fault.moment or FAULT_NOTES[fault.kind].moment
-            fault = dataclasses.replace(fault, fault_id=next(self._numbers), times=fault.times_left, moment=moment)
+            fault = dataclasses.replace(
+                fault, fault_id=next(self._numbers), times=fault.times_left, moment=moment
+            )
             handler = self._handlers.get(fault.kind)
             at_once = handler is not None and not fault.moment and fault.at_bytes is None
             if not at_once or FAULT_NOTES[fault.kind].lasting:
@@ -237,7 +273,9 @@ class FaultTable:
 
     def active(self, kind: FaultKind, subject: str = "") -> Fault | None:
         """Return a fault of this kind that waits for no moment, without counting it as fired."""
-        if not self._waiting:  # the usual case, and cheap: no lock for a look at whether a list is empty
+        if (
+            not self._waiting
+        ):  # the usual case, and cheap: no lock for a look at whether a list is empty
             return None
         with self._lock:
             for waiting in self._waiting:
@@ -252,7 +290,8 @@ class FaultTable:
         return None
 
     def take(self, kind: FaultKind, moment: str = "", *, subject: str = "") -> Fault | None:
-        """Return the first fault of this kind that fires at this moment for this subject, and count it; else None.
+        """Return the first fault of this kind that fires at this moment for this subject, and count
+        it; else None.
 
         Faults tied to a byte count are left to :meth:`advance`.
         """
@@ -271,16 +310,23 @@ class FaultTable:
     def advance(
         self, kind: FaultKind, count_bytes: int, moment: str = "", *, subject: str = ""
     ) -> tuple[int, Fault | None]:
-        """Let ``count_bytes`` bytes pass; return how many may, and the fault that stops the rest (None: all may pass).
+        """Let ``count_bytes`` bytes pass.
 
-        Faults without a byte count stop the first byte. The count of a fault that fires more than once restarts
-        each time, except that one which lasts (``times`` 0) goes on stopping everything.
+        Return how many may, and the fault that stops the rest (None: all may pass).
+
+        Faults without a byte count stop the first byte. The count of a fault that fires more than
+        once restarts each time, except that one which lasts (``times`` 0) goes on stopping
+        everything.
         """
         if not self._waiting or count_bytes <= 0:
             return count_bytes, None
         with self._lock:
             passing, stopping = count_bytes, None
-            concerned = [w for w in self._waiting if w.fault.kind is kind and w.fault.concerns(moment, subject)]
+            concerned = [
+                w
+                for w in self._waiting
+                if w.fault.kind is kind and w.fault.concerns(moment, subject)
+            ]
             for waiting in concerned:
                 left = waiting.bytes_left or 0
                 if left < passing:
@@ -293,18 +339,25 @@ class FaultTable:
             return passing, self._fire(stopping)
 
     def reach(self, moment: str, size_bytes: int = 0, *, subject: str = "") -> None:
-        """Announce a moment, or bytes passing at it: faults of the whole phone waiting for it happen first.
+        """Announce a moment, or bytes passing at it: faults of the whole phone waiting for it
+        happen first.
 
-        The link announces all its bytes under the moment "", which is what a byte count without a moment counts; a cut
-        at such a count is left to :meth:`advance`, which is exact.
+        The link announces all its bytes under the moment "", which is what a byte count without a
+        moment counts; a cut at such a count is left to :meth:`advance`, which is exact.
         """
         if not self._waiting:
             return
         with self._lock:
             for waiting in self._waiting:
                 fault = waiting.fault
-                if FAULT_NOTES[fault.kind].lingers and fault.moment and fault.concerns(moment, subject):
-                    waiting.fault = dataclasses.replace(fault, moment="")  # take() finds it from now on
+                if (
+                    FAULT_NOTES[fault.kind].lingers
+                    and fault.moment
+                    and fault.concerns(moment, subject)
+                ):
+                    waiting.fault = dataclasses.replace(
+                        fault, moment=""
+                    )  # take() finds it from now on
         for kind, handler in list(self._handlers.items()):
             happening = self._take_at(kind, moment, size_bytes, subject)
             if happening is not None:

@@ -1,4 +1,6 @@
-"""The phone's file tree, held in memory: what somebody wrote below /data and /storage, computed trees beside it."""
+"""The phone's file tree, held in memory: what somebody wrote below /data and /storage, computed
+trees beside it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,17 @@ from typing import Final
 
 from benchfarm_lab.contract import SHELL_UID, ByteSink, ByteSource, FileStat, PhoneFileError
 from benchfarm_lab.space import Storage
-from benchfarm_lab.streams_of_files import ComputedSink, DeviceSource, FileSink, FileSource, MemorySource
+from benchfarm_lab.streams_of_files import (
+    ComputedSink,
+    DeviceSource,
+    FileSink,
+    FileSource,
+    MemorySource,
+)
 from benchfarm_lab.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
 
-#: Says why an access must fail although it would be allowed (for faults): (operation, path) -> errno or 0.
+#: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
+#: errno or 0.
 AccessHook = Callable[[str, str], int]
 #: Says how many of the bytes that are about to be written to a path still fit (for faults).
 SpaceHook = Callable[[str, int], int]
@@ -35,7 +44,8 @@ _WORDS: Final[Mapping[int, str]] = {
     errno.ENAMETOOLONG: "File name too long",
     errno.EXDEV: "Cross-device link",
 }
-#: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is there.
+#: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is
+#: there.
 SHARED_GID: Final = 1015
 MEDIA_UID: Final = 1023
 #: What isn't a folder.
@@ -94,7 +104,9 @@ def _longer(text: str, limit_bytes: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a path leads: the names on the way, the folder that holds the last one, and what is there, if anything."""
+    """Where a path leads: the names on the way, the folder that holds the last one, and what is
+    there, if anything.
+    """
 
     names: tuple[str, ...]
     above: Node | None
@@ -112,10 +124,15 @@ class _Place:
         return self.node
 
     def changeable(self, uid: int) -> HeldFolder:
-        """Return the folder in which the name may be made or taken away; raise PhoneFileError when it mayn't."""
+        """Return the folder in which the name may be made or taken away.
+
+        Raise PhoneFileError when it mayn't.
+        """
         if not isinstance(self.above, HeldFolder):
             # Kernel trees refuse it, the system is read-only.
-            raise file_error(errno.EACCES if self.names[:1] in {("proc",), ("sys",), ("dev",)} else errno.EROFS)
+            raise file_error(
+                errno.EACCES if self.names[:1] in {("proc",), ("sys",), ("dev",)} else errno.EROFS
+            )
         if len(self.names) == 1:
             raise file_error(errno.EROFS)
         if uid != 0:
@@ -137,11 +154,18 @@ class PhoneTree:
         #: Held while names come or go.
         self._changing = threading.RLock()
 
-    def lay(self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None) -> HeldFolder:
-        """Return the folder at a path without links; it is made so, and those above it, where there is none."""
+    def lay(
+        self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
+    ) -> HeldFolder:
+        """Return the folder at a path without links.
+
+        It is made so, and those above it, where there is none.
+        """
         folder = self.root
         for name in path.strip("/").split("/"):
-            found = folder.nodes.setdefault(name, HeldFolder(mode, uid, uid if gid is None else gid))
+            found = folder.nodes.setdefault(
+                name, HeldFolder(mode, uid, uid if gid is None else gid)
+            )
             assert isinstance(found, HeldFolder)
             folder = found
         return folder
@@ -235,8 +259,13 @@ class PhoneTree:
                 return DeviceSource(node.kind)
         raise file_error(errno.EISDIR)
 
-    def open_write(self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID) -> ByteSink:
-        """Create or truncate a file; folders above it must exist. Several that append never write over each other."""
+    def open_write(
+        self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID
+    ) -> ByteSink:
+        """Create or truncate a file; folders above it must exist.
+
+        Several that append never write over each other.
+        """
         with self._changing:
             place = self._find(path, uid, operation="write")
             node = place.node
@@ -254,7 +283,9 @@ class PhoneTree:
                         self.storage.take_most(-len(node.data))
                         node.data.clear()
                 phone_path = place.path
-                return FileSink(node, self.storage, lambda size: self._passing(phone_path, size), append=append)
+                return FileSink(
+                    node, self.storage, lambda size: self._passing(phone_path, size), append=append
+                )
             case FileNode() if node.write is not None:
                 return ComputedSink(node.write)
             case DeviceNode():
@@ -286,7 +317,9 @@ class PhoneTree:
                 except PhoneFileError as missing:
                     raise exc from missing
                 if not is_folder:
-                    raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR) from exc
+                    raise file_error(
+                        errno.EEXIST if count == len(parts) else errno.ENOTDIR
+                    ) from exc
 
     def make_folder(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
         """Create one folder; the one above must exist."""

@@ -1,7 +1,9 @@
-"""What a .tflite file holds, as far as the runtime looks at it: operators, tensors, work, signatures.
+"""What a .tflite file holds, as far as the runtime looks at it: operators, tensors, work,
+signatures.
 
-Read with the schema that ai-edge-litert ships. Only structure is kept, never weights. One file's graph is shared by all
-phones of a process (by its sha256), so its parts are known by identity, and what follows from them is found once.
+Read with the schema that ai-edge-litert ships. Only structure is kept, never weights. One file's
+graph is shared by all phones of a process (by its sha256), so its parts are known by identity, and
+what follows from them is found once.
 """
 
 from __future__ import annotations
@@ -20,19 +22,46 @@ if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
 
 SCHEMA_VERSION: Final = 3
-#: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a float.
+#: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a
+#: float.
 MAX_ELEMENTS: Final = 2**62
 
 #: Bytes of each element of a tensor, by the type's name. STRING and VARIANT have no fixed size.
 _ELEMENT_BYTES: Final[Mapping[str, float]] = {
-    "FLOAT32": 4, "FLOAT16": 2, "INT32": 4, "UINT8": 1, "INT64": 8, "BOOL": 1, "INT16": 2, "COMPLEX64": 8, "INT8": 1,
-    "FLOAT64": 8, "COMPLEX128": 16, "UINT64": 8, "RESOURCE": 8, "UINT32": 4, "UINT16": 2, "INT4": 0.5, "BFLOAT16": 2,
-    "INT2": 0.25, "UINT4": 0.5, "FLOAT8_E4M3FN": 1, "FLOAT8_E5M2": 1,
-}  # fmt: skip
-#: What the schema's accessors raise for offsets that lead out of the file, or to something else than they say.
+    "FLOAT32": 4,
+    "FLOAT16": 2,
+    "INT32": 4,
+    "UINT8": 1,
+    "INT64": 8,
+    "BOOL": 1,
+    "INT16": 2,
+    "COMPLEX64": 8,
+    "INT8": 1,
+    "FLOAT64": 8,
+    "COMPLEX128": 16,
+    "UINT64": 8,
+    "RESOURCE": 8,
+    "UINT32": 4,
+    "UINT16": 2,
+    "INT4": 0.5,
+    "BFLOAT16": 2,
+    "INT2": 0.25,
+    "UINT4": 0.5,
+    "FLOAT8_E4M3FN": 1,
+    "FLOAT8_E5M2": 1,
+}
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else
+#: than they say.
 _DAMAGE: Final = (
-    struct.error, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, RecursionError,
-)  # fmt: skip
+    struct.error,
+    ValueError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 @functools.cache
@@ -40,7 +69,11 @@ def _names(enumeration: str) -> Mapping[int, str]:
     """Return the names of an enumeration of the schema by their numbers."""
     from ai_edge_litert import schema_py_generated as schema
 
-    return {value: name for name, value in vars(getattr(schema, enumeration)).items() if isinstance(value, int)}
+    return {
+        value: name
+        for name, value in vars(getattr(schema, enumeration)).items()
+        if isinstance(value, int)
+    }
 
 
 def is_known(code: int) -> bool:
@@ -54,7 +87,9 @@ class MalformedModelError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tensor:
-    """A tensor's type and shape; ``data_bytes`` is the size of its constant data, 0 for one that is computed."""
+    """A tensor's type and shape; ``data_bytes`` is the size of its constant data, 0 for one that is
+    computed.
+    """
 
     name: str
     type_name: str
@@ -71,7 +106,11 @@ class Tensor:
 
     def __post_init__(self) -> None:
         elements = min(MAX_ELEMENTS, math.prod(abs(n) for n in self.shape))
-        size_bytes = self.data_bytes if self.element_bytes is None else math.ceil(elements * self.element_bytes)
+        size_bytes = (
+            self.data_bytes
+            if self.element_bytes is None
+            else math.ceil(elements * self.element_bytes)
+        )
         object.__setattr__(self, "constant", self.data_bytes > 0)
         object.__setattr__(self, "elements", elements)
         object.__setattr__(self, "size_bytes", size_bytes)
@@ -123,7 +162,9 @@ class Subgraph:
         return [self.tensors[i] for i in operator.outputs if 0 <= i < len(self.tensors)]
 
     def macs(self, operator: Operator) -> int:
-        """Return the multiply-adds of an operator (for those that only move or compare data: its output's elements)."""
+        """Return the multiply-adds of an operator (for those that only move or compare data: its
+        output's elements).
+        """
         return _macs(self, operator)
 
 
@@ -164,7 +205,11 @@ def _macs(graph: Subgraph, operator: Operator) -> int:
         case "DEPTHWISE_CONV_2D" if weights is not None and len(weights.shape) == 4:
             return out * weights.shape[1] * weights.shape[2]
         case "TRANSPOSE_CONV" if len(inputs) > 2:
-            return inputs[2].elements * weights.elements // max(1, weights.shape[-1]) if weights else out
+            return (
+                inputs[2].elements * weights.elements // max(1, weights.shape[-1])
+                if weights
+                else out
+            )
         case "FULLY_CONNECTED" if weights is not None and weights.shape:
             return out * weights.shape[-1]
         case "BATCH_MATMUL" if inputs and inputs[0].shape:
@@ -186,7 +231,10 @@ _cache_lock = threading.Lock()
 
 
 def read_graph(data: bytes) -> Graph:
-    """Return the graph of a model file; raise MalformedModelError for anything that the runtime would refuse."""
+    """Return the graph of a model file.
+
+    Raise MalformedModelError for anything that the runtime would refuse.
+    """
     sha256 = hashlib.sha256(data).hexdigest()
     with _cache_lock:
         known = _cache.get(sha256)
@@ -212,13 +260,23 @@ def _read(data: bytes, sha256: str) -> Graph:
     _check_root(data)
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     sizes = [_data_bytes(buffer, len(data)) for buffer in model.buffers or ()]
-    subgraphs = tuple(_subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ())
+    subgraphs = tuple(
+        _subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ()
+    )
     signatures = tuple(_signature(item, len(subgraphs)) for item in model.signatureDefs or ())
-    return Graph(version=model.version, size_bytes=len(data), sha256=sha256, subgraphs=subgraphs, signatures=signatures)
+    return Graph(
+        version=model.version,
+        size_bytes=len(data),
+        sha256=sha256,
+        subgraphs=subgraphs,
+        signatures=signatures,
+    )
 
 
 def _check_root(data: bytes) -> None:
-    """Raise ValueError when the root table doesn't lie within the file: Python would read from its other end."""
+    """Raise ValueError when the root table doesn't lie within the file: Python would read from its
+    other end.
+    """
     start = struct.unpack_from("<I", data, 0)[0]
     vtable = start - struct.unpack_from("<i", data, start)[0]
     if not 8 <= vtable < len(data) - 4:
@@ -228,17 +286,25 @@ def _check_root(data: bytes) -> None:
 def _data_bytes(buffer: schema.BufferT, file_bytes: int) -> int:
     if buffer.offset > 1:  # data after the flatbuffer, for models over 2 GiB
         if buffer.offset + buffer.size > file_bytes:
-            raise ValueError(f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file")
+            raise ValueError(
+                f"buffer of {buffer.size} bytes at {buffer.offset} reaches outside the file"
+            )
         return int(buffer.size)
     return 0 if buffer.data is None else len(buffer.data)
 
 
-def _subgraph(found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]) -> Subgraph:
+def _subgraph(
+    found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]
+) -> Subgraph:
     tensors = tuple(_tensor(item, sizes) for item in found.tensors or ())
     inputs, outputs = _numbers(found.inputs), _numbers(found.outputs)
     _check_indices((*inputs, *outputs), len(tensors), lowest=0)
-    operators = tuple(_operator(item, codes[item.opcodeIndex], len(tensors)) for item in found.operators or ())
-    return Subgraph(name=_text(found.name), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
+    operators = tuple(
+        _operator(item, codes[item.opcodeIndex], len(tensors)) for item in found.operators or ()
+    )
+    return Subgraph(
+        name=_text(found.name), tensors=tensors, inputs=inputs, outputs=outputs, operators=operators
+    )
 
 
 def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
@@ -246,10 +312,13 @@ def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
     if type_name is None:
         raise ValueError(f"tensor type {found.type}")
     return Tensor(
-        name=_text(found.name), type_name=type_name, element_bytes=_ELEMENT_BYTES.get(type_name),
-        shape=_numbers(found.shape), data_bytes=sizes[found.buffer] if found.buffer else 0,
+        name=_text(found.name),
+        type_name=type_name,
+        element_bytes=_ELEMENT_BYTES.get(type_name),
+        shape=_numbers(found.shape),
+        data_bytes=sizes[found.buffer] if found.buffer else 0,
         variable=bool(found.isVariable),
-    )  # fmt: skip
+    )
 
 
 def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_count: int) -> Operator:
@@ -272,9 +341,15 @@ def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_coun
         case "AVERAGE_POOL_2D" | "MAX_POOL_2D" | "L2_POOL_2D":
             window = (max(1, options.filterHeight), max(1, options.filterWidth))
     return Operator(
-        code=code, name=_text(opcode.customCode) if name == "CUSTOM" else name, version=opcode.version, inputs=inputs,
-        outputs=outputs, subgraphs=subgraphs, shrink_axis_mask=getattr(options, "shrinkAxisMask", 0), window=window,
-    )  # fmt: skip
+        code=code,
+        name=_text(opcode.customCode) if name == "CUSTOM" else name,
+        version=opcode.version,
+        inputs=inputs,
+        outputs=outputs,
+        subgraphs=subgraphs,
+        shrink_axis_mask=getattr(options, "shrinkAxisMask", 0),
+        window=window,
+    )
 
 
 def _signature(found: schema.SignatureDefT, subgraph_count: int) -> Signature:

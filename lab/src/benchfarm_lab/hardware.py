@@ -1,7 +1,8 @@
 """A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
 
-Nothing runs in between: every look moves the state on by the phone time that has passed, under the loads that were
-registered. Above its trip point the chip loses one clock step a second, below it gains one back.
+Nothing runs in between: every look moves the state on by the phone time that has passed, under the
+loads that were registered. Above its trip point the chip loses one clock step a second, below it
+gains one back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from benchfarm_lab.profiles import VirtualProfile
 if TYPE_CHECKING:
     from benchfarm_lab.time import ScaledTime
 
-#: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in one breath.
+#: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
+#: one breath.
 _TICK_S: Final = 0.01
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
 _STEP_S: Final = 0.5
@@ -29,7 +31,8 @@ _HYSTERESIS_C: Final = 4.0
 _USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
 _POWER_EXPONENT: Final = 2.2
-#: The battery's gauge tells a new value so often, the mean since the last one, with so much noise (standard deviation).
+#: The battery's gauge tells a new value so often, the mean since the last one, with so much noise
+#: (standard deviation).
 _GAUGE_S: Final = 0.5
 _GAUGE_NOISE: Final = 0.01
 
@@ -61,17 +64,21 @@ class VirtualHardware:
         self._lock = threading.RLock()
         self._clusters = [ClusterClocks(spec, profile.governors[-1]) for spec in profile.clusters]
         self._works: dict[int, Work] = {}
-        #: The shares of the cores' time that they ask for, all together; cores without any aren't in it.
+        #: The shares of the cores' time that they ask for, all together; cores without any aren't
+        #: in it.
         self._wanted: dict[int, float] = {}
         self._work_ids = itertools.count(1)
         self._process_numbers = itertools.count(1)
         self._gpu_steps_down = 0
         self._gpu_held_steps = 0
-        self._gpu_ticks_s: dict[int, float] = dict.fromkeys(profile.gpu.available_khz if profile.gpu else (), 0.0)
+        self._gpu_ticks_s: dict[int, float] = dict.fromkeys(
+            profile.gpu.available_khz if profile.gpu else (), 0.0
+        )
         self._busy_s = 0.0
         #: Time in which heat (or a fault) held a clock down while there was work.
         self._throttled_s = 0.0
-        #: Processor time of the processes that registered loads, by pid; kept after their end, as rusage is.
+        #: Processor time of the processes that registered loads, by pid; kept after their end, as
+        #: rusage is.
         self._cpu_s: dict[int, float] = {}
         self._fixed = False
         self._gpu_least_khz = 0
@@ -87,23 +94,37 @@ class VirtualHardware:
         #: The clusters as they are at that moment, once somebody has looked.
         self._seen: Sequence[CpuCluster] | None = None
 
-    # What programs use ------------------------------------------------------------------------------------------------
+    # What programs use
+    # ------------------------------------------------------------------------------------------------
 
     def next_process_seed(self) -> int:
-        """Return a number for the next program's noise: another for each, the same in each run with this seed."""
+        """Return a number for the next program's noise: another for each, the same in each run with
+        this seed.
+        """
         return self.seed * 1_000_003 + next(self._process_numbers)
 
     def begin_work(
-        self, cpus: Sequence[int], *, gpu_share: float = 0.0, accelerator_watts: float = 0.0, cpu_share: float = 1.0,
-        pid: int = 0, memory_share: float = 0.0,
-    ) -> Work:  # fmt: skip
+        self,
+        cpus: Sequence[int],
+        *,
+        gpu_share: float = 0.0,
+        accelerator_watts: float = 0.0,
+        cpu_share: float = 1.0,
+        pid: int = 0,
+        memory_share: float = 0.0,
+    ) -> Work:
         """Register a load; it heats the phone until :meth:`end_work`."""
         with self._lock:
             self._advance()
             work = Work(
-                work_id=next(self._work_ids), cpus=tuple(cpus), gpu_share=gpu_share,
-                accelerator_watts=accelerator_watts, cpu_share=cpu_share, pid=pid, memory_share=memory_share,
-            )  # fmt: skip
+                work_id=next(self._work_ids),
+                cpus=tuple(cpus),
+                gpu_share=gpu_share,
+                accelerator_watts=accelerator_watts,
+                cpu_share=cpu_share,
+                pid=pid,
+                memory_share=memory_share,
+            )
             self._works[work.work_id] = work
             self._count_wanted()
             return work
@@ -114,7 +135,9 @@ class VirtualHardware:
             self._look()
             fastest = sorted(
                 (cpu for state in self._clusters for cpu in state.spec.cpus),
-                key=lambda cpu: -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus),
+                key=lambda cpu: (
+                    -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus)
+                ),
             )
             least = min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))
             return self.begin_work([least], pid=pid, memory_share=memory_share)
@@ -127,7 +150,9 @@ class VirtualHardware:
             self._count_wanted()
 
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
-        """Return, per core, its speed under load as a share of its highest, divided among those who use it."""
+        """Return, per core, its speed under load as a share of its highest, divided among those who
+        use it.
+        """
         with self._lock:
             self._look()
             others = [other for other in self._works.values() if other is not work]
@@ -135,7 +160,9 @@ class VirtualHardware:
             for state in self._clusters:
                 speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
                 for cpu in state.spec.cpus:
-                    shares[cpu] = speed / (1.0 + sum(other.cpu_share for other in others if cpu in other.cpus))
+                    shares[cpu] = speed / (
+                        1.0 + sum(other.cpu_share for other in others if cpu in other.cpus)
+                    )
             return shares
 
     def memory_share(self) -> float:
@@ -150,7 +177,8 @@ class VirtualHardware:
             others = sum(other.gpu_share for other in self._works.values() if other is not work)
             return self._gpu_speed() / (1.0 + others)
 
-    # The contract -----------------------------------------------------------------------------------------------------
+    # The contract
+    # -----------------------------------------------------------------------------------------------------
 
     def clusters(self) -> Sequence[CpuCluster]:
         """Return the clusters, little cores first, as they are now."""
@@ -159,15 +187,19 @@ class VirtualHardware:
             if self._seen is None:
                 self._seen = [
                     CpuCluster(
-                        name=state.spec.name, cpus=state.spec.cpus, min_khz=state.min_khz,
+                        name=state.spec.name,
+                        cpus=state.spec.cpus,
+                        min_khz=state.min_khz,
                         max_khz=state.spec.available_khz[-1],
                         current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
-                        limit_khz=state.limit_khz(fixed=self._fixed), available_khz=state.spec.available_khz,
+                        limit_khz=state.limit_khz(fixed=self._fixed),
+                        available_khz=state.spec.available_khz,
                         ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()},
-                        governor=state.governor, cooling_steps=max(state.steps_down, state.held_steps),
+                        governor=state.governor,
+                        cooling_steps=max(state.steps_down, state.held_steps),
                     )
                     for state in self._clusters
-                ]  # fmt: skip
+                ]
             return self._seen
 
     def zones(self) -> Sequence[ThermalZone]:
@@ -175,11 +207,17 @@ class VirtualHardware:
         with self._lock:
             self._look()
             heats = {
-                "soc": self._heat.soc_c, "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
-                "skin": self._heat.body_c, "battery": self._heat.battery_c,
-            }  # fmt: skip
+                "soc": self._heat.soc_c,
+                "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
+                "skin": self._heat.body_c,
+                "battery": self._heat.battery_c,
+            }
             return [
-                ThermalZone(name=zone.name, heat_c=round(heats[zone.follows] + zone.offset_c, 1), trip_c=zone.trip_c)
+                ThermalZone(
+                    name=zone.name,
+                    heat_c=round(heats[zone.follows] + zone.offset_c, 1),
+                    trip_c=zone.trip_c,
+                )
                 for zone in self.profile.thermal.zones
             ]
 
@@ -187,7 +225,9 @@ class VirtualHardware:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
         with self._lock:
             self._look()
-            return sum(1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c)
+            return sum(
+                1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c
+            )
 
     def battery(self) -> Battery:
         """Return the battery's state."""
@@ -196,13 +236,21 @@ class VirtualHardware:
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
-                level_percent=level, heat_c=round(self._heat.battery_c, 1), voltage_mv=round(1000 * self._volt()),
-                current_ua=round(self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale),
-                charge_counter_uah=round(self._charge_uah), plugged="usb" if self._plugged else "none",
-            )  # fmt: skip
+                level_percent=level,
+                heat_c=round(self._heat.battery_c, 1),
+                voltage_mv=round(1000 * self._volt()),
+                current_ua=round(
+                    self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale
+                ),
+                charge_counter_uah=round(self._charge_uah),
+                plugged="usb" if self._plugged else "none",
+            )
 
     def rails(self) -> Mapping[str, int]:
-        """Return the energy of each supply rail since boot in microjoules; none for a phone that doesn't tell it."""
+        """Return the energy of each supply rail since boot in microjoules.
+
+        None for a phone that doesn't tell it.
+        """
         with self._lock:
             self._look()
             found = {}
@@ -212,7 +260,9 @@ class VirtualHardware:
             return found
 
     def gauge(self) -> tuple[int, int, int]:
-        """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge in uAh."""
+        """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge
+        in uAh.
+        """
         with self._lock:
             self._look()
             at_s, charge_uah, current_ua = self._gauge
@@ -222,9 +272,10 @@ class VirtualHardware:
                 current_ua = mean_ua * (1 + self._gauge_noise.gauss(0.0, _GAUGE_NOISE))
                 self._gauge = self._at_s, self._charge_uah, current_ua
             return (
-                round(current_ua * self.profile.gauge_scale), round(1e6 * self._volt()),
+                round(current_ua * self.profile.gauge_scale),
+                round(1e6 * self._volt()),
                 10 * round(self._charge_uah / 10),
-            )  # fmt: skip
+            )
 
     def set_plugged(self, *, plugged: bool) -> None:
         """Put the charger's cable in or out; adb's link stays."""
@@ -267,13 +318,17 @@ class VirtualHardware:
             return self._cpu_s.get(pid, 0.0)
 
     def throttled_s(self) -> float:
-        """Return for how long clocks were held down while there was work: the truth that judges are tested with."""
+        """Return for how long clocks were held down while there was work: the truth that judges are
+        tested with.
+        """
         with self._lock:
             self._look()
             return self._throttled_s
 
     def hold_clocks(self, steps: int) -> None:
-        """For faults: take ``steps`` clock steps from every cluster and the GPU, whatever the heat is; 0: none."""
+        """For faults: take ``steps`` clock steps from every cluster and the GPU, whatever the heat
+        is; 0: none.
+        """
         with self._lock:
             self._advance()
             for state in self._clusters:
@@ -281,9 +336,17 @@ class VirtualHardware:
             self._gpu_held_steps = steps
 
     def set_cluster_limits(
-        self, cluster: int, *, min_khz: int | None = None, max_khz: int | None = None, governor: str | None = None
+        self,
+        cluster: int,
+        *,
+        min_khz: int | None = None,
+        max_khz: int | None = None,
+        governor: str | None = None,
     ) -> None:
-        """Set what a root shell writes; a frequency that the cluster doesn't have becomes the next lower one."""
+        """Set what a root shell writes.
+
+        A frequency that the cluster doesn't have becomes the next lower one.
+        """
         with self._lock:
             self._advance()
             state = self._clusters[cluster]
@@ -344,11 +407,14 @@ class VirtualHardware:
             self._gpu_steps_down = 0
             self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
             held = self._clusters[0].held_steps
-            self._clusters = [ClusterClocks(spec, self.profile.governors[-1]) for spec in self.profile.clusters]
+            self._clusters = [
+                ClusterClocks(spec, self.profile.governors[-1]) for spec in self.profile.clusters
+            ]
             for state in self._clusters:
                 state.held_steps = held
 
-    # Inside -----------------------------------------------------------------------------------------------------------
+    # Inside
+    # -----------------------------------------------------------------------------------------------------------
 
     def _busy(self, state: ClusterClocks) -> bool:
         return not self._wanted.keys().isdisjoint(state.spec.cpus)
@@ -437,7 +503,9 @@ class VirtualHardware:
         self._govern(step_s)
 
     def _count(self, step_s: float) -> None:
-        """Count processor time, whose it was, the GPU's time at its clock, and time with clocks held down."""
+        """Count processor time, whose it was, the GPU's time at its clock, and time with clocks
+        held down.
+        """
         if self._gpu_ticks_s:
             self._gpu_ticks_s[self._gpu_khz_now()] += step_s
         if not self._works:

@@ -1,4 +1,6 @@
-"""How warm a virtual phone is: the chip (a small heat capacity), its body (a large one in the air), the battery."""
+"""How warm a virtual phone is: the chip (a small heat capacity), its body (a large one in the air),
+the battery.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,14 @@ class Heat:
     def move_on(self, watts: float, step_s: float) -> None:
         """Let this power heat it for a while."""
         thermal = self._thermal
-        self.soc_rise_c = _toward(self.soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s)
+        self.soc_rise_c = _toward(
+            self.soc_rise_c, watts * thermal.soc_c_per_watt, step_s, thermal.soc_tau_s
+        )
         target_c = thermal.ambient_c + watts * thermal.body_c_per_watt
         self.body_c = _toward(self.body_c, target_c, step_s, thermal.body_tau_s)
-        self.battery_c = _toward(self.battery_c, self.body_c, step_s, _BATTERY_TAU * thermal.body_tau_s)
+        self.battery_c = _toward(
+            self.battery_c, self.body_c, step_s, _BATTERY_TAU * thermal.body_tau_s
+        )
 
     def force(self, heat_c: float) -> None:
         """Make the chip that hot at once; body and battery are on the way there."""
@@ -84,7 +90,10 @@ class ClusterClocks:
             return self.max_khz
         top = available[max(0, len(available) - 1 - down)]
         if fixed:
-            top = min(top, max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)))
+            top = min(
+                top,
+                max(f for f in available if f <= max(available[0], available[-1] * _FIXED_SHARE)),
+            )
         return max(available[0], min(top, self.max_khz))
 
     def khz(self, *, busy: bool, fixed: bool) -> int:
@@ -98,5 +107,8 @@ class ClusterClocks:
 
 
 def next_lower(available: Sequence[int], khz: int) -> int:
-    """Return the clock itself if there is such a one, else the next lower; the lowest when there is none."""
+    """Return the clock itself if there is such a one, else the next lower.
+
+    The lowest when there is none.
+    """
     return max((f for f in available if f <= khz), default=available[0])

@@ -1,8 +1,9 @@
 """A lab of virtual phones in processes of its own: start it, ask it, stop it.
 
-The leader is ``python -m benchfarm_lab serve``; it writes ``lab.json`` (its pid, the port and token of its
-control channel, the phones) into the lab's folder. A lab of many phones has more processes (``pids``), which the leader
-starts and speaks for (shares.py). All of them hold ``lab.lock`` as long as they live.
+The leader is ``python -m benchfarm_lab serve``; it writes ``lab.json`` (its pid, the port and token
+of its control channel, the phones) into the lab's folder. A lab of many phones has more processes
+(``pids``), which the leader starts and speaks for (shares.py). All of them hold ``lab.lock`` as
+long as they live.
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchfarm_lab.errors import DeviceError, DeviceTimeoutError, LabError, LinkLostError, UsageError
+from benchfarm_lab.errors import (
+    DeviceError,
+    DeviceTimeoutError,
+    LabError,
+    LinkLostError,
+    UsageError,
+)
 from benchfarm_lab.spec import PhoneSpec
 
-#: In a lab's folder: what describes it while it runs, what its processes lock as long as they live, what they log.
+#: In a lab's folder: what describes it while it runs, what its processes lock as long as they live,
+#: what they log.
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
@@ -52,12 +60,19 @@ class LabSettings:
     seed: int = 1
 
     def command(self, word: str) -> list[str]:
-        """Return the command line of a process of the lab, ``serve`` or ``share``, for :data:`SOURCES`."""
+        """Return the command line of a process of the lab, ``serve`` or ``share``, for
+        :data:`SOURCES`.
+        """
         return [
-            sys.executable, "-m", "benchfarm_lab", word,
-            f"--state-dir={self.state_dir}", f"--time-factor={self.time_factor!r}", f"--seed={self.seed}",
+            sys.executable,
+            "-m",
+            "benchfarm_lab",
+            word,
+            f"--state-dir={self.state_dir}",
+            f"--time-factor={self.time_factor!r}",
+            f"--seed={self.seed}",
             *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
-        ]  # fmt: skip
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,35 +102,56 @@ class LabInfo:
 
 
 def start_lab(
-    state_dir: Path, phones: Sequence[PhoneSpec], *, adb_keys: Sequence[Path], time_factor: float = 1.0, seed: int = 1,
-    processes: int = 0, exit_with_parent: bool = False, idle_s: float = 0.0, environ: Mapping[str, str] | None = None,
-) -> LabInfo:  # fmt: skip
+    state_dir: Path,
+    phones: Sequence[PhoneSpec],
+    *,
+    adb_keys: Sequence[Path],
+    time_factor: float = 1.0,
+    seed: int = 1,
+    processes: int = 0,
+    exit_with_parent: bool = False,
+    idle_s: float = 0.0,
+    environ: Mapping[str, str] | None = None,
+) -> LabInfo:
     """Start a lab with these phones and return when they listen.
 
-    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is how many run the
-    phones at most; 0: as suits the phones and this computer. With ``exit_with_parent`` the lab ends when the calling
-    process does; with ``idle_s`` after so long without a connection. ``environ``: its variables (None: this process's).
+    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is
+    how many run the phones at most; 0: as suits the phones and this computer. With
+    ``exit_with_parent`` the lab ends when the calling process does; with ``idle_s`` after so long
+    without a connection. ``environ``: its variables (None: this process's).
 
-    Raises UsageError when a lab is running in this folder already, and for phones, keys or figures that can't be;
-    DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError when it isn't ready in time.
+    Raises UsageError when a lab is running in this folder already, and for phones, keys or figures
+    that can't be; DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError
+    when it isn't ready in time.
     """
     state_dir = state_dir.absolute()
     state_dir.mkdir(parents=True, exist_ok=True)
     if _is_running(state_dir):
         raise UsageError(
-            f"{state_dir}: a virtual lab is running here already", hint="stop it with 'benchfarm lab down'"
+            f"{state_dir}: a virtual lab is running here already",
+            hint="stop it with 'benchfarm lab down'",
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
-    settings = LabSettings(state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed)
+    settings = LabSettings(
+        state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed
+    )
     command = [
-        *settings.command("serve"), f"--processes={processes}", f"--idle={idle_s!r}",
+        *settings.command("serve"),
+        f"--processes={processes}",
+        f"--idle={idle_s!r}",
         *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
-    ]  # fmt: skip
+    ]
     if exit_with_parent:
         command.append(f"--exit-with-parent={os.getpid()}")
     with (state_dir / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=SOURCES, env=environ
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=SOURCES,
+            env=environ,
         )
     # When this process lives longer than the lab, someone has to take its exit code.
     threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()
@@ -128,7 +164,9 @@ def start_lab(
             raise _start_error(state_dir, process.returncode)
         time.sleep(_LOOK_AGAIN_S)
     _end_group(process.pid)
-    raise DeviceTimeoutError(f"the virtual lab wasn't ready within {_START_S:g} s; see {state_dir / LOG_FILE}")
+    raise DeviceTimeoutError(
+        f"the virtual lab wasn't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
+    )
 
 
 def read_lab(state_dir: Path) -> LabInfo:
@@ -136,16 +174,20 @@ def read_lab(state_dir: Path) -> LabInfo:
     state_dir = state_dir.absolute()
     info = _read_state(state_dir) if _is_running(state_dir) else None
     if info is None:
-        raise UsageError(f"{state_dir}: no virtual lab is running here", hint="start one with 'benchfarm lab up'")
+        raise UsageError(
+            f"{state_dir}: no virtual lab is running here", hint="start one with 'benchfarm lab up'"
+        )
     return info
 
 
-def lab_request(state_dir: Path, request: Mapping[str, Any], *, timeout_s: float = _ANSWER_S) -> dict[str, Any]:
+def lab_request(
+    state_dir: Path, request: Mapping[str, Any], *, timeout_s: float = _ANSWER_S
+) -> dict[str, Any]:
     """Ask a running lab something (see control.py for the requests) and return its answer.
 
-    Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in the lab,
-    DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at all, after which nobody knows
-    whether the request was done.
+    Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in
+    the lab, DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at
+    all, after which nobody knows whether the request was done.
     """
     info = read_lab(state_dir)
     who = f"the virtual lab (pid {info.pid})"
@@ -173,10 +215,12 @@ def result_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
-    """Stop the lab of a folder and return when its processes have ended; False when none was running.
+    """Stop the lab of a folder and return when its processes have ended.
 
-    It is asked first; a lab that doesn't answer is ended by its pid, after a look that a process is this lab's.
-    Raises DeviceTimeoutError when it still runs after that.
+    False when none was running.
+
+    It is asked first; a lab that doesn't answer is ended by its pid, after a look that a process is
+    this lab's. Raises DeviceTimeoutError when it still runs after that.
     """
     state_dir = state_dir.absolute()
     if not _is_running(state_dir):
@@ -193,7 +237,9 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         _end_group(info.pid)
     # What is killed ends as soon as a busy computer comes to it.
     if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
-        raise DeviceTimeoutError(f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}")
+        raise DeviceTimeoutError(
+            f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}"
+        )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     return True
 
@@ -203,16 +249,22 @@ def _read_state(state_dir: Path) -> LabInfo | None:
         state = json.loads((state_dir / STATE_FILE).read_text("utf-8"))
         phones = tuple(
             LabPhone(
-                serial=str(phone["serial"]), address=str(phone["address"]), port=int(phone["port"]),
+                serial=str(phone["serial"]),
+                address=str(phone["address"]),
+                port=int(phone["port"]),
                 profile=str(phone["profile"]),
             )
             for phone in state["phones"]
-        )  # fmt: skip
+        )
         return LabInfo(
-            state_dir=state_dir, pid=int(state["pid"]), pids=tuple(map(int, state["pids"])),
-            control_port=int(state["control_port"]), token=str(state["token"]),
-            time_factor=float(state["time_factor"]), phones=phones,
-        )  # fmt: skip
+            state_dir=state_dir,
+            pid=int(state["pid"]),
+            pids=tuple(map(int, state["pids"])),
+            control_port=int(state["control_port"]),
+            token=str(state["token"]),
+            time_factor=float(state["time_factor"]),
+            phones=phones,
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -242,14 +294,20 @@ def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
 def _is_this_lab(pid: int, state_dir: Path) -> bool:
     """Say whether the process with this number was started for the lab of this folder."""
     listed = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False, errors="replace"
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
     )
     started = any(f"benchfarm_lab {word}" in listed.stdout for word in ("serve", "share"))
     return started and f"--state-dir={state_dir}" in listed.stdout
 
 
 def _end_group(pid: int) -> None:
-    """Kill all processes of a lab, whose leader leads a process group of its own, even when that one has ended."""
+    """Kill all processes of a lab, whose leader leads a process group of its own, even when that
+    one has ended.
+    """
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

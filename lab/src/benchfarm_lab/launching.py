@@ -1,4 +1,6 @@
-"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf, a script."""
+"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf,
+a script.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ from benchfarm_lab.processes import Process
 from benchfarm_lab.system import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
-COMMAND_FOLDERS = frozenset({"/system/bin", "/system/xbin", "/bin", "/vendor/bin", "/sbin", "/product/bin", "/odm/bin"})
+COMMAND_FOLDERS = frozenset(
+    {"/system/bin", "/system/xbin", "/bin", "/vendor/bin", "/sbin", "/product/bin", "/odm/bin"}
+)
 DEFAULT_PATH = (
     "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
     "/odm/bin:/vendor/bin:/vendor/xbin"
 )
-#: Folders of the system's, into which nobody puts a program, and those of them that really have the commands.
+#: Folders of the system's, into which nobody puts a program, and those of them that really have the
+#: commands.
 _SEALED_FOLDERS = COMMAND_FOLDERS | set(DEFAULT_PATH.split(":"))
 _FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
 
@@ -37,7 +42,9 @@ class LaunchFaultError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Launch:
-    """A program to start: arguments, environment, place, open files, and the process that it becomes."""
+    """A program to start: arguments, environment, place, open files, and the process that it
+    becomes.
+    """
 
     system: PhoneSystem
     process: Process
@@ -45,7 +52,8 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     fds: Mapping[int, Handle]
-    #: Lets go of ``fds`` for good, where the process took over its shell's: for a script that has redirected them.
+    #: Lets go of ``fds`` for good, where the process took over its shell's: for a script that has
+    #: redirected them.
     surrender: Callable[[], None] | None = None
 
     def handle(self, descriptor: int) -> Handle:
@@ -70,13 +78,17 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
 
 
 def launch(request: Launch) -> int:
-    """Run a program to its end in this thread, as ``request.process``; return its exit status (128 + signal).
+    """Run a program to its end in this thread, as ``request.process``.
+
+    Return its exit status (128 + signal).
 
     Raises LaunchFaultError before anything ran when it can't be started.
     """
     system, process = request.system, request.process
     name = request.argv[0]
-    path = find_program(system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd, uid=process.uid)
+    path = find_program(
+        system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd, uid=process.uid
+    )
     if path is None:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     before = system.processes.enter(process)
@@ -107,7 +119,9 @@ def _run(request: Launch, path: str) -> int:
             status = exc.code
         except (PhoneFileError, ValueError, OverflowError) as exc:
             # A ValueError is an argument that isn't the number or date it has to be.
-            invocation.complain(str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}")
+            invocation.complain(
+                str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
+            )
             status = 1
         if request.process.killed.is_set():
             return 128 + request.process.signal
@@ -117,7 +131,9 @@ def _run(request: Launch, path: str) -> int:
         found = request.system.files.stat(full, uid=request.process.uid)
     except PhoneFileError as exc:
         if exc.errno == errno.EACCES:
-            raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126) from exc
+            raise LaunchFaultError(
+                f"{request.argv[0]}: can't execute: Permission denied", 126
+            ) from exc
         raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
     if stat.S_ISDIR(found.mode):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
@@ -154,7 +170,11 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
         if not _there(request.system, program):
             raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
         if program.rsplit("/", 1)[-1] != "sh":
-            extra = [interpreter[1].strip().decode("utf-8", "surrogateescape")] if len(interpreter) > 1 else []
+            extra = (
+                [interpreter[1].strip().decode("utf-8", "surrogateescape")]
+                if len(interpreter) > 1
+                else []
+            )
             request.argv = [program, *extra, full, *request.argv[1:]]
             return _run(request, program)
     elif b"\0" in head[:256]:

@@ -53,34 +53,73 @@ class PhoneLogs:
         self.between: Callable[[], bytes | None] | None = None
 
     def log(
-        self, priority: LogPriority, tag: str, message: str | bytes, *, pid: int, tid: int | None = None,
-        uid: int = SHELL_UID, buffer: str = "main",
-    ) -> None:  # fmt: skip
+        self,
+        priority: LogPriority,
+        tag: str,
+        message: str | bytes,
+        *,
+        pid: int,
+        tid: int | None = None,
+        uid: int = SHELL_UID,
+        buffer: str = "main",
+    ) -> None:
         """Append one message, cut to what liblog's format buffer holds."""
         data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
-        self.append(priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, tid=tid, uid=uid, buffer=buffer)
+        self.append(
+            priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, tid=tid, uid=uid, buffer=buffer
+        )
 
     def append(
-        self, priority: LogPriority, tag: str, message: str | bytes, *, pid: int, tid: int | None = None,
-        uid: int = SYSTEM_UID, buffer: str = "main",
-    ) -> None:  # fmt: skip
+        self,
+        priority: LogPriority,
+        tag: str,
+        message: str | bytes,
+        *,
+        pid: int,
+        tid: int | None = None,
+        uid: int = SYSTEM_UID,
+        buffer: str = "main",
+    ) -> None:
         """Append one message as Java code and the system do: only logd's own limit cuts it."""
         data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
         extra = self.between() if self.between is not None else None
         with self._changed:
             for text in (extra, data):
                 if text is not None:
-                    self._keep(priority, tag, text[: _MAX_PAYLOAD_BYTES - len(tag) - 3], pid, tid, uid, buffer)
+                    self._keep(
+                        priority,
+                        tag,
+                        text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
+                        pid,
+                        tid,
+                        uid,
+                        buffer,
+                    )
             self._changed.notify_all()
 
     def _keep(
-        self, priority: LogPriority, tag: str, data: bytes, pid: int, tid: int | None, uid: int, buffer: str
+        self,
+        priority: LogPriority,
+        tag: str,
+        data: bytes,
+        pid: int,
+        tid: int | None,
+        uid: int,
+        buffer: str,
     ) -> None:
         self._last_number += 1
         entry = LogEntry(
-            self._last_number, self._time.wall_s(), self._time.uptime_s(), buffer, priority, tag, data, pid,
-            pid if tid is None else tid, uid,
-        )  # fmt: skip
+            self._last_number,
+            self._time.wall_s(),
+            self._time.uptime_s(),
+            buffer,
+            priority,
+            tag,
+            data,
+            pid,
+            pid if tid is None else tid,
+            uid,
+        )
         ring = self._rings.setdefault(buffer, deque())
         ring.append(entry)
         size = self._sizes.get(buffer, 0) + _size(entry)
@@ -89,7 +128,9 @@ class PhoneLogs:
         self._sizes[buffer] = size
 
     def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
-        """Return what is kept of some buffers, in order, from the message after number ``after`` on."""
+        """Return what is kept of some buffers, in order, from the message after number ``after``
+        on.
+        """
         with self._changed:
             return self._entries(buffers, after)
 
@@ -103,8 +144,12 @@ class PhoneLogs:
         found.sort(key=lambda entry: entry.number)
         return found
 
-    def wait(self, buffers: Sequence[str], after: int, stopped: Callable[[], bool]) -> list[LogEntry]:
-        """Block until there are messages after number ``after`` or ``stopped`` says so (see ``wake``)."""
+    def wait(
+        self, buffers: Sequence[str], after: int, stopped: Callable[[], bool]
+    ) -> list[LogEntry]:
+        """Block until there are messages after number ``after`` or ``stopped`` says so (see
+        ``wake``).
+        """
         with self._changed:
             self._changed.wait_for(lambda: stopped() or bool(self._entries(buffers, after)))
             return self._entries(buffers, after)

@@ -1,4 +1,6 @@
-"""The one thread that all links of a process share: it waits for sockets, timers, and calls from other threads."""
+"""The one thread that all links of a process share: it waits for sockets, timers, and calls from
+other threads.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,17 @@ _SWITCH_S: Final = 0.001
 
 
 def take_short_turns() -> None:
-    """Have this process's threads compute in short turns: the loop, which all phones wait for, is one of them."""
+    """Have this process's threads compute in short turns: the loop, which all phones wait for, is
+    one of them.
+    """
     sys.setswitchinterval(_SWITCH_S)
 
 
 class LinkLoop:
-    """Runs handlers of sockets and timers one after the other in a thread of its own; idle it uses no CPU."""
+    """Runs handlers of sockets and timers one after the other in a thread of its own.
+
+    Idle it uses no CPU.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -58,7 +65,10 @@ class LinkLoop:
             self._wake()
 
     def call_and_wait(self, function: Callable[[], None]) -> None:
-        """Have a function called in the loop's thread, at once when that is the caller's; return when it is done."""
+        """Have a function called in the loop's thread, at once when that is the caller's.
+
+        Return when it is done.
+        """
         if self.inside or not self._thread.is_alive():
             function()
             return

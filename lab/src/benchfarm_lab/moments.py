@@ -28,7 +28,9 @@ class CutOutput:
         """Hand on what comes before the cut; the writer never learns of it."""
         if self._lost:
             return
-        passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(data), "program", subject=self._subject)
+        passing, cut = self._faults.advance(
+            FaultKind.OUTPUT_CUT, len(data), "program", subject=self._subject
+        )
         if passing:
             self._sink.write(data[:passing])
         self._lost = cut is not None
@@ -41,7 +43,10 @@ class ProgramMoments:
         self._faults = faults
 
     def __call__(self, name: str, process: ProcessContext) -> None:
-        """Do what faults ask for at the moment; raise ProgramDiedError when the program ends by it."""
+        """Do what faults ask for at the moment.
+
+        Raise ProgramDiedError when the program ends by it.
+        """
         program = process.argv[0].rpartition("/")[2] if process.argv else ""
         if name == "init":
             process.stdout = CutOutput(process.stdout, self._faults, program)
@@ -59,20 +64,28 @@ class ProgramMoments:
             raise ProgramDiedError(SIGSEGV)
         if self._faults.take(FaultKind.LOW_MEMORY, name, subject=program):
             process.logs.log(
-                "I", "lowmemorykiller", f"Kill '{program}' ({process.pid}), uid {process.uid}, oom_score_adj 0 "
+                "I",
+                "lowmemorykiller",
+                f"Kill '{program}' ({process.pid}), uid {process.uid}, oom_score_adj 0 "
                 "to free 412672kB rss, 0kB swap; reason: low watermark is breached and swap is low",
-                pid=_LMKD_PID, uid=_LMKD_UID, buffer="system",
-            )  # fmt: skip
+                pid=_LMKD_PID,
+                uid=_LMKD_UID,
+                buffer="system",
+            )
             raise ProgramDiedError(SIGKILL)
 
     @staticmethod
     def _stop_responding(process: ProcessContext, seconds: float) -> NoReturn:
-        """Log what the activity manager logs, wait for somebody to end the app, and end it after a while."""
+        """Log what the activity manager logs, wait for somebody to end the app, and end it after a
+        while.
+        """
         package = process.argv[0]
         component = f"{package}/.BenchmarkModelActivity"
 
         def log(priority: LogPriority, text: str) -> None:
-            process.logs.log(priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system")
+            process.logs.log(
+                priority, "ActivityManager", text, pid=_SYSTEM_PID, uid=1000, buffer="system"
+            )
 
         for line in (
             f"ANR in {package} ({component})",
@@ -84,5 +97,8 @@ class ProgramMoments:
             log("E", line)
         if process.time.sleep(seconds or _FOR_EVER_S, process.killed):
             raise ProgramDiedError(process.signal or SIGKILL)
-        log("I", f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): user request after error")
+        log(
+            "I",
+            f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): user request after error",
+        )
         raise ProgramDiedError(SIGKILL)

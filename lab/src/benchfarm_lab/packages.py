@@ -78,7 +78,9 @@ class PackageStore:
 
     # Installing
 
-    def install(self, source: Iterable[bytes], size_bytes: int, options: InstallOptions) -> InstalledPackage:
+    def install(
+        self, source: Iterable[bytes], size_bytes: int, options: InstallOptions
+    ) -> InstalledPackage:
         """Install an APK from its bytes. Raises InstallRefusedError."""
         with self._lock:
             if size_bytes + _RESERVE_BYTES > self.files.storage.free_bytes:
@@ -89,7 +91,9 @@ class PackageStore:
             finally:
                 self._remove_tree(stage)
 
-    def _staged(self, stage: str, source: Iterable[bytes], options: InstallOptions) -> InstalledPackage:
+    def _staged(
+        self, stage: str, source: Iterable[bytes], options: InstallOptions
+    ) -> InstalledPackage:
         apk = f"{stage}/base.apk"
         try:
             self.files.make_folders(stage, uid=0)
@@ -107,16 +111,24 @@ class PackageStore:
         self.files.make_folders(code_path, uid=0)
         self.files.rename(apk, f"{code_path}/base.apk", uid=0)
         package = InstalledPackage(
-            info=info, uid=old.uid if old else self._next_uid(), code_path=code_path, primary_abi=abi,
-        )  # fmt: skip
+            info=info,
+            uid=old.uid if old else self._next_uid(),
+            code_path=code_path,
+            primary_abi=abi,
+        )
         self._packages[info.package] = package
         if old is not None:
             self._remove_tree(old.code_path.rsplit("/", 1)[0])
         self._make_data_folders(package)
         return package
 
-    def _accepted(self, info: AppInfo, old: InstalledPackage | None, options: InstallOptions, apk: str) -> str:
-        """Return the ABI that the app will run with; raise InstallRefusedError when the phone won't have it."""
+    def _accepted(
+        self, info: AppInfo, old: InstalledPackage | None, options: InstallOptions, apk: str
+    ) -> str:
+        """Return the ABI that the app will run with.
+
+        Raise InstallRefusedError when the phone won't have it.
+        """
         sdk = self._props.sdk
         if info.min_sdk > sdk:
             raise InstallRefusedError(
@@ -131,7 +143,8 @@ class PackageStore:
                     f"Attempt to re-install {info.package} without first uninstalling.",
                 )
             if info.version_code < old.info.version_code and not (
-                options.allow_downgrade and (info.debuggable or self._props.get("ro.debuggable") == "1")
+                options.allow_downgrade
+                and (info.debuggable or self._props.get("ro.debuggable") == "1")
             ):
                 raise InstallRefusedError(
                     "INSTALL_FAILED_VERSION_DOWNGRADE",
@@ -150,7 +163,9 @@ class PackageStore:
         """Return the ABI to run an app with, "" for one without native code, None when none fits."""
         if not info.abis:
             return ""
-        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi").split(",")
+        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi").split(
+            ","
+        )
         if wanted and wanted != "-":
             return wanted if wanted in info.abis and wanted in known else None
         return next((abi for abi in known if abi in info.abis), None)

@@ -33,12 +33,20 @@ _CHATTER_PID: Final = 1999
 
 
 class Phone:
-    """A phone that listens on 127.0.0.1 from :meth:`start` to :meth:`close`. Methods may be called from any thread."""
+    """A phone that listens on 127.0.0.1 from :meth:`start` to :meth:`close`.
+
+    Methods may be called from any thread.
+    """
 
     def __init__(
-        self, spec: PhoneSpec, loop: LinkLoop, *, allowed_keys: Sequence[RSAPublicKey], seed: int,
+        self,
+        spec: PhoneSpec,
+        loop: LinkLoop,
+        *,
+        allowed_keys: Sequence[RSAPublicKey],
+        seed: int,
         time_factor: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make the phone's parts. ``allowed_keys`` are the adb servers that it lets in.
 
         Raises UsageError when the spec names what doesn't exist.
@@ -53,17 +61,28 @@ class Phone:
         self._foreign: Work | None = None
         self._silent: threading.Event | None = None
         self.userland = build_userland(
-            props=props, time=self.time, hardware=self.hardware,
-            shelf=build_shelf(profile, self.hardware, self.faults), build=_build_of(profile, spec), faults=self.faults,
-            on_reboot=self.reboot, moment=ProgramMoments(self.faults),
-        )  # fmt: skip
-        desk = ServiceDesk(
-            system=self.userland, faults=self.faults, legacy=spec.legacy, reboot=self.reboot,
-        )  # fmt: skip
-        self._link = LinkState(
-            serial=spec.serial, allowed_keys=allowed_keys, banner=self._banner, service_for=desk.service_for,
+            props=props,
+            time=self.time,
+            hardware=self.hardware,
+            shelf=build_shelf(profile, self.hardware, self.faults),
+            build=_build_of(profile, spec),
             faults=self.faults,
-        )  # fmt: skip
+            on_reboot=self.reboot,
+            moment=ProgramMoments(self.faults),
+        )
+        desk = ServiceDesk(
+            system=self.userland,
+            faults=self.faults,
+            legacy=spec.legacy,
+            reboot=self.reboot,
+        )
+        self._link = LinkState(
+            serial=spec.serial,
+            allowed_keys=allowed_keys,
+            banner=self._banner,
+            service_for=desk.service_for,
+            faults=self.faults,
+        )
         self._server = PhoneServer(loop, self._link)
         self._loop = loop
         self._lock = threading.Lock()
@@ -113,9 +132,11 @@ class Phone:
         self._server.drop_connections()
 
     def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
-        """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port with a new boot id.
+        """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port
+        with a new boot id.
 
-        ``mode`` (recovery, bootloader ...) makes no difference: there is nothing else to start into.
+        ``mode`` (recovery, bootloader ...) makes no difference: there is nothing else to start
+        into.
         """
         with self._lock:
             if self._booting or self._closed.is_set():
@@ -123,7 +144,9 @@ class Phone:
             self._booting = True
         self._server.go_away()
         down = threading.Event()
-        threading.Thread(target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True).start()
+        threading.Thread(
+            target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True
+        ).start()
         if not self._loop.inside:
             down.wait()
 
@@ -143,7 +166,9 @@ class Phone:
                 self._server.come_back()
                 break
             except OSError:
-                self._closed.wait(_PORT_RETRY_S)  # someone else has the port; it is this phone's when they let go
+                self._closed.wait(
+                    _PORT_RETRY_S
+                )  # someone else has the port; it is this phone's when they let go
         with self._lock:
             self._booting = False
         if self.time.sleep(_SYSTEM_START_S, self._closed):
@@ -155,8 +180,10 @@ class Phone:
 
     def _banner(self) -> bytes:
         features = LEGACY_FEATURES if self.spec.legacy else FEATURES
-        about = [f"{key}={self.userland.props.get(key, '')}" for key in
-                 ("ro.product.name", "ro.product.model", "ro.product.device")]  # fmt: skip
+        about = [
+            f"{key}={self.userland.props.get(key, '')}"
+            for key in ("ro.product.name", "ro.product.model", "ro.product.device")
+        ]
         return ("device::" + ";".join([*about, "features=" + ",".join(features)])).encode()
 
     # Faults
@@ -165,21 +192,40 @@ class Phone:
         handle = self.faults.handle
         handle(FaultKind.CUT, lambda fault: self.drop_connections())
         handle(FaultKind.HANG, self._hang, lambda fault: self._set_hung(hung=False))
-        handle(FaultKind.SLOW, lambda fault: self._set_speed(fault.number("bytes_per_s")),
-               lambda fault: self._set_speed(0.0))  # fmt: skip
+        handle(
+            FaultKind.SLOW,
+            lambda fault: self._set_speed(fault.number("bytes_per_s")),
+            lambda fault: self._set_speed(0.0),
+        )
         handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
-        handle(FaultKind.UNAUTHORIZED, lambda fault: self.drop_connections(), lambda fault: self._server.admit())
+        handle(
+            FaultKind.UNAUTHORIZED,
+            lambda fault: self.drop_connections(),
+            lambda fault: self._server.admit(),
+        )
         handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))
         handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
-        handle(FaultKind.THROTTLE, lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
-               lambda fault: self.hardware.hold_clocks(0))  # fmt: skip
-        handle(FaultKind.CABLE_OUT, lambda fault: self.hardware.set_plugged(plugged=False),
-               lambda fault: self.hardware.set_plugged(plugged=True))  # fmt: skip
+        handle(
+            FaultKind.THROTTLE,
+            lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
+            lambda fault: self.hardware.hold_clocks(0),
+        )
+        handle(
+            FaultKind.CABLE_OUT,
+            lambda fault: self.hardware.set_plugged(plugged=False),
+            lambda fault: self.hardware.set_plugged(plugged=True),
+        )
         handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
-        handle(FaultKind.BATTERY_HEALTH, lambda fault: self._say_health(int(fault.number("health"))),
-               lambda fault: self._say_health(None))  # fmt: skip
+        handle(
+            FaultKind.BATTERY_HEALTH,
+            lambda fault: self._say_health(int(fault.number("health"))),
+            lambda fault: self._say_health(None),
+        )
         handle(FaultKind.NOISY_LOG, self._chatter, lambda fault: self._hush())
-        handle(FaultKind.BATTERY_LOW, lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))))
+        handle(
+            FaultKind.BATTERY_LOW,
+            lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))),
+        )
 
     def _chatter(self, fault: Fault) -> None:
         """Have another app log line after line."""
@@ -188,7 +234,9 @@ class Phone:
 
         def talk() -> None:
             while not silent.wait(1 / fault.number("lines_per_s")) and not self._closed.is_set():
-                self.userland.logs.append("I", "Chatter", "nothing that matters", pid=_CHATTER_PID, buffer="main")
+                self.userland.logs.append(
+                    "I", "Chatter", "nothing that matters", pid=_CHATTER_PID, buffer="main"
+                )
 
         threading.Thread(target=talk, name=f"{self.serial} chatter", daemon=True).start()
 
@@ -212,7 +260,9 @@ class Phone:
     def _load(self, fault: Fault) -> None:
         """Keep cores, memory and GPU busy with something that is no process of a user's."""
         self._unload()
-        fastest = [cpu for cluster in reversed(self.hardware.clusters()) for cpu in reversed(cluster.cpus)]
+        fastest = [
+            cpu for cluster in reversed(self.hardware.clusters()) for cpu in reversed(cluster.cpus)
+        ]
         cores = fastest[: round(fault.number("cores"))]
         self._foreign = self.hardware.begin_work(
             cores, memory_share=fault.number("memory"), gpu_share=fault.number("gpu")
@@ -236,10 +286,15 @@ def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:
     """Return what the userland shows of the phone's make."""
     cores = {
         cpu: (cluster.implementer, cluster.variant, cluster.part, cluster.revision)
-        for cluster in profile.clusters for cpu in cluster.cpus
-    }  # fmt: skip
+        for cluster in profile.clusters
+        for cpu in cluster.cpus
+    }
     return PhoneBuild(
-        serial=spec.serial, rooted=spec.rooted, memory_bytes=profile.memory_mb << 20,
-        gles=profile.gpu.gles if profile.gpu else "", gpu=profile.gpu.name if profile.gpu else "",
-        cores=tuple(cores[cpu] for cpu in sorted(cores)), cpu_features=profile.cpu_features,
-    )  # fmt: skip
+        serial=spec.serial,
+        rooted=spec.rooted,
+        memory_bytes=profile.memory_mb << 20,
+        gles=profile.gpu.gles if profile.gpu else "",
+        gpu=profile.gpu.name if profile.gpu else "",
+        cores=tuple(cores[cpu] for cpu in sorted(cores)),
+        cpu_features=profile.cpu_features,
+    )

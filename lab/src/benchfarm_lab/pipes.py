@@ -26,7 +26,10 @@ class Pipe:
         self._write_closed = False
 
     def read(self, limit: int, reader: Process | None) -> bytes:
-        """Block until bytes are there or the writers are gone; raise ProgramDiedError when the reader is killed."""
+        """Block until bytes are there or the writers are gone.
+
+        Raise ProgramDiedError when the reader is killed.
+        """
         if limit < 0:
             return b"".join(iter(lambda: self.read(_PIPE_BYTES, reader), b""))
         with self._changed:
@@ -66,8 +69,11 @@ class Pipe:
         for start in range(0, len(data), self._limit_bytes):
             piece = bytes(data[start : start + self._limit_bytes])
             with self._changed:
-                # Room for one piece is left over: so who has the last one written needs nobody to read before it ends.
-                self._wait(lambda: self._size_bytes < self._limit_bytes or self._read_closed, writer)
+                # Room for one piece is left over: so who has the last one written needs nobody to
+                # read before it ends.
+                self._wait(
+                    lambda: self._size_bytes < self._limit_bytes or self._read_closed, writer
+                )
                 if self._read_closed:
                     raise StreamClosedError("Broken pipe")
                 self._pieces.append(piece)
@@ -164,7 +170,10 @@ class ClientSink(Handle):
 
 
 class ClientSource(Handle):
-    """The adb client's stdin. A thread of its own reads it from the first read on, so that a reader can be killed."""
+    """The adb client's stdin.
+
+    A thread of its own reads it from the first read on, so that a reader can be killed.
+    """
 
     def __init__(self, source: ByteSource) -> None:
         super().__init__()
@@ -176,7 +185,9 @@ class ClientSource(Handle):
         with self._lock:
             if self._pipe is None:
                 self._pipe = Pipe(1 << 20)
-                threading.Thread(target=self._pump, args=(self._pipe,), daemon=True, name="phone-stdin").start()
+                threading.Thread(
+                    target=self._pump, args=(self._pipe,), daemon=True, name="phone-stdin"
+                ).start()
             return self._pipe
 
     def _pump(self, pipe: Pipe) -> None:

@@ -15,30 +15,80 @@ if TYPE_CHECKING:
 Group = Literal["top-app", "shell"]
 
 SIGNAL_NUMBERS: Final[Mapping[str, int]] = {
-    "EXIT": 0, "HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9,
-    "USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15, "STKFLT": 16, "CHLD": 17, "CONT": 18,
-    "STOP": 19, "TSTP": 20, "TTIN": 21, "TTOU": 22, "URG": 23, "XCPU": 24, "XFSZ": 25, "VTALRM": 26, "PROF": 27,
-    "WINCH": 28, "IO": 29, "PWR": 30, "SYS": 31,
-}  # fmt: skip
+    "EXIT": 0,
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "ILL": 4,
+    "TRAP": 5,
+    "ABRT": 6,
+    "BUS": 7,
+    "FPE": 8,
+    "KILL": 9,
+    "USR1": 10,
+    "SEGV": 11,
+    "USR2": 12,
+    "PIPE": 13,
+    "ALRM": 14,
+    "TERM": 15,
+    "STKFLT": 16,
+    "CHLD": 17,
+    "CONT": 18,
+    "STOP": 19,
+    "TSTP": 20,
+    "TTIN": 21,
+    "TTOU": 22,
+    "URG": 23,
+    "XCPU": 24,
+    "XFSZ": 25,
+    "VTALRM": 26,
+    "PROF": 27,
+    "WINCH": 28,
+    "IO": 29,
+    "PWR": 30,
+    "SYS": 31,
+}
 #: What the shell says of a foreground command that ended by a signal (mksh's words).
 SIGNAL_WORDS: Final[Mapping[int, str]] = {
-    1: "Hangup", 3: "Quit", 4: "Illegal instruction", 5: "Trap", 6: "Aborted", 7: "Bus error",
-    8: "Floating point exception", 9: "Killed", 11: "Segmentation fault", 14: "Alarm clock", 15: "Terminated",
-    24: "CPU time limit exceeded", 25: "File size limit exceeded", 31: "Bad system call",
-}  # fmt: skip
+    1: "Hangup",
+    3: "Quit",
+    4: "Illegal instruction",
+    5: "Trap",
+    6: "Aborted",
+    7: "Bus error",
+    8: "Floating point exception",
+    9: "Killed",
+    11: "Segmentation fault",
+    14: "Alarm clock",
+    15: "Terminated",
+    24: "CPU time limit exceeded",
+    25: "File size limit exceeded",
+    31: "Bad system call",
+}
 _HARMLESS: Final = frozenset({17, 18, 23, 28})
 _STOPPING: Final = frozenset({19, 20, 21, 22})
 _MAX_PID: Final = 32768
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
 _USER_NAMES: Final[Mapping[int, str]] = {
-    0: "root", 1000: "system", 1001: "radio", 1013: "media", 1015: "sdcard_rw", 1017: "keystore", 1023: "media_rw",
-    1036: "logd", SHELL_UID: "shell", 9997: "everybody",
-}  # fmt: skip
+    0: "root",
+    1000: "system",
+    1001: "radio",
+    1013: "media",
+    1015: "sdcard_rw",
+    1017: "keystore",
+    1023: "media_rw",
+    1036: "logd",
+    SHELL_UID: "shell",
+    9997: "everybody",
+}
 
 
 def user_name(uid: int) -> str:
-    """Return what Android calls a user: ``shell``, ``u0_a123``; the number for one without a name."""
+    """Return what Android calls a user: ``shell``, ``u0_a123``.
+
+    The number for one without a name.
+    """
     if uid >= FIRST_APP_UID:
         return f"u0_a{uid - FIRST_APP_UID}"
     return _USER_NAMES.get(uid, str(uid))
@@ -54,7 +104,10 @@ def user_id(name: str) -> int | None:
 
 
 def signal_number(name: str) -> int | None:
-    """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``; None when there is no such signal."""
+    """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``.
+
+    None when there is no such signal.
+    """
     if name.isdigit():
         return int(name) if int(name) <= 64 else None
     return SIGNAL_NUMBERS.get(name.upper().removeprefix("SIG"))
@@ -64,9 +117,17 @@ class Process:
     """One entry of the process table."""
 
     def __init__(
-        self, *, pid: int, ppid: int, argv: Sequence[str], uid: int, started_s: float, affinity: int, group: Group,
+        self,
+        *,
+        pid: int,
+        ppid: int,
+        argv: Sequence[str],
+        uid: int,
+        started_s: float,
+        affinity: int,
+        group: Group,
         is_shell: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.pid = pid
         self.ppid = ppid
         #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
@@ -134,7 +195,9 @@ class Process:
             waker()
 
     def add_waker(self, waker: Callable[[], None]) -> None:
-        """Have ``waker`` called when a signal arrives, so that a blocked read or write can look at it."""
+        """Have ``waker`` called when a signal arrives, so that a blocked read or write can look at
+        it.
+        """
         self._wakers.append(waker)
 
     def remove_waker(self, waker: Callable[[], None]) -> None:
@@ -159,11 +222,17 @@ class Process:
 
 #: What every phone runs, enough for ps and pidof to look right: name, user and parent of each pid.
 _RESIDENTS: Final[Mapping[int, tuple[str, int, int]]] = {
-    1: ("init", 0, 0), 2: ("[kthreadd]", 0, 0), 498: ("logd", 1036, 1), 499: ("servicemanager", 1000, 1),
-    512: ("zygote64", 0, 1), 613: ("surfaceflinger", 1000, 1), 741: ("adbd", SHELL_UID, 1),
-    1003: ("system_server", 1000, 512), 1297: ("com.android.systemui", 10041, 512),
+    1: ("init", 0, 0),
+    2: ("[kthreadd]", 0, 0),
+    498: ("logd", 1036, 1),
+    499: ("servicemanager", 1000, 1),
+    512: ("zygote64", 0, 1),
+    613: ("surfaceflinger", 1000, 1),
+    741: ("adbd", SHELL_UID, 1),
+    1003: ("system_server", 1000, 512),
+    1297: ("com.android.systemui", 10041, 512),
     1466: ("com.android.phone", 1001, 512),
-}  # fmt: skip
+}
 ADBD_PID: Final = 741
 ZYGOTE_PID: Final = 512
 SYSTEM_SERVER_PID: Final = 1003
@@ -183,24 +252,46 @@ class ProcessTable:
         self._thread_process = threading.local()
 
     def spawn(
-        self, argv: Sequence[str], *, uid: int, parent: Process | None = None, ppid: int = ADBD_PID,
-        group: Group = "shell", is_shell: bool = False,
-    ) -> Process:  # fmt: skip
-        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
+        self,
+        argv: Sequence[str],
+        *,
+        uid: int,
+        parent: Process | None = None,
+        ppid: int = ADBD_PID,
+        group: Group = "shell",
+        is_shell: bool = False,
+    ) -> Process:
+        """Make a new process.
+
+        It inherits affinity, niceness and ignored signals from ``parent``.
+        """
         with self._lock:
             return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
 
     def _spawn(
-        self, argv: Sequence[str], uid: int, parent: Process | None, ppid: int, group: Group, *, is_shell: bool
-    ) -> Process:  # fmt: skip
+        self,
+        argv: Sequence[str],
+        uid: int,
+        parent: Process | None,
+        ppid: int,
+        group: Group,
+        *,
+        is_shell: bool,
+    ) -> Process:
         self.started += 1
         pid = next(self._pids) % _MAX_PID
         while pid < 2000 or pid in self._processes:
             pid = next(self._pids) % _MAX_PID
         process = Process(
-            pid=pid, ppid=parent.pid if parent else ppid, argv=argv, uid=uid, started_s=self._time.uptime_s(),
-            affinity=parent.affinity if parent else self.all_cpus, group=group, is_shell=is_shell,
-        )  # fmt: skip
+            pid=pid,
+            ppid=parent.pid if parent else ppid,
+            argv=argv,
+            uid=uid,
+            started_s=self._time.uptime_s(),
+            affinity=parent.affinity if parent else self.all_cpus,
+            group=group,
+            is_shell=is_shell,
+        )
         if parent is not None:
             process.pgid = parent.pgid
             process.nice = parent.nice
@@ -227,7 +318,10 @@ class ProcessTable:
         return self._processes.get(pid)
 
     def kill(self, process: Process, signal: int) -> None:
-        """Send a signal. A shell that dies of it is gone at once; what it was running in the foreground goes on."""
+        """Send a signal. A shell that dies of it is gone at once.
+
+        What it was running in the foreground goes on.
+        """
         if signal == 0:
             return
         process.deliver(signal)
@@ -252,7 +346,13 @@ class ProcessTable:
         """Return everything that ps shows, the phone's own services included."""
         for pid, (name, uid, ppid) in _RESIDENTS.items():
             process = Process(
-                pid=pid, ppid=ppid, argv=(name,), uid=uid, started_s=0.0, affinity=self.all_cpus, group="shell"
+                pid=pid,
+                ppid=ppid,
+                argv=(name,),
+                uid=uid,
+                started_s=0.0,
+                affinity=self.all_cpus,
+                group="shell",
             )
             process.rss_bytes = 48 << 20
             yield process
@@ -263,7 +363,10 @@ class ProcessTable:
         return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
 
     def enter(self, process: Process) -> Process | None:
-        """Say that this thread acts for ``process`` from now on (/proc/self); return whom it acted for before."""
+        """Say that this thread acts for ``process`` from now on (/proc/self).
+
+        Return whom it acted for before.
+        """
         before = self.current()
         self._thread_process.process = process
         return before

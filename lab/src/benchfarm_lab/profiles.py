@@ -1,7 +1,8 @@
 """Profiles of virtual phones: what each one says about itself, how fast it is, and how it gets hot.
 
-A profile is a YAML file in ``profiles/``. The speeds in it are effective rates of a model of a phone, calibrated where
-figures were published; they make a virtual phone behave like that phone, and are no statement about a real one.
+A profile is a YAML file in ``profiles/``. The speeds in it are effective rates of a model of a
+phone, calibrated where figures were published; they make a virtual phone behave like that phone,
+and are no statement about a real one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ PROFILE_FOLDER: Final = Path(__file__).parent / "profiles"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """A cluster of equal cores. Rates are per core at the highest clock, in 10**9 multiply-adds a second."""
+    """A cluster of equal cores.
+
+    Rates are per core at the highest clock, in 10**9 multiply-adds a second.
+    """
 
     name: str
     cpus: tuple[int, ...]
@@ -58,7 +62,9 @@ class CpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingSpec:
-    """How a program's threads are placed when it is a shell command, and when it is the app on screen."""
+    """How a program's threads are placed when it is a shell command, and when it is the app on
+    screen.
+    """
 
     #: How likely one thread of an unpinned shell command stays on a small core for a whole process.
     shell_stray: float = 0.25
@@ -91,7 +97,10 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorSpec:
-    """A device that NNAPI or the Hexagon delegate drives. A rate of 0: it doesn't take that type."""
+    """A device that NNAPI or the Hexagon delegate drives.
+
+    A rate of 0: it doesn't take that type.
+    """
 
     name: str
     f32_gmacs: float
@@ -104,7 +113,8 @@ class AcceleratorSpec:
     init_ms: float
     depthwise_share: float = 0.5
     conv_share: float = 1.0
-    #: It is listed and takes models, and then its compiler fails, as on phones whose NNAPI driver was left behind.
+    #: It is listed and takes models, and then its compiler fails, as on phones whose NNAPI driver
+    #: was left behind.
     compilation_fails: bool = False
 
 
@@ -154,8 +164,8 @@ class VirtualProfile:
     scheduling: SchedulingSpec = field(default_factory=SchedulingSpec)
     governors: tuple[str, ...] = ("performance", "schedutil")
     cpu_features: str = ""
-    #: The supply rails whose energy is told -> what each feeds: a cluster, "gpu", "accelerator", or "idle:0.3", a share
-    #: of what the phone takes at rest.
+    #: The supply rails whose energy is told -> what each feeds: a cluster, "gpu", "accelerator", or
+    #: "idle:0.3", a share of what the phone takes at rest.
     rails: Mapping[str, str] = field(default_factory=dict)
     #: What the gauge tells for a microampere that goes into the battery.
     gauge_scale: float = 1.0
@@ -180,9 +190,12 @@ class VirtualProfile:
     def system_props(self, serial: str) -> dict[str, str]:
         """Return what getprop shows on a phone with this serial number; marked as virtual."""
         return {
-            **self.props, "ro.serialno": serial, "ro.boot.serialno": serial, "ro.benchfarm.virtual": "1",
+            **self.props,
+            "ro.serialno": serial,
+            "ro.boot.serialno": serial,
+            "ro.benchfarm.virtual": "1",
             "ro.benchfarm.profile": self.name,
-        }  # fmt: skip
+        }
 
 
 def profile_names() -> list[str]:
@@ -192,24 +205,41 @@ def profile_names() -> list[str]:
 
 @functools.cache
 def load_profile(name: str) -> VirtualProfile:
-    """Return a profile by its name; raise UsageError when there is none, or when its file has a fault."""
+    """Return a profile by its name.
+
+    Raise UsageError when there is none, or when its file has a fault.
+    """
     if name not in profile_names():
-        raise UsageError(f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}")
+        raise UsageError(
+            f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}"
+        )
     return parse_profile(name, (PROFILE_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def parse_profile(name: str, text: str) -> VirtualProfile:
-    """Return the profile that a YAML text describes; raise UsageError naming the key that is wrong."""
+    """Return the profile that a YAML text describes.
+
+    Raise UsageError naming the key that is wrong.
+    """
     where = f"virtual phone {name}"
     try:
         content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
     except (yaml.YAMLError, UnicodeError) as error:
         raise UsageError(f"{where}: no YAML: {error}") from error
-    profile: VirtualProfile = _build(VirtualProfile, {"name": name, **_mapping(content, where)}, where)
+    profile: VirtualProfile = _build(
+        VirtualProfile, {"name": name, **_mapping(content, where)}, where
+    )
     cpus = sorted(cpu for cluster in profile.clusters for cpu in cluster.cpus)
     if cpus != list(range(len(cpus))):
-        raise UsageError(f"{where}: clusters: the cores must be numbered 0 to n without gap, not {cpus}")
-    for key in ("ro.build.version.sdk", "ro.product.cpu.abilist", "ro.product.model", "ro.build.fingerprint"):
+        raise UsageError(
+            f"{where}: clusters: the cores must be numbered 0 to n without gap, not {cpus}"
+        )
+    for key in (
+        "ro.build.version.sdk",
+        "ro.product.cpu.abilist",
+        "ro.product.model",
+        "ro.build.fingerprint",
+    ):
         if key not in profile.props:
             raise UsageError(f"{where}: props: {key} is missing")
     return profile
@@ -225,7 +255,10 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 
 
 def _build(kind: type[_T], value: object, where: str) -> _T:
-    """Make a dataclass from a mapping; every key must be known and every value of the field's type."""
+    """Make a dataclass from a mapping.
+
+    Every key must be known and every value of the field's type.
+    """
     given = _mapping(value, where)
     hints = typing.get_type_hints(kind)
     known = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
@@ -233,10 +266,14 @@ def _build(kind: type[_T], value: object, where: str) -> _T:
         if key not in known:
             raise UsageError(f"{where}: {key}: unknown key; known are {', '.join(known)}")
     for key, spec in known.items():
-        required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        required = (
+            spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        )
         if required and key not in given:
             raise UsageError(f"{where}: {key} is missing")
-    return kind(**{key: _convert(hints[key], item, f"{where}: {key}") for key, item in given.items()})
+    return kind(
+        **{key: _convert(hints[key], item, f"{where}: {key}") for key, item in given.items()}
+    )
 
 
 def _convert(kind: Any, value: object, where: str) -> object:  # noqa: ANN401 - a type of any form
@@ -253,7 +290,9 @@ def _convert(kind: Any, value: object, where: str) -> object:  # noqa: ANN401 - 
         return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
     if origin is Literal:
         if value not in args:
-            raise UsageError(f"{where}: expected one of {', '.join(map(str, args))}, found {value!r}")
+            raise UsageError(
+                f"{where}: expected one of {', '.join(map(str, args))}, found {value!r}"
+            )
         return value
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)

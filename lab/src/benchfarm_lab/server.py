@@ -1,4 +1,6 @@
-"""A phone's listening end on 127.0.0.1: it accepts adb servers, and can go away and come back on the same port."""
+"""A phone's listening end on 127.0.0.1: it accepts adb servers, and can go away and come back on
+the same port.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ _ACCEPT_PAUSE_S: Final = 1.0
 
 
 class PhoneServer:
-    """Listens for one phone. All methods may be called from any thread; sockets are handled in the loop's."""
+    """Listens for one phone. All methods may be called from any thread.
+
+    Sockets are handled in the loop's.
+    """
 
     def __init__(self, loop: LinkLoop, link: LinkState) -> None:
         self._loop = loop
@@ -118,7 +123,9 @@ class PhoneServer:
             sock, _ = self._listener.accept()
         except OSError as fault:
             if fault.errno in (errno.EMFILE, errno.ENFILE):
-                self._pause_accepting(self._listener)  # no descriptor is left: trying on would only spin
+                self._pause_accepting(
+                    self._listener
+                )  # no descriptor is left: trying on would only spin
             return
         self._connections.add(Connection(sock, self._loop, self._link, self._connections.discard))
         self._link.faults.reach("connect")

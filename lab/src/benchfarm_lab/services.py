@@ -2,8 +2,9 @@
 
 The names are those of SERVICES.TXT in the Android Open Source Project's adb.
 
-In the shell protocol every piece of data has a head of one byte (which stream) and a 32-bit length; the exit code is a
-piece of its own. Source of the format: shell_protocol.h in the Android Open Source Project's adb.
+In the shell protocol every piece of data has a head of one byte (which stream) and a 32-bit length;
+the exit code is a piece of its own. Source of the format: shell_protocol.h in the Android Open
+Source Project's adb.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Outlet:
         self._is_lost = False
 
     def write(self, data: bytes, *, framed_as: int | None = None) -> None:
-        """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its streams it is."""
+        """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its
+        streams it is.
+        """
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
@@ -55,7 +58,9 @@ class Outlet:
             self._is_lost = self._is_lost or lost is not None
             piece = piece[:passing]
             if piece:
-                self._stream.write(piece if framed_as is None else _HEAD.pack(framed_as, len(piece)) + piece)
+                self._stream.write(
+                    piece if framed_as is None else _HEAD.pack(framed_as, len(piece)) + piece
+                )
             if cut is not None:
                 self._stream.finish()
                 raise StreamClosedError("the output is cut off on request")
@@ -75,7 +80,9 @@ class Output:
 
     def write(self, data: bytes) -> None:
         """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
-        self._outlet.write(data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as)
+        self._outlet.write(
+            data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as
+        )
 
 
 class FramedInput:
@@ -87,7 +94,10 @@ class FramedInput:
         self._ended = False
 
     def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end. A negative limit reads to the end."""
+        """Block until at least one byte is there; ``b""`` is the end.
+
+        A negative limit reads to the end.
+        """
         if limit < 0:
             return b"".join(iter(lambda: self.read(1 << 20), b""))
         try:
@@ -111,8 +121,11 @@ class FramedInput:
 
 #: What a phone says it can do; only what is served here.
 FEATURES: Final = (
-    "shell_v2", "cmd", "fixed_push_mkdir", "fixed_push_symlink_timestamp",
-)  # fmt: skip
+    "shell_v2",
+    "cmd",
+    "fixed_push_mkdir",
+    "fixed_push_symlink_timestamp",
+)
 #: What an ``adb shell`` without a command runs.
 _NO_COMMAND: Final = "echo 'a virtual phone has no shell to type in: adb shell COMMAND' >&2; exit 1"
 #: A phone from before Android 7 has none of them but ``cmd``'s forerunner, pm.
@@ -154,9 +167,18 @@ class ServiceDesk:
         return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
 
     def _run(
-        self, stream: Stream, command: str, moment: str, *, framed: bool = False, terminal: bool = False
-    ) -> None:  # fmt: skip
-        """Run a command. Without frames its exit code is lost, and its output is one stream, as a terminal's is."""
+        self,
+        stream: Stream,
+        command: str,
+        moment: str,
+        *,
+        framed: bool = False,
+        terminal: bool = False,
+    ) -> None:
+        """Run a command.
+
+        Without frames its exit code is lost, and its output is one stream, as a terminal's is.
+        """
         outlet = Outlet(stream, self.faults, moment)
         banner = self.faults.active(FaultKind.BANNER)
         stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
@@ -166,7 +188,10 @@ class ServiceDesk:
             stdout.write(f"{banner.text('text')}\n".encode())
         reader = StreamReader(stream)
         session = ShellSession(
-            stdin=FramedInput(reader) if framed else reader, stdout=stdout, stderr=stderr, hangup=stream.hangup
+            stdin=FramedInput(reader) if framed else reader,
+            stdout=stdout,
+            stderr=stderr,
+            hangup=stream.hangup,
         )
         code = run_command(self.system, command, session)
         if framed:

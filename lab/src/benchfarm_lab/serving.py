@@ -44,9 +44,11 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> None:
-    """Run a lab until it is told to stop, gets SIGTERM or SIGINT, its parent has ended, or it was idle for too long.
+    """Run a lab until it is told to stop, gets SIGTERM or SIGINT, its parent has ended, or it was
+    idle for too long.
 
-    Raises UsageError when another lab uses the same folder, and what VirtualLab, PhoneSpec and Share raise.
+    Raises UsageError when another lab uses the same folder, and what VirtualLab, PhoneSpec and
+    Share raise.
     """
     settings = options.settings
     settings.state_dir.mkdir(parents=True, exist_ok=True)
@@ -62,7 +64,11 @@ def serve(options: ServeOptions) -> None:
     try:
         with (
             open_lab(settings) as lab,
-            closing(SpreadLab(PhoneDesk(lab), start_share, processes=options.processes, stop=stopping.set)) as spread,
+            closing(
+                SpreadLab(
+                    PhoneDesk(lab), start_share, processes=options.processes, stop=stopping.set
+                )
+            ) as spread,
         ):
             spread.add_all(options.phones)
             token = secrets.token_urlsafe(24)
@@ -81,7 +87,8 @@ def serve(options: ServeOptions) -> None:
 
 
 def _take_lock(state_dir: Path) -> int:
-    """Lock the folder until this process and those that inherit the descriptor have ended, and return that.
+    """Lock the folder until this process and those that inherit the descriptor have ended, and
+    return that.
 
     Whoever can take the lock knows that no process of a lab runs.
 
@@ -104,17 +111,26 @@ def _take_lock(state_dir: Path) -> int:
 
 def _write_state(settings: LabSettings, spread: SpreadLab, control_port: int, token: str) -> None:
     state = {
-        "pid": os.getpid(), "pids": spread.pids, "control_port": control_port, "token": token,
-        "time_factor": settings.time_factor, "seed": settings.seed, "phones": spread.phones(),
-    }  # fmt: skip
+        "pid": os.getpid(),
+        "pids": spread.pids,
+        "control_port": control_port,
+        "token": token,
+        "time_factor": settings.time_factor,
+        "seed": settings.seed,
+        "phones": spread.phones(),
+    }
     fresh = settings.state_dir / f"{STATE_FILE}.{os.getpid()}"
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # the token is a secret
+    descriptor = os.open(
+        fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+    )  # the token is a secret
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(state, file, indent=1)
     fresh.replace(settings.state_dir / STATE_FILE)
 
 
-def _wait(options: ServeOptions, spread: SpreadLab, control: ControlServer, stopping: threading.Event) -> None:
+def _wait(
+    options: ServeOptions, spread: SpreadLab, control: ControlServer, stopping: threading.Event
+) -> None:
     parent = _Parent(options.parent_pid) if options.parent_pid else None
     busy_s = time.monotonic()
     while not stopping.wait(_LOOK_AROUND_S if parent or options.idle_s else None):
@@ -122,12 +138,18 @@ def _wait(options: ServeOptions, spread: SpreadLab, control: ControlServer, stop
             return
         if options.idle_s and spread.connected():
             busy_s = time.monotonic()
-        if options.idle_s and time.monotonic() - max(busy_s, control.last_request_s) > options.idle_s:
+        if (
+            options.idle_s
+            and time.monotonic() - max(busy_s, control.last_request_s) > options.idle_s
+        ):
             return
 
 
 class _Parent:
-    """A process to outlive by no more than a moment; told apart from a later one with its number where that can be."""
+    """A process to outlive by no more than a moment.
+
+    Told apart from a later one with its number where that can be.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -1,8 +1,10 @@
-"""A lab of many phones in several processes: the leader answers for all of them, and they end together.
+"""A lab of many phones in several processes: the leader answers for all of them, and they end
+together.
 
-Phones of one process share an interpreter lock and hold each other up, as real phones don't. The leader starts the
-other processes (``python -m benchfarm_lab share``) and asks each one through its standard input and output, one line of
-JSON a request. A share ends when its standard input does; when a share ends or doesn't answer, the whole lab ends.
+Phones of one process share an interpreter lock and hold each other up, as real phones don't. The
+leader starts the other processes (``python -m benchfarm_lab share``) and asks each one through its
+standard input and output, one line of JSON a request. A share ends when its standard input does;
+when a share ends or doesn't answer, the whole lab ends.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from benchfarm_lab.spec import PhoneSpec
 
 #: A process runs this many phones before another one is worth its start and memory.
 _PHONES_EACH: Final = 5
-#: More processes than cores gain little, and each takes memory and a start, unless one has more phones than _CROWD.
+#: More processes than cores gain little, and each takes memory and a start, unless one has more
+#: phones than _CROWD.
 _LEAST_OF_MANY: Final = 2
 _CROWD: Final = 25
 _MOST_PROCESSES: Final = 8
@@ -50,19 +53,27 @@ def processes_for(phones: int, *, cores: int) -> int:
 class Share:
     """A process that runs some of the lab's phones, as its leader sees it."""
 
-    def __init__(self, settings: LabSettings, *, lock: int, on_end: Callable[[Share], None]) -> None:
+    def __init__(
+        self, settings: LabSettings, *, lock: int, on_end: Callable[[Share], None]
+    ) -> None:
         """Start the process without phones; raise DeviceError when that can't be done.
 
-        It inherits the descriptor ``lock``, so that the folder is locked until it ends. ``on_end`` is called in a
-        thread of its own when the process has ended.
+        It inherits the descriptor ``lock``, so that the folder is locked until it ends. ``on_end``
+        is called in a thread of its own when the process has ended.
         """
         self._turn = threading.Lock()
         try:
             self._process = subprocess.Popen(
-                settings.command("share"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[lock], cwd=SOURCES
+                settings.command("share"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[lock],
+                cwd=SOURCES,
             )
         except OSError as fault:
-            raise DeviceError(f"the virtual lab can't start another process: {fault.strerror}") from None
+            raise DeviceError(
+                f"the virtual lab can't start another process: {fault.strerror}"
+            ) from None
         self.pid = self._process.pid
         self._on_end = on_end
         self._end = threading.Thread(target=self._wait, daemon=True)
@@ -71,8 +82,8 @@ class Share:
     def ask(self, request: Request, *, timeout_s: float = _ANSWER_S) -> Answer:
         """Return the answer to a request; raises the error that it is answered with.
 
-        A process that ended or doesn't answer in time is ended, and DeviceError raised: it might do what it was asked
-        at any later time, and nobody would know.
+        A process that ended or doesn't answer in time is ended, and DeviceError raised: it might do
+        what it was asked at any later time, and nobody would know.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -129,15 +140,22 @@ def _leave(*_: object) -> None:
 
 
 class SpreadLab:
-    """The desk of a whole lab: answers requests about the phones of this process and passes on the others'."""
+    """The desk of a whole lab: answers requests about the phones of this process and passes on the
+    others'.
+    """
 
     def __init__(
-        self, here: PhoneDesk, start_share: Callable[[Callable[[Share], None]], Share], *, processes: int = 0,
+        self,
+        here: PhoneDesk,
+        start_share: Callable[[Callable[[Share], None]], Share],
+        *,
+        processes: int = 0,
         stop: Callable[[], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make the desk. ``start_share`` starts a process, which calls its argument at its end.
 
-        ``processes`` is how many there are at most; 0: as suits the phones and this computer. ``stop`` ends the lab.
+        ``processes`` is how many there are at most; 0: as suits the phones and this computer.
+        ``stop`` ends the lab.
         """
         self._here = here
         self._start_share = start_share
@@ -173,7 +191,10 @@ class SpreadLab:
                 self._add(spec)
 
     def ask(self, request: Request) -> Answer:
-        """Answer a request; raises UsageError for a wrong one, DeviceError when it can't be done."""
+        """Answer a request.
+
+        Raises UsageError for a wrong one, DeviceError when it can't be done.
+        """
         named = str(request.get("serial", ""))
         match request.get("request"):
             case "list":
@@ -214,11 +235,16 @@ class SpreadLab:
             share.close()
 
     def _make_room(self, phones: int) -> None:
-        """Start the processes that this number of phones wants, all at once, since each takes a while.
+        """Start the processes that this number of phones wants, all at once, since each takes a
+        while.
 
         Raises DeviceError when one doesn't start.
         """
-        wanted = min(phones, self._processes) if self._processes else processes_for(phones, cores=os.cpu_count() or 1)
+        wanted = (
+            min(phones, self._processes)
+            if self._processes
+            else processes_for(phones, cores=os.cpu_count() or 1)
+        )
         fresh = [self._start_share(self._ended) for _ in range(wanted - len(self.pids))]
         self._shares += fresh
         for share in fresh:
@@ -235,13 +261,18 @@ class SpreadLab:
         return about
 
     def _serial_of(self, named: str) -> str:
-        """Return the serial number of a phone that is named by that or its address; raise UsageError without one."""
+        """Return the serial number of a phone that is named by that or its address.
+
+        Raise UsageError without one.
+        """
         if named in self._homes:
             return named
         for phone in self.phones():
             if phone["address"] == named:
                 return str(phone["serial"])
-        raise UsageError(f"there is no virtual phone {named!r}; there are: {', '.join(self._homes) or 'none'}")
+        raise UsageError(
+            f"there is no virtual phone {named!r}; there are: {', '.join(self._homes) or 'none'}"
+        )
 
     def _ended(self, share: Share) -> None:
         if not self._closing:

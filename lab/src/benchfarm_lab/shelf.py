@@ -32,7 +32,10 @@ _LIBRARY: Final = re.compile(r"lib/([^/]+)/[^/]+\.so")
 _NAMES: Final = (
     (re.compile(r"litert_lm_advanced_main"), "litert_lm_advanced_main"),
     (re.compile(r"benchmark_litert_model"), "benchmark_litert_model"),
-    (re.compile(r"benchmark_model.*performance_options|performance_options"), "benchmark_model_performance_options"),
+    (
+        re.compile(r"benchmark_model.*performance_options|performance_options"),
+        "benchmark_model_performance_options",
+    ),
     (re.compile(r"benchmark_model.*plus_flex"), "benchmark_model_plus_flex"),
     (re.compile(r"benchmark_model"), "benchmark_model"),
 )
@@ -52,19 +55,34 @@ class VirtualProgramShelf:
         self._time_factors: dict[str, float] = {}
 
     def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
-        """Return the fake binary for an executable: by the note in a fake file, else by a real program's name."""
+        """Return the fake binary for an executable: by the note in a fake file, else by a real
+        program's name.
+        """
         del size_bytes
         abi = abi_of(head)
         if abi is None or abi not in self._bench.profile.abis:
             return None
         note = note_of(head)
         if note is not None:
-            return self._program(note.program, self._marked(time_factor_of(note.version)), version=note.version)
+            return self._program(
+                note.program, self._marked(time_factor_of(note.version)), version=note.version
+            )
         base = posixpath.basename(name)
-        return next((self._program(program, self._bench) for pattern, program in _NAMES if pattern.search(base)), None)
+        return next(
+            (
+                self._program(program, self._bench)
+                for pattern, program in _NAMES
+                if pattern.search(base)
+            ),
+            None,
+        )
 
     def _marked(self, time_factor: float) -> Bench:
-        return self._bench if time_factor == 1.0 else dataclasses.replace(self._bench, time_factor=time_factor)
+        return (
+            self._bench
+            if time_factor == 1.0
+            else dataclasses.replace(self._bench, time_factor=time_factor)
+        )
 
     def _program(self, program: str, bench: Bench, *, version: str = "") -> Program | None:
         match program:
@@ -98,7 +116,15 @@ class VirtualProgramShelf:
                     return None
                 manifest = parse(archive.read("AndroidManifest.xml"))
                 names = archive.namelist()
-        except (zipfile.BadZipFile, KeyError, MalformedXmlError, OSError, RuntimeError, NotImplementedError, EOFError):
+        except (
+            zipfile.BadZipFile,
+            KeyError,
+            MalformedXmlError,
+            OSError,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+        ):
             return None
         except ValueError:  # a damaged entry that zlib refuses
             return None
@@ -112,20 +138,30 @@ class VirtualProgramShelf:
             self._flex_packages.add(package)
         else:
             self._flex_packages.discard(package)
-        self._time_factors[package] = time_factor_of(str(manifest.attributes.get("versionName", "")))
+        self._time_factors[package] = time_factor_of(
+            str(manifest.attributes.get("versionName", ""))
+        )
         version_code = manifest.attributes.get("versionCode", 0)
         return AppInfo(
-            package=package, activities=tuple(_absolute(package, name) for name in activities if name),
+            package=package,
+            activities=tuple(_absolute(package, name) for name in activities if name),
             version_code=version_code if isinstance(version_code, int) else 0,
             version_name=str(manifest.attributes.get("versionName", "")),
-            abis=tuple(dict.fromkeys(m.group(1) for name in names if (m := _LIBRARY.fullmatch(name)))),
+            abis=tuple(
+                dict.fromkeys(m.group(1) for name in names if (m := _LIBRARY.fullmatch(name)))
+            ),
             min_sdk=sdk if isinstance(sdk, int) else 1,
-            debuggable=bool(application is not None and application.attributes.get("debuggable", False)),
-        )  # fmt: skip
+            debuggable=bool(
+                application is not None and application.attributes.get("debuggable", False)
+            ),
+        )
 
     def activity(self, package: str, activity: str, args: Mapping[str, str]) -> Program | None:
         """Return the fake binary for the benchmark app's activity, None for any other."""
-        if not _PACKAGE.fullmatch(package) or _absolute(package, activity).rpartition(".")[2] != _ACTIVITY:
+        if (
+            not _PACKAGE.fullmatch(package)
+            or _absolute(package, activity).rpartition(".")[2] != _ACTIVITY
+        ):
             return None
         bench = self._marked(self._time_factors.get(package, 1.0))
         return BenchmarkActivity(bench, package, dict(args), flex=package in self._flex_packages)

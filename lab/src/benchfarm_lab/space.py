@@ -6,7 +6,10 @@ import threading
 
 
 class Storage:
-    """The space of the phone's data partition, in bytes. ``used_bytes`` counts what the phone ships with too."""
+    """The space of the phone's data partition, in bytes.
+
+    ``used_bytes`` counts what the phone ships with too.
+    """
 
     def __init__(self, *, total_bytes: int, shipped_bytes: int) -> None:
         self.total_bytes = total_bytes

@@ -13,9 +13,23 @@ from benchfarm_lab.profiles import VirtualProfile, load_profile
 
 #: Android release -> API level.
 _SDK: Final[Mapping[str, int]] = {
-    "5": 21, "5.1": 22, "6": 23, "7": 24, "7.1": 25, "8": 26, "8.1": 27, "9": 28, "10": 29, "11": 30, "12": 31,
-    "12L": 32, "13": 33, "14": 34, "15": 35, "16": 36,
-}  # fmt: skip
+    "5": 21,
+    "5.1": 22,
+    "6": 23,
+    "7": 24,
+    "7.1": 25,
+    "8": 26,
+    "8.1": 27,
+    "9": 28,
+    "10": 29,
+    "11": 30,
+    "12": 31,
+    "12L": 32,
+    "13": 33,
+    "14": 34,
+    "15": 35,
+    "16": 36,
+}
 _USB: Final = re.compile(r"\d{1,3}-\d{1,3}(\.\d{1,3}){0,6}")
 #: Also a folder's name on the host, so nothing that could lead out of it.
 _SERIAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -23,7 +37,10 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSpec:
-    """One virtual phone as it is asked for. Raises UsageError for a serial number that can't be one."""
+    """One virtual phone as it is asked for.
+
+    Raises UsageError for a serial number that can't be one.
+    """
 
     profile: str
     serial: str
@@ -42,33 +59,45 @@ class PhoneSpec:
 
     def __post_init__(self) -> None:
         if not _SERIAL.fullmatch(self.serial):
-            raise UsageError(f"{self.serial!r} can't be a serial number: 1 to 64 letters, digits, '-' and '_'")
+            raise UsageError(
+                f"{self.serial!r} can't be a serial number: 1 to 64 letters, digits, '-' and '_'"
+            )
         if self.usb and not _USB.fullmatch(self.usb):
             raise UsageError(f"{self.serial}: {self.usb!r} is no USB path such as 1-2.3")
         if self.android and self.android not in _SDK:
             raise UsageError(f"Android {self.android!r} isn't known; known are {', '.join(_SDK)}")
         if not 0 <= self.port < 65536:
-            raise UsageError(f"{self.serial}: port must be 0 (a free one) to 65535, not {self.port}")
+            raise UsageError(
+                f"{self.serial}: port must be 0 (a free one) to 65535, not {self.port}"
+            )
 
     def resolve_profile(self) -> VirtualProfile:
-        """Return the profile with this phone's differences in its properties; raise UsageError for an unknown one."""
+        """Return the profile with this phone's differences in its properties.
+
+        Raise UsageError for an unknown one.
+        """
         profile = load_profile(self.profile)
         changes: dict[str, str] = {}
         if self.abis:
             wide = [abi for abi in self.abis if "64" in abi]
             narrow = [abi for abi in self.abis if "64" not in abi]
             changes |= {
-                "ro.product.cpu.abi": self.abis[0], "ro.product.cpu.abilist": ",".join(self.abis),
-                "ro.product.cpu.abilist64": ",".join(wide), "ro.product.cpu.abilist32": ",".join(narrow),
-            }  # fmt: skip
+                "ro.product.cpu.abi": self.abis[0],
+                "ro.product.cpu.abilist": ",".join(self.abis),
+                "ro.product.cpu.abilist64": ",".join(wide),
+                "ro.product.cpu.abilist32": ",".join(narrow),
+            }
         if self.android:
             changes |= {
-                "ro.build.version.release": self.android, "ro.build.version.sdk": str(_SDK[self.android]),
+                "ro.build.version.release": self.android,
+                "ro.build.version.sdk": str(_SDK[self.android]),
                 "ro.build.version.release_or_codename": self.android,
-            }  # fmt: skip
+            }
         if self.usb:
             changes["ro.benchfarm.usb"] = self.usb
-        return dataclasses.replace(profile, props={**profile.props, **changes}) if changes else profile
+        return (
+            dataclasses.replace(profile, props={**profile.props, **changes}) if changes else profile
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return it as plain JSON values."""
@@ -76,17 +105,24 @@ class PhoneSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> PhoneSpec:
-        """Read what to_json wrote; raise UsageError naming a key that doesn't belong there or has a wrong value."""
+        """Read what to_json wrote.
+
+        Raise UsageError naming a key that doesn't belong there or has a wrong value.
+        """
         fields = {field.name: field for field in dataclasses.fields(cls)}
         arguments: dict[str, object] = {}
         for name, item in value.items():
             if name not in fields:
-                raise UsageError(f"virtual phone: unknown key {name!r}; known are {', '.join(fields)}")
+                raise UsageError(
+                    f"virtual phone: unknown key {name!r}; known are {', '.join(fields)}"
+                )
             default = fields[name].default
             wanted = str if default is dataclasses.MISSING else type(default)
             taken = tuple(item) if wanted is tuple and isinstance(item, list) else item
             if type(taken) is not wanted:
-                raise UsageError(f"virtual phone: {name}: expected {wanted.__name__}, found {item!r}")
+                raise UsageError(
+                    f"virtual phone: {name}: expected {wanted.__name__}, found {item!r}"
+                )
             arguments[name] = taken
         for name, field in fields.items():
             if name not in arguments and field.default is dataclasses.MISSING:

@@ -1,7 +1,8 @@
-"""One stream of a connection: bytes both ways between a service on the phone and a client of the adb server.
+"""One stream of a connection: bytes both ways between a service on the phone and a client of the
+adb server.
 
-Each side may have one unacknowledged WRTE under way. What a service writes meanwhile is collected and goes out as one
-packet when the OKAY comes, so many small writes cost few round trips.
+Each side may have one unacknowledged WRTE under way. What a service writes meanwhile is collected
+and goes out as one packet when the OKAY comes, so many small writes cost few round trips.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final
 from benchfarm_lab.contract import Hangup, StreamClosedError
 from benchfarm_lab.wire import CLSE, OKAY, WRTE
 
-#: A service this far ahead of the link waits; a client this far ahead of the service isn't acknowledged.
+#: A service this far ahead of the link waits; a client this far ahead of the service isn't
+#: acknowledged.
 _AHEAD_BYTES: Final = 2 * 1024 * 1024
 
 #: Sends one packet: command, arg0 (our id), arg1 (their id), payload.
@@ -24,7 +26,9 @@ SendPacket = Callable[[int, int, int, bytes | memoryview], None]
 class Stream:
     """A stream as the service's thread and the loop's thread see it."""
 
-    def __init__(self, local_id: int, remote_id: int, send: SendPacket, max_payload_bytes: int) -> None:
+    def __init__(
+        self, local_id: int, remote_id: int, send: SendPacket, max_payload_bytes: int
+    ) -> None:
         self.local_id = local_id
         self.remote_id = remote_id
         self.max_payload_bytes = max_payload_bytes
@@ -44,7 +48,9 @@ class Stream:
     # What the service's thread calls
 
     def read_piece(self) -> bytes | bytearray:
-        """Block until a packet's payload is there and return it whole; ``b""`` when the client has closed."""
+        """Block until a packet's payload is there and return it whole; ``b""`` when the client has
+        closed.
+        """
         with self._changed:
             while not self._incoming and not self._closed:
                 self._changed.wait()
@@ -60,7 +66,10 @@ class Stream:
         return piece
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; block while the client is far behind; raise StreamClosedError when it is gone."""
+        """Write all of ``data``; block while the client is far behind.
+
+        Raise StreamClosedError when it is gone.
+        """
         if not data:
             return
         with self._changed:
@@ -90,7 +99,10 @@ class Stream:
     # What the loop's thread calls
 
     def deliver(self, payload: bytes | bytearray) -> None:
-        """Take what the client wrote; acknowledge it now or, when the service is far behind, later."""
+        """Take what the client wrote.
+
+        Acknowledge it now or, when the service is far behind, later.
+        """
         with self._changed:
             if self._closed:
                 return
@@ -119,7 +131,9 @@ class Stream:
             self._send(CLSE, self.local_id, self.remote_id, b"")
 
     def abandon(self) -> None:
-        """The client has closed the stream, or the link is gone: readers get what is there, then the end."""
+        """The client has closed the stream, or the link is gone: readers get what is there, then
+        the end.
+        """
         with self._changed:
             self._close()
         self.hangup.set()
@@ -163,7 +177,10 @@ class StreamReader:
         self._rest = memoryview(b"")
 
     def read(self, limit: int = -1) -> bytes:
-        """Block until at least one byte is there; ``b""`` is the end. A negative limit reads to the end."""
+        """Block until at least one byte is there; ``b""`` is the end.
+
+        A negative limit reads to the end.
+        """
         if limit < 0:
             pieces = [bytes(self._rest)]
             while piece := self._stream.read_piece():

@@ -32,7 +32,9 @@ class FileSource:
 class FileSink:
     """A held file, written while there is space."""
 
-    def __init__(self, file: HeldFile, storage: Storage, passing: Callable[[int], int], *, append: bool) -> None:
+    def __init__(
+        self, file: HeldFile, storage: Storage, passing: Callable[[int], int], *, append: bool
+    ) -> None:
         self._file = file
         self._storage = storage
         self._passing = passing
@@ -40,7 +42,10 @@ class FileSink:
         self._at = 0
 
     def write(self, data: bytes) -> None:
-        """Write on; raise PhoneFileError with ENOSPC when the phone is full (what fits is written)."""
+        """Write on.
+
+        Raise PhoneFileError with ENOSPC when the phone is full (what fits is written).
+        """
         size = min(len(data), self._passing(len(data)))
         file = self._file
         with file.lock:
@@ -71,7 +76,9 @@ class MemorySource:
 
 
 class ComputedSink:
-    """A computed file that does something with what is written (sysfs), or a device that swallows it."""
+    """A computed file that does something with what is written (sysfs), or a device that swallows
+    it.
+    """
 
     def __init__(self, store: Callable[[bytes], None]) -> None:
         self._store = store

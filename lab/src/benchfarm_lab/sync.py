@@ -1,7 +1,9 @@
-"""The ``sync:`` service: files and folders to and from a phone, as ``adb push``, ``pull`` and ``ls`` ask for them.
+"""The ``sync:`` service: files and folders to and from a phone, as ``adb push``, ``pull`` and
+``ls`` ask for them.
 
-A request is a four-letter name, a length and that many bytes (usually a path). The first version (STAT, LIST, SEND,
-RECV) is served. Source of the format: SYNC.TXT in the Android Open Source Project's adb.
+A request is a four-letter name, a length and that many bytes (usually a path). The first version
+(STAT, LIST, SEND, RECV) is served. Source of the format: SYNC.TXT in the Android Open Source
+Project's adb.
 """
 
 from __future__ import annotations
@@ -45,15 +47,20 @@ class SyncService:
         """Answer requests one after the other."""
         reader = StreamReader(stream)
         requests: dict[bytes, Callable[[str, StreamReader, Stream], None]] = {
-            b"STAT": self._stat, b"LIST": self._list, b"SEND": self._send, b"RECV": self._recv,
-        }  # fmt: skip
+            b"STAT": self._stat,
+            b"LIST": self._list,
+            b"SEND": self._send,
+            b"RECV": self._recv,
+        }
         while True:
             name, length = _HEAD.unpack(reader.exactly(_HEAD.size))
             request = requests.get(name)
             if name == b"QUIT":
                 return
             if request is None or length > _PATH_BYTES:
-                stream.write(_fail(f"unknown command {name!r}" if request is None else "path too long"))
+                stream.write(
+                    _fail(f"unknown command {name!r}" if request is None else "path too long")
+                )
                 return
             path = reader.exactly(length).decode("utf-8", "surrogateescape")
             try:
@@ -69,7 +76,9 @@ class SyncService:
         except PhoneFileError:
             stream.write(_STAT.pack(b"STAT", 0, 0, 0))
             return
-        stream.write(_STAT.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF))
+        stream.write(
+            _STAT.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF)
+        )
 
     # What is in a folder
 
@@ -77,7 +86,9 @@ class SyncService:
         pieces = []
         for name, stat in self._entries(path):
             if stat.size_bytes <= 0xFFFFFFFF:
-                entry = _DENT.pack(b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name))
+                entry = _DENT.pack(
+                    b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name)
+                )
                 pieces.append(entry + name)
         pieces.append(_DENT.pack(b"DONE", 0, 0, 0, 0))
         stream.write(b"".join(pieces))
@@ -119,7 +130,8 @@ class SyncService:
             self._faults.reach("pull", sum(map(len, frames)), subject=path)
             last = len(frames) < 2 * _FRAMES_PER_WRITE
             if last:
-                # In one write with the data: a small packet of its own would wait 40 ms in the adb server's socket.
+                # In one write with the data: a small packet of its own would wait 40 ms in the adb
+                # server's socket.
                 frames.append(_HEAD.pack(b"DONE", 0))
             stream.write(b"".join(frames))
             if last:
@@ -135,11 +147,16 @@ class SyncService:
             mode = 0
         if not comma or mode <= 0:
             self._skip_data(reader)
-            raise _SyncFailedError("missing , in ID_SEND_V1" if not comma else "couldn't parse mode")
+            raise _SyncFailedError(
+                "missing , in ID_SEND_V1" if not comma else "couldn't parse mode"
+            )
         self._store(path, mode, reader, stream)
 
     def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream) -> None:
-        """Take DATA frames up to DONE into a file. A failure is told at once, the rest of the data is thrown away."""
+        """Take DATA frames up to DONE into a file.
+
+        A failure is told at once, the rest of the data is thrown away.
+        """
         self._faults.reach("push", subject=path)
         writer: ByteSink | None = None
         try:
@@ -171,7 +188,8 @@ class SyncService:
                 self._make_folders(folder)
         try:
             if S_ISREG(self._files.stat(path, follow=False, uid=self._uid).mode):
-                # A running program keeps the file that it was started from: adbd unlinks before it writes.
+                # A running program keeps the file that it was started from: adbd unlinks before it
+                # writes.
                 self._files.remove(path, uid=self._uid)
         except PhoneFileError:
             pass  # there is none, or it can't be removed, which the next step will tell
@@ -223,7 +241,9 @@ class SyncService:
 
 
 def _as_adbd(mode: int) -> int:
-    """Return the permission bits that adbd gives a pushed file: the group and the others get what the user has."""
+    """Return the permission bits that adbd gives a pushed file: the group and the others get what
+    the user has.
+    """
     mode &= 0o777
     mode |= (mode >> 3) & 0o070
     return mode | (mode >> 3) & 0o007

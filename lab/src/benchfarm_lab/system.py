@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from benchfarm_lab.tracing import TraceService
 
 
-#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in the log with it).
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in
+#: the log with it).
 _LAST_WORDS_S: Final = 0.2
 
 
@@ -43,9 +44,7 @@ class PhoneBuild:
     gpu: str = ""
     #: One text per core for /proc/cpuinfo: implementer, variant, part, revision.
     cores: tuple[tuple[str, str, str, int], ...] = ()
-    cpu_features: str = (
-        "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
-    )
+    cpu_features: str = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,20 +90,37 @@ class PhoneSystem:
 NAMESPACES: Final = ("system", "secure", "global")
 _DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
     "system": {
-        "screen_off_timeout": "60000", "screen_brightness": "102", "screen_brightness_mode": "1",
-        "accelerometer_rotation": "1", "peak_refresh_rate": "60.0",
+        "screen_off_timeout": "60000",
+        "screen_brightness": "102",
+        "screen_brightness_mode": "1",
+        "accelerometer_rotation": "1",
+        "peak_refresh_rate": "60.0",
     },
     "secure": {
-        "android_id": "9774d56d682e549c", "location_mode": "3", "ui_night_mode": "1", "lockscreen.disabled": "0",
+        "android_id": "9774d56d682e549c",
+        "location_mode": "3",
+        "ui_night_mode": "1",
+        "lockscreen.disabled": "0",
     },
     "global": {
-        "adb_enabled": "1", "airplane_mode_on": "0", "auto_time": "1", "bluetooth_on": "1", "boot_count": "7",
-        "development_settings_enabled": "1", "device_provisioned": "1", "low_power": "0", "mobile_data": "1",
-        "package_verifier_user_consent": "1", "stay_on_while_plugged_in": "0", "wifi_on": "1",
-        "window_animation_scale": "1.0", "transition_animation_scale": "1.0", "animator_duration_scale": "1.0",
+        "adb_enabled": "1",
+        "airplane_mode_on": "0",
+        "auto_time": "1",
+        "bluetooth_on": "1",
+        "boot_count": "7",
+        "development_settings_enabled": "1",
+        "device_provisioned": "1",
+        "low_power": "0",
+        "mobile_data": "1",
+        "package_verifier_user_consent": "1",
+        "stay_on_while_plugged_in": "0",
+        "wifi_on": "1",
+        "window_animation_scale": "1.0",
+        "transition_animation_scale": "1.0",
+        "animator_duration_scale": "1.0",
         "zen_mode": "0",
     },
-}  # fmt: skip
+}
 
 
 class PhoneSettings:
@@ -112,7 +128,9 @@ class PhoneSettings:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changed: dict[str, dict[str, str | None]] = {namespace: {} for namespace in NAMESPACES}
+        self._changed: dict[str, dict[str, str | None]] = {
+            namespace: {} for namespace in NAMESPACES
+        }
 
     def get(self, namespace: str, name: str) -> str | None:
         """Return a value, None when there is none."""

@@ -27,7 +27,11 @@ class ScaledTime:
 
     def wall_s(self) -> float:
         """The phone's wall clock as a Unix time; it starts as this computer's."""
-        return self._wall_start_s + (time.monotonic() - self._wall_from_s) * self._factor + self._jumped_s
+        return (
+            self._wall_start_s
+            + (time.monotonic() - self._wall_from_s) * self._factor
+            + self._jumped_s
+        )
 
     def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
         """Sleep for a span of phone time; return True when cancelled."""

@@ -9,23 +9,29 @@ from benchfarm_lab.logs import PhoneLogs
 from benchfarm_lab.processes import Process
 
 _NAMES: Final[Mapping[int, tuple[str, str]]] = {
-    6: ("SIGABRT", "-1 (SI_QUEUE)"), 11: ("SIGSEGV", "1 (SEGV_MAPERR)"),
-}  # fmt: skip
+    6: ("SIGABRT", "-1 (SI_QUEUE)"),
+    11: ("SIGSEGV", "1 (SEGV_MAPERR)"),
+}
 #: Signals after which crash_dump writes a tombstone.
 CRASHES: Final = frozenset(_NAMES)
 
 
-def log_tombstone(logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str) -> None:
+def log_tombstone(
+    logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str
+) -> None:
     """Write the lines of libc and of crash_dump into the crash buffer."""
     name, code = _NAMES[signal]
     thread = process.name[-15:]
     address = "--------" if signal == 6 else "0x0"
     logs.append(
-        "F", "libc",
+        "F",
+        "libc",
         f"Fatal signal {signal} ({name}), code {code}, fault addr {address} in tid {process.pid} ({thread}), "
         f"pid {process.pid} ({thread})",
-        pid=process.pid, uid=process.uid, buffer="crash",
-    )  # fmt: skip
+        pid=process.pid,
+        uid=process.uid,
+        buffer="crash",
+    )
     fingerprint = props.get("ro.build.fingerprint", "")
     lines = [
         "*** *** *** *** *** *** *** *** *** *** *** *** *** *** *** ***",

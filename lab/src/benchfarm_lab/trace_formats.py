@@ -1,6 +1,7 @@
 """A recording as perfetto writes it (protobuf) and as atrace prints it (text).
 
-Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that reads traces.
+Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that
+reads traces.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> byt
     """Return the recording as a ``perfetto.protos.Trace``, events in a bundle for each core."""
     events = session.recorded()
     packets = [bytes_field(6, _clock_snapshot(session.begun_ns))]
-    packets.append(bytes_field(2, b"".join(_process(pid, *who) for pid, who in session.processes.items())))
+    packets.append(
+        bytes_field(2, b"".join(_process(pid, *who) for pid, who in session.processes.items()))
+    )
     packets.append(bytes_field(34, _ftrace_stats(_START, events, 0)))
     by_cpu: dict[int, list[bytes]] = {}
     for cluster in clusters:
@@ -37,37 +40,59 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> byt
             by_cpu.setdefault(cpu, []).append(_event(session.begun_ns, 0, bytes_field(11, clock)))
     for cpu, pid, at_ns in _switches(events):
         comm = comm_of(session.processes.get(pid, ("<...>", 0))[0])
-        switch = bytes_field(1, "swapper") + number_field(2, 0) + bytes_field(5, comm) + number_field(6, pid)
+        switch = (
+            bytes_field(1, "swapper")
+            + number_field(2, 0)
+            + bytes_field(5, comm)
+            + number_field(6, pid)
+        )
         by_cpu.setdefault(cpu, []).append(_event(at_ns, 0, bytes_field(4, switch)))
     for event in events:
         text = bytes_field(3, bytes_field(2, event.text + "\n"))
         by_cpu.setdefault(event.cpu, []).append(_event(event.at_ns, event.pid, text))
     for cpu, written in sorted(by_cpu.items()):
-        packets.append(bytes_field(1, number_field(1, cpu) + b"".join(bytes_field(2, item) for item in written)))
+        packets.append(
+            bytes_field(
+                1, number_field(1, cpu) + b"".join(bytes_field(2, item) for item in written)
+            )
+        )
     packets.append(bytes_field(34, _ftrace_stats(_END, events, session.lost)))
     return b"".join(bytes_field(1, packet + number_field(10, _SEQUENCE)) for packet in packets)
 
 
 def power_packets(rails: Sequence[str], looks: Sequence[PowerLook]) -> bytes:
-    """Return what android.power writes: rails with their descriptors once, and the battery's counters, at each look."""
+    """Return what android.power writes: rails with their descriptors once, and the battery's
+    counters, at each look.
+    """
     packets = []
     for number, (at_ns, energy_uj, gauge) in enumerate(looks):
         if rails:
             told = b""
             if number == 0:
                 told = b"".join(
-                    bytes_field(1, number_field(1, index) + bytes_field(2, name) + bytes_field(3, "virtual"))
+                    bytes_field(
+                        1, number_field(1, index) + bytes_field(2, name) + bytes_field(3, "virtual")
+                    )
                     for index, name in enumerate(rails)
                 )
             for index, energy in enumerate(energy_uj):
                 told += bytes_field(
-                    2, number_field(1, index) + number_field(2, at_ns // 1_000_000) + number_field(3, energy)
+                    2,
+                    number_field(1, index)
+                    + number_field(2, at_ns // 1_000_000)
+                    + number_field(3, energy),
                 )
             packets.append(number_field(8, at_ns) + bytes_field(40, told))
         current, voltage_uv, charge_uah = gauge
-        battery = number_field(1, charge_uah) + number_field(3, current % (1 << 64)) + number_field(7, voltage_uv)
+        battery = (
+            number_field(1, charge_uah)
+            + number_field(3, current % (1 << 64))
+            + number_field(7, voltage_uv)
+        )
         packets.append(number_field(8, at_ns) + bytes_field(38, battery))
-    return b"".join(bytes_field(1, packet + number_field(10, _POWER_SEQUENCE)) for packet in packets)
+    return b"".join(
+        bytes_field(1, packet + number_field(10, _POWER_SEQUENCE)) for packet in packets
+    )
 
 
 def _event(at_ns: int, pid: int, content: bytes) -> bytes:
@@ -85,7 +110,11 @@ def _switches(events: list[TraceEvent]) -> Iterable[tuple[int, int, int]]:
 
 def _process(pid: int, command_line: str, uid: int) -> bytes:
     return bytes_field(
-        1, number_field(1, pid) + number_field(2, 1) + bytes_field(3, command_line) + number_field(5, uid)
+        1,
+        number_field(1, pid)
+        + number_field(2, 1)
+        + bytes_field(3, command_line)
+        + number_field(5, uid),
     )
 
 
@@ -96,13 +125,17 @@ def _clock_snapshot(now_ns: int) -> bytes:
 def _ftrace_stats(phase: int, events: list[TraceEvent], lost: int) -> bytes:
     stats = number_field(1, phase)
     for cpu, count in sorted(Counter(event.cpu for event in events).items()):
-        stats += bytes_field(2, number_field(1, cpu) + number_field(2, count) + number_field(3, lost))
+        stats += bytes_field(
+            2, number_field(1, cpu) + number_field(2, count) + number_field(3, lost)
+        )
         lost = 0
     return stats if not lost else stats + bytes_field(2, number_field(1, 0) + number_field(3, lost))
 
 
 def comm_of(command_line: str) -> str:
-    """Return what the kernel calls a task: of a program its file name's beginning, of an app its package's end."""
+    """Return what the kernel calls a task: of a program its file name's beginning, of an app its
+    package's end.
+    """
     name = command_line.rpartition("/")[2]
     return name[:_COMM_LETTERS] if "/" in command_line else name[-_COMM_LETTERS:]
 
@@ -128,5 +161,7 @@ def atrace_text(session: TraceSession, cpu_count: int) -> str:
     for event in events:
         task = f"{comms.get(event.pid, '<...>'):>16}-{event.pid:<5}"
         seconds = f"{event.at_ns // 1_000_000_000}.{event.at_ns // 1000 % 1_000_000:06d}"
-        lines.append(f"{task} ({event.pid:>5}) [{event.cpu:03d}] ...1 {seconds:>12}: tracing_mark_write: {event.text}")
+        lines.append(
+            f"{task} ({event.pid:>5}) [{event.cpu:03d}] ...1 {seconds:>12}: tracing_mark_write: {event.text}"
+        )
     return "\n".join(lines) + "\n"

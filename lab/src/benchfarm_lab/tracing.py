@@ -1,4 +1,6 @@
-"""The kernel's trace buffer as perfetto and atrace use it: programs write slices into it while somebody records."""
+"""The kernel's trace buffer as perfetto and atrace use it: programs write slices into it while
+somebody records.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +117,9 @@ class TraceService:
 
 
 def service_runs(props: PhoneProps) -> bool:
-    """Whether the phone's tracing service (traced) is on: from Android 11 everywhere, before on Pixels only."""
+    """Whether the phone's tracing service (traced) is on: from Android 11 everywhere, before on
+    Pixels only.
+    """
     if props.get("persist.traced.enable"):
         return props["persist.traced.enable"] == "1"
     if props.sdk >= 30:

@@ -31,26 +31,45 @@ if TYPE_CHECKING:
 
 _SHELL: Final = "/system/bin/sh"
 _ENVIRONMENT: Final[Mapping[str, str]] = {
-    "ANDROID_ASSETS": "/system/app", "ANDROID_BOOTLOGO": "1", "ANDROID_DATA": "/data", "ANDROID_ROOT": "/system",
-    "ANDROID_STORAGE": "/storage", "EXTERNAL_STORAGE": "/sdcard", "HOME": "/", "HOSTNAME": "localhost",
-    "LOGNAME": "shell", "PATH": DEFAULT_PATH, "SHELL": "/bin/sh", "TERM": "xterm-256color", "TMPDIR": "/data/local/tmp",
+    "ANDROID_ASSETS": "/system/app",
+    "ANDROID_BOOTLOGO": "1",
+    "ANDROID_DATA": "/data",
+    "ANDROID_ROOT": "/system",
+    "ANDROID_STORAGE": "/storage",
+    "EXTERNAL_STORAGE": "/sdcard",
+    "HOME": "/",
+    "HOSTNAME": "localhost",
+    "LOGNAME": "shell",
+    "PATH": DEFAULT_PATH,
+    "SHELL": "/bin/sh",
+    "TERM": "xterm-256color",
+    "TMPDIR": "/data/local/tmp",
     "USER": "shell",
-}  # fmt: skip
+}
 
 
 def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int:
     """Interpret one command line on a phone and return its exit code.
 
-    Returns when the shell has ended and no process holds the session's output any more (or the client has gone),
-    as adbd closes a stream.
+    Returns when the shell has ended and no process holds the session's output any more (or the
+    client has gone), as adbd closes a stream.
     """
     process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
-    stdin, stdout, stderr = ClientSource(session.stdin), ClientSink(session.stdout), ClientSink(session.stderr)
+    stdin, stdout, stderr = (
+        ClientSource(session.stdin),
+        ClientSink(session.stdout),
+        ClientSink(session.stderr),
+    )
     variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
     shell = Shell(
-        system, process, name=_SHELL, positional=(), variables=variables, cwd="/",
+        system,
+        process,
+        name=_SHELL,
+        positional=(),
+        variables=variables,
+        cwd="/",
         fds={0: stdin, 1: stdout, 2: stderr},
-    )  # fmt: skip
+    )
     shell.owns_fds = True
 
     def hang_up() -> None:
@@ -77,14 +96,20 @@ _SHIPPED_BYTES: Final = 11 << 30
 
 
 def build_userland(
-    *, props: Mapping[str, str], time: ScaledTime, hardware: VirtualHardware, shelf: VirtualProgramShelf,
-    build: PhoneBuild, faults: FaultTable | None = None, on_reboot: Callable[[str], None] = lambda reason: None,
+    *,
+    props: Mapping[str, str],
+    time: ScaledTime,
+    hardware: VirtualHardware,
+    shelf: VirtualProgramShelf,
+    build: PhoneBuild,
+    faults: FaultTable | None = None,
+    on_reboot: Callable[[str], None] = lambda reason: None,
     moment: MomentHook | None = None,
-) -> PhoneSystem:  # fmt: skip
+) -> PhoneSystem:
     """Put the userland of one phone together.
 
-    ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and shouldn't wait for that
-    command. ``moment`` is handed to programs.
+    ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and
+    shouldn't wait for that command. ``moment`` is handed to programs.
     """
     faults = faults or FaultTable()
     phone_props = PhoneProps(props)
@@ -99,15 +124,29 @@ def build_userland(
             else _denied(faults, operation, path) or _denied_by_selinux(system, faults, path)
         ),
         passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
-    )  # fmt: skip
+    )
     packages = PackageStore(shelf, phone_props, files)
     activities = ActivityService()
     system = PhoneSystem(
-        build=build, time=time, hardware=hardware, shelf=shelf, props=phone_props, processes=processes, logs=logs,
-        storage=storage, files=files, packages=packages, activities=activities, settings=PhoneSettings(),
-        state=PhoneState(), tracing=TraceService(time, phone_props), faults=faults, on_reboot=on_reboot,
-        moment=moment, default_props=dict(props),
-    )  # fmt: skip
+        build=build,
+        time=time,
+        hardware=hardware,
+        shelf=shelf,
+        props=phone_props,
+        processes=processes,
+        logs=logs,
+        storage=storage,
+        files=files,
+        packages=packages,
+        activities=activities,
+        settings=PhoneSettings(),
+        state=PhoneState(),
+        tracing=TraceService(time, phone_props),
+        faults=faults,
+        on_reboot=on_reboot,
+        moment=moment,
+        default_props=dict(props),
+    )
     files.root.nodes |= computed_trees(system)
     activities.attach(system)
     _lay_out(files)
@@ -123,9 +162,15 @@ def _denied(faults: FaultTable, operation: str, path: str) -> int:
 
 
 def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> int:
-    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the kernel does."""
+    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the
+    kernel does.
+    """
     process = system.processes.current()
-    if process is None or process.context is None or faults.active(FaultKind.SELINUX_DENIAL, path) is None:
+    if (
+        process is None
+        or process.context is None
+        or faults.active(FaultKind.SELINUX_DENIAL, path) is None
+    ):
         return 0
     is_app = process.uid >= FIRST_APP_UID
     who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
@@ -151,13 +196,18 @@ def _log_noise(faults: FaultTable) -> bytes | None:
 def _lay_out(files: PhoneTree) -> None:
     """Create the folders that every phone has."""
     for path, mode, uid, gid in (
-        ("data", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/local", 0o751, 0, 0),
-        ("data/local/tmp", 0o771, SHELL_UID, SHELL_UID), ("data/data", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/app", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/user", 0o771, SYSTEM_UID, SYSTEM_UID),
-        ("data/misc", 0o771, SYSTEM_UID, SYSTEM_UID), ("data/misc/perfetto-traces", 0o773, 0, SHELL_UID),
+        ("data", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/local", 0o751, 0, 0),
+        ("data/local/tmp", 0o771, SHELL_UID, SHELL_UID),
+        ("data/data", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/app", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/user", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/misc", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/misc/perfetto-traces", 0o773, 0, SHELL_UID),
         ("storage/emulated/0/Android/data", 0o771, MEDIA_UID, SHARED_GID),
-        ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID), ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
-    ):  # fmt: skip
+        ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID),
+        ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
+    ):
         files.lay(path, mode, uid, gid)
     files.lay("storage/self").nodes["primary"] = LinkNode("/storage/emulated/0")
     files.lay("data/user").nodes["0"] = LinkNode("/data/data")

@@ -1,7 +1,8 @@
 """Packets of the adb protocol as they cross the link between an adb server and a phone.
 
-A packet is a header of six little-endian 32-bit words (command, two arguments, payload length, checksum, command with
-all bits turned over) and a payload. Source of the format: protocol.txt in the Android Open Source Project's adb.
+A packet is a header of six little-endian 32-bit words (command, two arguments, payload length,
+checksum, command with all bits turned over) and a payload. Source of the format: protocol.txt in
+the Android Open Source Project's adb.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def checksum(payload: bytes | bytearray | memoryview) -> int:
     return sum(payload) & 0xFFFFFFFF
 
 
-def header_for(command: int, arg0: int, arg1: int, length_bytes: int, payload_sum: int = 0) -> bytes:
+def header_for(
+    command: int, arg0: int, arg1: int, length_bytes: int, payload_sum: int = 0
+) -> bytes:
     """Return a packet's header."""
     return HEADER.pack(command, arg0, arg1, length_bytes, payload_sum, command ^ 0xFFFFFFFF)
 
@@ -61,9 +64,10 @@ def header_for(command: int, arg0: int, arg1: int, length_bytes: int, payload_su
 class PacketReader:
     """Cuts the bytes of one connection into packets, with one copy at most.
 
-    The owner asks :meth:`room` where the next bytes are to be received into and reports them with :meth:`received`.
-    A large payload is received in place; the buffer for headers and small packets belongs to the caller's thread and
-    is shared between connections, so an idle connection holds no buffer.
+    The owner asks :meth:`room` where the next bytes are to be received into and reports them with
+    :meth:`received`. A large payload is received in place; the buffer for headers and small packets
+    belongs to the caller's thread and is shared between connections, so an idle connection holds no
+    buffer.
     """
 
     def __init__(self, on_packet: Callable[[Packet], None], shared: bytearray) -> None:
@@ -84,7 +88,10 @@ class PacketReader:
         return self._shared
 
     def received(self, count: int) -> None:
-        """Take ``count`` bytes that were received into :meth:`room`; raise WireError when they are no packet."""
+        """Take ``count`` bytes that were received into :meth:`room`.
+
+        Raise WireError when they are no packet.
+        """
         if self._head is not None:
             self._filled_bytes += count
             self._deliver_when_whole()
@@ -107,7 +114,9 @@ class PacketReader:
         command, arg0, arg1, length, payload_sum, magic = HEADER.unpack(self._header)
         self._header.clear()
         if magic != command ^ 0xFFFFFFFF or length > MAX_PAYLOAD_BYTES:
-            raise WireError(f"no adb packet: command {command:#x}, magic {magic:#x}, {length} bytes")
+            raise WireError(
+                f"no adb packet: command {command:#x}, magic {magic:#x}, {length} bytes"
+            )
         self._head, self._sum = (command, arg0, arg1), payload_sum
         self._payload = bytearray(length)
 

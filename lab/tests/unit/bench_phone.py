@@ -1,4 +1,5 @@
-"""A phone without its adb: files, log, hardware and programs, for running the fake binaries directly."""
+"""A phone without its adb: files, log, hardware and programs, for running the fake binaries
+directly."""
 
 from __future__ import annotations
 
@@ -133,7 +134,9 @@ class BenchPhone:
         writes: list[tuple[str, bytes]] = []
         fake = self.program(program)
         if extras is not None:
-            found = self.shelf.activity("org.tensorflow.lite.benchmark", ".BenchmarkModelActivity", extras)
+            found = self.shelf.activity(
+                "org.tensorflow.lite.benchmark", ".BenchmarkModelActivity", extras
+            )
             assert found is not None
             fake = found
         argv: Sequence[str] = [program, *arguments]

@@ -23,34 +23,65 @@ class Network:
         data = elements * self.size if constant else 0
         self.tensors.append(
             Tensor(
-                name=f"t{len(self.tensors)}", type_name=self.kind, element_bytes=self.size, shape=shape, data_bytes=data
+                name=f"t{len(self.tensors)}",
+                type_name=self.kind,
+                element_bytes=self.size,
+                shape=shape,
+                data_bytes=data,
             )
         )
         return len(self.tensors) - 1
 
-    def op(self, name: str, inputs: tuple[int, ...], shape: tuple[int, ...], window: tuple[int, int] = (1, 1)) -> int:
+    def op(
+        self,
+        name: str,
+        inputs: tuple[int, ...],
+        shape: tuple[int, ...],
+        window: tuple[int, int] = (1, 1),
+    ) -> int:
         out = self.tensor(shape)
         self.operators.append(
             Operator(
-                code=getattr(BuiltinOperator, name), name=name, version=1, inputs=inputs, outputs=(out,), window=window
+                code=getattr(BuiltinOperator, name),
+                name=name,
+                version=1,
+                inputs=inputs,
+                outputs=(out,),
+                window=window,
             )
         )
         return out
 
-    def conv(self, x: int, out: int, k: tuple[int, int] | int = 1, stride: int = 1, *, valid: bool = False) -> int:
+    def conv(
+        self,
+        x: int,
+        out: int,
+        k: tuple[int, int] | int = 1,
+        stride: int = 1,
+        *,
+        valid: bool = False,
+    ) -> int:
         kh, kw = (k, k) if isinstance(k, int) else k
         n, h, w, c = self.tensors[x].shape
         weights = self.tensor((out, kh, kw, c), constant=True)
         bias = self.tensor((out,), constant=True)
-        return self.op("CONV_2D", (x, weights, bias), (n, *self._spatial(h, w, kh, kw, stride, valid), out))
+        return self.op(
+            "CONV_2D", (x, weights, bias), (n, *self._spatial(h, w, kh, kw, stride, valid), out)
+        )
 
     def depthwise(self, x: int, k: int = 3, stride: int = 1) -> int:
         n, h, w, c = self.tensors[x].shape
         weights = self.tensor((1, k, k, c), constant=True)
         bias = self.tensor((c,), constant=True)
-        return self.op("DEPTHWISE_CONV_2D", (x, weights, bias), (n, *self._spatial(h, w, k, k, stride, False), c))
+        return self.op(
+            "DEPTHWISE_CONV_2D",
+            (x, weights, bias),
+            (n, *self._spatial(h, w, k, k, stride, False), c),
+        )
 
-    def pool(self, x: int, k: int, stride: int, name: str = "MAX_POOL_2D", *, valid: bool = False) -> int:
+    def pool(
+        self, x: int, k: int, stride: int, name: str = "MAX_POOL_2D", *, valid: bool = False
+    ) -> int:
         n, h, w, c = self.tensors[x].shape
         return self.op(name, (x,), (n, *self._spatial(h, w, k, k, stride, valid), c), (k, k))
 
@@ -79,7 +110,11 @@ class Network:
 
     def subgraph(self, first: int, last: int) -> Subgraph:
         return Subgraph(
-            name="main", tensors=tuple(self.tensors), inputs=(first,), outputs=(last,), operators=tuple(self.operators)
+            name="main",
+            tensors=tuple(self.tensors),
+            inputs=(first,),
+            outputs=(last,),
+            operators=tuple(self.operators),
         )
 
 
@@ -173,7 +208,9 @@ def inception_resnet_v2() -> Subgraph:
     )  # fmt: skip
     for _ in range(10):
         y = net.concat(
-            net.conv(x, 32), net.conv(net.conv(x, 32), 32, 3), net.conv(net.conv(net.conv(x, 32), 48, 3), 64, 3)
+            net.conv(x, 32),
+            net.conv(net.conv(x, 32), 32, 3),
+            net.conv(net.conv(net.conv(x, 32), 48, 3), 64, 3),
         )
         x = net.add(x, net.conv(y, 320))
     x = net.concat(
@@ -181,14 +218,18 @@ def inception_resnet_v2() -> Subgraph:
         net.pool(x, 3, 2, valid=True),
     )  # fmt: skip
     for _ in range(20):
-        y = net.concat(net.conv(x, 192), net.conv(net.conv(net.conv(x, 128), 160, (1, 7)), 192, (7, 1)))
+        y = net.concat(
+            net.conv(x, 192), net.conv(net.conv(net.conv(x, 128), 160, (1, 7)), 192, (7, 1))
+        )
         x = net.add(x, net.conv(y, 1088))
     x = net.concat(
         net.conv(net.conv(x, 256), 384, 3, 2, valid=True), net.conv(net.conv(x, 256), 288, 3, 2, valid=True),
         net.conv(net.conv(net.conv(x, 256), 288, 3), 320, 3, 2, valid=True), net.pool(x, 3, 2, valid=True),
     )  # fmt: skip
     for _ in range(10):
-        y = net.concat(net.conv(x, 192), net.conv(net.conv(net.conv(x, 192), 224, (1, 3)), 256, (3, 1)))
+        y = net.concat(
+            net.conv(x, 192), net.conv(net.conv(net.conv(x, 192), 224, (1, 3)), 256, (3, 1))
+        )
         x = net.add(x, net.conv(y, 2080))
     x = net.conv(x, 1536)
     return net.subgraph(first, net.head(x, 1001))

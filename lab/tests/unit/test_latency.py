@@ -30,16 +30,22 @@ BIG_CORES = {"pixel-3": 0xF0, "pixel-4": 0xF0}
 def predicted_ms(subgraph, profile_name: str, configuration: str) -> float:
     """Return the model's time of a network on a cool phone, pinned to the big cores, in ms."""
     profile = load_profile(profile_name)
-    threads = latency.place_threads(profile, threads=4, affinity=BIG_CORES[profile_name], group="shell", stray_draw=1.0)
+    threads = latency.place_threads(
+        profile, threads=4, affinity=BIG_CORES[profile_name], group="shell", stray_draw=1.0
+    )
     shares = dict.fromkeys(range(profile.cpu_count), 1.0)
     plan = SubgraphPlan.of(subgraph, 0)
     nodes = list(enumerate(subgraph.operators))
     device = None
     if configuration == "cpu_4_threads":
         dynamic = dynamic_outputs(subgraph)
-        plan.replace(XNNPACK, frozenset(i for i, op in nodes if xnnpack_takes(subgraph, op, dynamic)))
+        plan.replace(
+            XNNPACK, frozenset(i for i, op in nodes if xnnpack_takes(subgraph, op, dynamic))
+        )
     elif configuration == "gpu":
-        taken = frozenset(i for i, op in nodes if gpu_objection(subgraph, op, quantized=True) is None)
+        taken = frozenset(
+            i for i, op in nodes if gpu_objection(subgraph, op, quantized=True) is None
+        )
         plan.replace(GPU, plan.largest(taken, 1))
     else:
         device = max(
@@ -49,7 +55,12 @@ def predicted_ms(subgraph, profile_name: str, configuration: str) -> float:
                 + max(d.f32_gmacs, d.int8_gmacs) / 1e6
             ),
         )
-        plan.replace(NNAPI, frozenset(i for i, op in nodes if accelerator_takes(subgraph, op, device, hexagon=False)))
+        plan.replace(
+            NNAPI,
+            frozenset(
+                i for i, op in nodes if accelerator_takes(subgraph, op, device, hexagon=False)
+            ),
+        )
     speeds = UnitSpeeds(
         builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False),
         xnnpack=latency.cpu_speed(profile, threads, shares, xnnpack=True),
@@ -64,7 +75,12 @@ def published_cells() -> list[tuple[str, str, str, float]]:
     with PUBLISHED.open() as file:
         rows = list(csv.DictReader(file))
     return [
-        (row["model"], row["device"].lower().replace(" ", "-"), row["configuration"], float(row["latency_ms"]))
+        (
+            row["model"],
+            row["device"].lower().replace(" ", "-"),
+            row["configuration"],
+            float(row["latency_ms"]),
+        )
         for row in rows
         if row["device"].startswith("Pixel") and row["latency_ms"]
     ]
@@ -99,8 +115,12 @@ def test_more_threads_and_higher_clocks_are_faster_on_every_phone(name, networks
 
     def time_us(threads: int, clock: float) -> float:
         everywhere = (1 << profile.cpu_count) - 1
-        placed = latency.place_threads(profile, threads=threads, affinity=everywhere, group="top-app", stray_draw=1.0)
-        speed = latency.cpu_speed(profile, placed, dict.fromkeys(range(profile.cpu_count), clock), xnnpack=True)
+        placed = latency.place_threads(
+            profile, threads=threads, affinity=everywhere, group="top-app", stray_draw=1.0
+        )
+        speed = latency.cpu_speed(
+            profile, placed, dict.fromkeys(range(profile.cpu_count), clock), xnnpack=True
+        )
         return sum(speed.op_us(work) for work in works)
 
     assert time_us(2, 1.0) < time_us(1, 1.0)
@@ -113,8 +133,12 @@ def test_builtin_kernels_collapse_with_more_threads_than_cores(networks):
     placed = latency.place_threads(profile, threads=4, affinity=0x30, group="shell", stray_draw=1.0)
     enough = latency.place_threads(profile, threads=2, affinity=0x30, group="shell", stray_draw=1.0)
     work = latency.op_work(networks.mobilenet_v1(), networks.mobilenet_v1().operators[0])
-    builtin = [latency.cpu_speed(profile, p, shares, xnnpack=False).op_us(work) for p in (placed, enough)]
-    pooled = [latency.cpu_speed(profile, p, shares, xnnpack=True).op_us(work) for p in (placed, enough)]
+    builtin = [
+        latency.cpu_speed(profile, p, shares, xnnpack=False).op_us(work) for p in (placed, enough)
+    ]
+    pooled = [
+        latency.cpu_speed(profile, p, shares, xnnpack=True).op_us(work) for p in (placed, enough)
+    ]
     assert builtin[0] > 10 * builtin[1]
     assert 1.0 < pooled[0] / pooled[1] < 2.0
 
@@ -123,11 +147,17 @@ def test_threads_stay_within_the_affinity_mask():
     profile = load_profile("pixel-4")
     placed = latency.place_threads(profile, threads=4, affinity=0x0F, group="shell", stray_draw=0.0)
     assert set(placed.cpus) <= {0, 1, 2, 3}
-    assert latency.place_threads(profile, threads=1, affinity=0xFF, group="shell", stray_draw=1.0).cpus == (7,)
+    assert latency.place_threads(
+        profile, threads=1, affinity=0xFF, group="shell", stray_draw=1.0
+    ).cpus == (7,)
 
 
 def test_noise_is_the_same_from_the_same_seed_and_differs_between_processes():
-    first, again, other = Noise(5).samples_us(1000, 400), Noise(5).samples_us(1000, 400), Noise(6).samples_us(1000, 400)
+    first, again, other = (
+        Noise(5).samples_us(1000, 400),
+        Noise(5).samples_us(1000, 400),
+        Noise(6).samples_us(1000, 400),
+    )
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 

@@ -1,4 +1,5 @@
-"""The files that fake binaries write: read again with the published protos, or compared with recorded ones."""
+"""The files that fake binaries write: read again with the published protos, or compared with
+recorded ones."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 def test_result_proto_says_what_the_log_says(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    run = phone.run("--graph=m.tflite", "--result_file_path=r.pb", "--report_peak_memory_footprint=true", *SHORT)
+    run = phone.run(
+        "--graph=m.tflite", "--result_file_path=r.pb", "--report_peak_memory_footprint=true", *SHORT
+    )
     parts = {number: value for number, _, value in proto_fields(phone.get("r.pb"))}
     assert sorted(parts) == [2, 3, 4]
     times = {number: value for number, _, value in proto_fields(parts[2])}
@@ -84,18 +87,29 @@ def test_runtime_info_maps_nodes_to_delegates_as_the_published_proto_reads_it(be
     details.ParseFromString(phone.get("info.pb"))
     (subgraph,) = details.subgraphs
     kernels = {n.id: n for n in subgraph.nodes if n.HasField("delegate_node_details")}
-    replaced = {i for n in kernels.values() for i in n.delegate_node_details.tflite_node_ids_replaced}
+    replaced = {
+        i for n in kernels.values() for i in n.delegate_node_details.tflite_node_ids_replaced
+    }
     plain = [n for n in subgraph.nodes if n.id not in kernels]
     assert {n.id for n in plain if n.HasField("delegated_to_node_id")} == replaced
-    assert [n.name for n in plain if n.id not in replaced] == ["SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE"]
-    assert {n.delegate_node_details.delegate_name for n in kernels.values()} == {"TfLiteXNNPackDelegate"}
+    assert [n.name for n in plain if n.id not in replaced] == [
+        "SHAPE",
+        "STRIDED_SLICE",
+        "PACK",
+        "RESHAPE",
+    ]
+    assert {n.delegate_node_details.delegate_name for n in kernels.values()} == {
+        "TfLiteXNNPackDelegate"
+    }
     assert list(subgraph.execution_plan) == [9, 4, 5, 6, 7, 10]
     assert subgraph.edges[0].name == "serving_default_keras_tensor_4:0"
     assert list(subgraph.edges[0].shape) == [1, 128, 128, 3]
     assert proto.Edge.DataType.Name(subgraph.edges[0].data_type) == "FLOAT32"
 
 
-@pytest.mark.parametrize("delegate", [("--use_xnnpack=false",), ("--use_xnnpack=true",), ("--use_gpu=true",)])
+@pytest.mark.parametrize(
+    "delegate", [("--use_xnnpack=false",), ("--use_xnnpack=true",), ("--use_gpu=true",)]
+)
 def test_profile_proto_reads_with_the_published_schema(bench_phone, models, delegate):
     from ai_edge_litert import profiling_info_pb2 as proto
 
@@ -158,5 +172,8 @@ def test_gpu_programs_that_were_kept_make_the_next_start_faster(bench_phone, mod
     second = phone.run("--graph=m.tflite", *kept, *SHORT)
     assert "couldn't be opened for reading: No such file or directory" in first.stderr
     assert "INFO: Initialized OpenCL-based API from serialized data." in second.stderr
-    times = [float(re.search(r"Initialized session in (\S+)ms", run.stdout)[1]) for run in (first, second)]
+    times = [
+        float(re.search(r"Initialized session in (\S+)ms", run.stdout)[1])
+        for run in (first, second)
+    ]
     assert times[1] < 0.5 * times[0]

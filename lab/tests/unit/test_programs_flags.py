@@ -1,4 +1,5 @@
-"""Flags and statistics of the fake binaries: the rules of C++ streams, their usage text, and the forms of a line."""
+"""Flags and statistics of the fake binaries: the rules of C++ streams, their usage text, and the
+forms of a line."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from benchfarm_lab.programs.flags import FlagError, parse_flags, parse_value, us
 from benchfarm_lab.programs.run_statistics import Stat
 from tests.samples.places import NATIVE
 
-USAGE_LINE = re.compile(r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>\w+)\t(?P<need>\w+)\t(?P<help>.*)$", re.M)
+USAGE_LINE = re.compile(
+    r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>\w+)\t(?P<need>\w+)\t(?P<help>.*)$", re.M
+)
 
 
 @pytest.mark.parametrize(
@@ -25,19 +28,24 @@ def test_integers_are_read_as_far_as_they_go(text, value):
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("0.5", 0.5), ("1e3", 1000.0), ("2s", 2.0), ("", 0), ("x", None), (".5", 0.5)]
+    ("text", "value"),
+    [("0.5", 0.5), ("1e3", 1000.0), ("2s", 2.0), ("", 0), ("x", None), (".5", 0.5)],
 )
 def test_floats_are_read_as_far_as_they_go(text, value):
     assert parse_value("float", text) == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("0", False), ("yes", None), ("True", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("0", False), ("yes", None), ("True", None), ("", None)]
+)
 def test_bools_take_four_words_only(text, value):
     assert parse_value("bool", text) is value
 
 
 def test_the_first_of_two_counts_and_the_second_stays_unconsumed():
-    parsed = parse_flags(ANDROID_FLAGS, ["--num_runs=3", "--num_runs=7", "word", "--graph", "x", "--num_threads=2"])
+    parsed = parse_flags(
+        ANDROID_FLAGS, ["--num_runs=3", "--num_runs=7", "word", "--graph", "x", "--num_threads=2"]
+    )
     assert parsed.integer("num_runs") == 3
     assert parsed.unconsumed == ["--num_runs=7", "word", "--graph", "x"]
     # A flag of two components is taken once for both.
@@ -45,17 +53,31 @@ def test_the_first_of_two_counts_and_the_second_stays_unconsumed():
 
 
 def test_a_refused_value_names_flag_and_argument():
-    with pytest.raises(FlagError, match=r"^Failed to parse flag 'num_runs' against argv '--num_runs=abc'$"):
+    with pytest.raises(
+        FlagError, match=r"^Failed to parse flag 'num_runs' against argv '--num_runs=abc'$"
+    ):
         parse_flags(ANDROID_FLAGS, ["--num_runs=abc"])
 
 
 def test_usage_lists_the_flags_of_the_recorded_program_in_its_order():
     recorded = (NATIVE / "help_bare.txt").read_text()
     real = [(m["name"], m["default"], m["type"]) for m in USAGE_LINE.finditer(recorded)]
-    ours = [(m["name"], m["default"], m["type"]) for m in USAGE_LINE.finditer(usage("benchmark_model", CPU_FLAGS))]
+    ours = [
+        (m["name"], m["default"], m["type"])
+        for m in USAGE_LINE.finditer(usage("benchmark_model", CPU_FLAGS))
+    ]
     assert ours == real
     # Columns too: the defaults are padded to one width.
-    assert len({line.index("\t", 1) for line in usage("x", CPU_FLAGS).splitlines() if line.startswith("\t--")}) == 1
+    assert (
+        len(
+            {
+                line.index("\t", 1)
+                for line in usage("x", CPU_FLAGS).splitlines()
+                if line.startswith("\t--")
+            }
+        )
+        == 1
+    )
 
 
 def test_help_goes_to_stderr_and_ends_with_code_1(bench_phone):
@@ -64,14 +86,18 @@ def test_help_goes_to_stderr_and_ends_with_code_1(bench_phone):
         run = phone.run(argument)
         assert run.exit_code == 1
         assert run.stdout == "INFO: STARTING!\n"
-        assert run.stderr.startswith("ERROR: usage: benchmark_model <flags>\nFlags:\n\t--num_runs=50 ")
+        assert run.stderr.startswith(
+            "ERROR: usage: benchmark_model <flags>\nFlags:\n\t--num_runs=50 "
+        )
         assert run.stderr.endswith("\n\nERROR: Benchmarking failed.\n")
 
 
 def test_verbose_logs_every_parameter_in_the_recorded_order(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
-    run = phone.run("--graph=m.tflite", "--verbose=true", "--num_runs=1", "--min_secs=0", "--warmup_min_secs=0")
+    run = phone.run(
+        "--graph=m.tflite", "--verbose=true", "--num_runs=1", "--min_secs=0", "--warmup_min_secs=0"
+    )
     lines = run.stdout.splitlines()
     assert lines[1:5] == [
         "INFO: Log parameter values verbosely: [1]", "INFO: Min num runs: [1]",

@@ -1,4 +1,5 @@
-"""The fake binaries against recorded outputs of the real programs: same command, same lines, numbers aside."""
+"""The fake binaries against recorded outputs of the real programs: same command, same lines,
+numbers aside."""
 
 from __future__ import annotations
 
@@ -41,12 +42,17 @@ COMPARED = _NAMES.split()
 
 
 def normalised(text: str) -> list[str]:
-    """Return lines with every number as #; without what only Android says, and the shape of the statistics kept."""
+    """Return lines with every number as #.
+
+    Without what only Android says, and the shape of the statistics kept.
+    """
     lines = []
     for line in text.splitlines():
         if line.startswith("# ") or ANDROID_ONLY.match(line):
             continue
-        line = re.sub(r"INFO: count=[1-9].*", "INFO: count=N", line)  # its forms have tests of their own
+        line = re.sub(
+            r"INFO: count=[1-9].*", "INFO: count=N", line
+        )  # its forms have tests of their own
         line = re.sub(r"0x[0-9a-f]+", "0x#", line)
         lines.append(re.sub(r"-?\d+(\.\d+)?([eE][-+]?\d+)?", "#", line))
     return lines
@@ -62,7 +68,11 @@ def prepare(phone, models, words):
                 phone.put(name, models.BY_NAME[name]())
             elif name.startswith("corrupt_"):
                 whole = models.BY_NAME["tiny_cnn_float.tflite"]()
-                contents = {"empty": b"", "garbage": b"garbage" * 99, "truncated": whole[: len(whole) // 2]}
+                contents = {
+                    "empty": b"",
+                    "garbage": b"garbage" * 99,
+                    "truncated": whole[: len(whole) // 2],
+                }
                 phone.put(name, contents[name.removeprefix("corrupt_").removesuffix(".tflite")])
             elif name == "models":
                 phone.files.make_folders("/data/local/tmp/models")
@@ -95,7 +105,9 @@ def test_streams_are_told_apart_as_the_real_program_does(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
     run = phone.run("--graph=m.tflite", "--num_runs=5", "--min_secs=0", "--warmup_min_secs=0")
-    assert all(line.startswith(("INFO: ", "WARN: ")) or not line for line in run.stdout.splitlines())
+    assert all(
+        line.startswith(("INFO: ", "WARN: ")) or not line for line in run.stdout.splitlines()
+    )
     created, replacing = run.stderr.splitlines()
     assert created == "INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
     assert replacing == (

@@ -23,11 +23,18 @@ from benchfarm_lab.samples import (
 def test_stand_in_is_an_elf_that_elftools_reads(abi):
     content = benchmark_elf("benchmark_model", abi)
     elf = ELFFile(io.BytesIO(content))
-    machine = {"arm64-v8a": "EM_AARCH64", "armeabi-v7a": "EM_ARM", "x86_64": "EM_X86_64", "x86": "EM_386"}[abi]
+    machine = {
+        "arm64-v8a": "EM_AARCH64",
+        "armeabi-v7a": "EM_ARM",
+        "x86_64": "EM_X86_64",
+        "x86": "EM_386",
+    }[abi]
     assert elf["e_machine"] == machine
     assert elf.elfclass == (64 if "64" in abi else 32)
     dynamic = elf.get_section_by_name(".dynamic")
-    assert "libc.so" in [tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"]
+    assert "libc.so" in [
+        tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"
+    ]
     assert elf.get_section_by_name(".note.benchfarm") is not None
     assert abi_of(content[:20]) == abi
 
@@ -70,7 +77,12 @@ def test_apk_says_what_it_was_made_with(bench_phone, tmp_path):
     info = shelf.inspect_apk(content[i : i + 100] for i in range(0, len(content), 100))
     assert info.package == BENCHMARK_PACKAGE
     assert info.activities == (f"{BENCHMARK_PACKAGE}.BenchmarkModelActivity",)
-    assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (42, "2.1", 24, False)
+    assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (
+        42,
+        "2.1",
+        24,
+        False,
+    )
     assert info.abis == ("arm64-v8a", "armeabi-v7a")
     assert benchmark_apk() == benchmark_apk()
 

@@ -1,4 +1,5 @@
-"""Small .tflite files, written with the published schema: real structure, a few hundred bytes of weights."""
+"""Small .tflite files, written with the published schema: real structure, a few hundred bytes of
+weights."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ class TinyModel:
     def graph(self):
         return self.model.subgraphs[-1]
 
-    def tensor(self, name: str, shape: list[int], kind: int = TYPES.FLOAT32, data: bytes = b"") -> int:
+    def tensor(
+        self, name: str, shape: list[int], kind: int = TYPES.FLOAT32, data: bytes = b""
+    ) -> int:
         tensor = schema.TensorT()
         tensor.name, tensor.shape, tensor.type, tensor.buffer = name, shape, kind, 0
         if data:
@@ -50,10 +53,23 @@ class TinyModel:
             size *= n
         return self.tensor(name, shape, kind, bytes(i % 7 for i in range(size)))
 
-    def op(self, code: int, inputs: list[int], outputs: list[int], *, custom: str = "", options: object = None) -> None:
+    def op(
+        self,
+        code: int,
+        inputs: list[int],
+        outputs: list[int],
+        *,
+        custom: str = "",
+        options: object = None,
+    ) -> None:
         codes = self.model.operatorCodes
         index = next(
-            (i for i, c in enumerate(codes) if c.builtinCode == code and (c.customCode or b"") == custom.encode()), None
+            (
+                i
+                for i, c in enumerate(codes)
+                if c.builtinCode == code and (c.customCode or b"") == custom.encode()
+            ),
+            None,
         )
         if index is None:
             entry = schema.OperatorCodeT()
@@ -65,12 +81,19 @@ class TinyModel:
         operator.opcodeIndex, operator.inputs, operator.outputs = index, inputs, outputs
         if options is not None:
             operator.builtinOptions = options
-            operator.builtinOptionsType = getattr(schema.BuiltinOptions, type(options).__name__.removesuffix("T"))
+            operator.builtinOptionsType = getattr(
+                schema.BuiltinOptions, type(options).__name__.removesuffix("T")
+            )
         self.graph.operators.append(operator)
 
     def signature(self, key: str, subgraph: int = 0) -> None:
         entry = schema.SignatureDefT()
-        entry.signatureKey, entry.subgraphIndex, entry.inputs, entry.outputs = key.encode(), subgraph, [], []
+        entry.signatureKey, entry.subgraphIndex, entry.inputs, entry.outputs = (
+            key.encode(),
+            subgraph,
+            [],
+            [],
+        )
         self.model.signatureDefs.append(entry)
 
     def ends(self, inputs: list[int], outputs: list[int]) -> None:
@@ -106,7 +129,9 @@ def _cnn(kind: int, *, dynamic: bool, quantized_io: bool = False) -> bytes:
         shape, size = m.tensor("shape", [2], TYPES.INT32), m.tensor("size", [], TYPES.INT32)
         one = m.tensor("one", [1], TYPES.INT32, bytes(4))
         m.op(OPS.SHAPE, [logits], [shape])
-        m.op(OPS.STRIDED_SLICE, [shape, one, one, one], [size], options=schema.StridedSliceOptionsT())
+        m.op(
+            OPS.STRIDED_SLICE, [shape, one, one, one], [size], options=schema.StridedSliceOptionsT()
+        )
         wanted = m.tensor("wanted", [2], TYPES.INT32)
         m.op(OPS.PACK, [size, one], [wanted], options=schema.PackOptionsT())
         reshaped = m.tensor("reshaped", [1, 10], kind)
@@ -141,7 +166,8 @@ def tiny_cnn() -> bytes:
 
 
 def partial() -> bytes:
-    """CONV_2D, CUMSUM, CONV_2D, MEAN, TOPK_V2: XNNPACK takes two pieces, the GPU all but the last operator."""
+    """CONV_2D, CUMSUM, CONV_2D, MEAN, TOPK_V2: XNNPACK takes two pieces, the GPU all but the last
+    operator."""
     m = TinyModel()
     x = m.tensor("image", [1, 16, 16, 8])
     weights, bias = m.weights("filters", [8, 3, 3, 8]), m.weights("bias", [8], TYPES.INT32)
@@ -237,7 +263,9 @@ BY_NAME: dict[str, Callable[[], bytes]] = {
     "mobilenet_v1_0.25_128_static_float.tflite": lambda: _cnn(TYPES.FLOAT32, dynamic=False),
     "mobilenet_v1_1.0_224_static_float.tflite": lambda: _cnn(TYPES.FLOAT32, dynamic=False),
     "mobilenet_v1_0.25_128_int8.tflite": lambda: _cnn(TYPES.INT8, dynamic=True),
-    "mobilenet_v1_0.25_128_static_uint8io.tflite": lambda: _cnn(TYPES.INT8, dynamic=False, quantized_io=True),
+    "mobilenet_v1_0.25_128_static_uint8io.tflite": lambda: _cnn(
+        TYPES.INT8, dynamic=False, quantized_io=True
+    ),
     "tiny_cnn_float.tflite": tiny_cnn,
     "partial_xnnpack.tflite": partial,
     "multi_add.bin": adds,

@@ -28,7 +28,9 @@ class Link:
     lab: VirtualLab
     phone: Phone
 
-    def adb(self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    def adb(
+        self, *args: str | Path, stdin: bytes = b"", timeout_s: float = 60.0
+    ) -> subprocess.CompletedProcess[bytes]:
         return self.server.run("-s", self.phone.address, *args, stdin=stdin, timeout_s=timeout_s)  # type: ignore[attr-defined]
 
     def popen(self, *args: str | Path) -> subprocess.Popen[bytes]:
@@ -54,10 +56,17 @@ def server(request: pytest.FixtureRequest) -> object:
 
 @pytest.fixture
 def make_link(server: object, make_lab: Callable[..., VirtualLab]) -> Iterator[Callable[..., Link]]:
-    """Make a phone and connect the server to it: ``make_link(profile, legacy=..., time_factor=...)``."""
+    """Make a phone and connect the server to it: ``make_link(profile, legacy=...,
+    time_factor=...)``."""
     links: list[Link] = []
 
-    def make(profile: str = "pixel-3", *, time_factor: float = 10.0, connect: bool = True, **settings: object) -> Link:
+    def make(
+        profile: str = "pixel-3",
+        *,
+        time_factor: float = 10.0,
+        connect: bool = True,
+        **settings: object,
+    ) -> Link:
         lab = make_lab(server, time_factor=time_factor)
         link = Link(server, lab, lab.add(profile, **settings))  # type: ignore[arg-type]
         links.append(link)

@@ -1,4 +1,5 @@
-"""A lab whose phones are spread over several processes is one lab to whoever uses it, and ends as one."""
+"""A lab whose phones are spread over several processes is one lab to whoever uses it, and ends as
+one."""
 
 import os
 import signal
@@ -17,7 +18,9 @@ SERIALS = ["A", "B", "C", "D", "E"]
 @pytest.fixture
 def running(state_dir, adb_server):
     specs = [PhoneSpec(profile="pixel-3", serial=serial) for serial in SERIALS]
-    lab = start_lab(state_dir, specs, adb_keys=[adb_server.public_key], time_factor=10.0, processes=3)
+    lab = start_lab(
+        state_dir, specs, adb_keys=[adb_server.public_key], time_factor=10.0, processes=3
+    )
     yield lab
     for phone in lab.phones:
         adb_server.run("disconnect", phone.address)
@@ -38,7 +41,9 @@ def add(state_dir):
 @pytest.fixture
 def all_end(running, wait_until):
     """Wait until no process of the lab is left: its lock is free a moment before."""
-    return lambda: wait_until(lambda: all(process_is_gone(pid) for pid in running.pids), "its processes have ended")
+    return lambda: wait_until(
+        lambda: all(process_is_gone(pid) for pid in running.pids), "its processes have ended"
+    )
 
 
 def test_phones_of_all_processes_answer_as_one_lab(running, state_dir, adb_server, listed):
@@ -49,10 +54,13 @@ def test_phones_of_all_processes_answer_as_one_lab(running, state_dir, adb_serve
     for phone in running.phones:
         adb_server.connect(phone.address)
         assert (
-            adb_server.run("-s", phone.address, "shell", "getprop ro.serialno").stdout == f"{phone.serial}\n".encode()
+            adb_server.run("-s", phone.address, "shell", "getprop ro.serialno").stdout
+            == f"{phone.serial}\n".encode()
         )
     told = listed()
-    assert [(phone["serial"], phone["connections"]) for phone in told["phones"]] == [(name, 1) for name in SERIALS]
+    assert [(phone["serial"], phone["connections"]) for phone in told["phones"]] == [
+        (name, 1) for name in SERIALS
+    ]
 
 
 def test_phones_come_and_go_in_every_process(running, state_dir, listed, add):
@@ -76,7 +84,9 @@ def test_wrong_phone_is_refused_by_every_process(running, add, listed):
 
 
 @pytest.mark.parametrize("process", [0, 1], ids=["leader", "share"])
-def test_a_killed_process_ends_the_lab(running, state_dir, adb_server, wait_until, all_end, process):
+def test_a_killed_process_ends_the_lab(
+    running, state_dir, adb_server, wait_until, all_end, process
+):
     def has_no_lab():
         try:
             read_lab(state_dir)
@@ -92,7 +102,10 @@ def test_a_killed_process_ends_the_lab(running, state_dir, adb_server, wait_unti
         log = (state_dir / "lab.log").read_text()
         assert f"process {running.pids[1]} of the virtual lab has ended, and the lab with it" in log
     specs = [PhoneSpec(profile="pixel-3", serial="B", port=running.phones[1].port)]
-    assert start_lab(state_dir, specs, adb_keys=[adb_server.public_key]).phones[0].address == running.phones[1].address
+    assert (
+        start_lab(state_dir, specs, adb_keys=[adb_server.public_key]).phones[0].address
+        == running.phones[1].address
+    )
 
 
 def test_a_process_that_hangs_is_ended_with_the_lab(running, state_dir, all_end):

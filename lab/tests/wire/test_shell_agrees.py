@@ -1,7 +1,7 @@
 """The virtual phone's shell and tools against real ones: mksh and toybox.
 
-Each file of ../shell_snippets holds snippets between lines ``%%``. A snippet runs in an empty folder of its own; what
-it prints on stdout and stderr and its exit code must be the same on both.
+Each file of ../shell_snippets holds snippets between lines ``%%``. A snippet runs in an empty
+folder of its own; what it prints on stdout and stderr and its exit code must be the same on both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ KNOWN: Final[Mapping[str, str]] = {
     "print a; let 1; umask; type cd; unset a; v=1 eval 'echo $v'; trap 'echo bye' EXIT": "no builtins, and no forms of "
     "them, but those that scripts need",
 }
-#: Our scripts, each called in its ways, and which parts of what they print a phone and this computer have alike.
+#: Our scripts, each called in its ways, and which parts of what they print a phone and this
+#: computer have alike.
 SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
     "forbid": (f"mkdir r1; echo 77 >r1/pid; {call('forbid', 'r1', 'r2')}\nls r2", r".+"),
     "probe_writing": (f"mkdir d; {call('probe_writing', 'd', '.')}\necho $?", r".+"),
@@ -65,7 +66,10 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
         ),
         r".+",
     ),
-    "strays": (f"mkdir -p runs/r1 runs/r2; echo 7 >runs/r1/pid; {call('strays', 'runs')}\necho after", r".+"),
+    "strays": (
+        f"mkdir -p runs/r1 runs/r2; echo 7 >runs/r1/pid; {call('strays', 'runs')}\necho after",
+        r".+",
+    ),
     "strays of none": (f"mkdir runs; {call('strays', 'runs')}\necho never", r"^(?!.)"),
     "try": (
         "\n".join(
@@ -90,7 +94,10 @@ SCRIPTS: Final[Mapping[str, tuple[str, str]]] = {
         r"^(?:works|missing)",
     ),
     "wait for nothing": (call("wait", "nope", 0.2, 1), r"^(?!.)"),
-    "wait for a run that is gone": (f"mkdir r; echo 999999 >r/pid; {call('wait', 'r', 0.2, 1)}", r"^[a-z]+$"),
+    "wait for a run that is gone": (
+        f"mkdir r; echo 999999 >r/pid; {call('wait', 'r', 0.2, 1)}",
+        r"^[a-z]+$",
+    ),
 }
 MARK: Final = "=#=#="
 #: Runs each of its arguments in a session and a folder of its own, and prints what came of it.
@@ -118,7 +125,8 @@ def snippets(path: Path) -> Sequence[str]:
 
 
 def normalised(text: str, folder: str) -> str:
-    """Replace all that may differ: the folder, a killed pid, what Debian's mksh puts before its errors."""
+    """Replace all that may differ: the folder, a killed pid, what Debian's mksh puts before its
+    errors."""
     text = text.replace(folder, "TOP")
     text = re.sub(r"(kill: )\d+(: No such process)", r"\1PID\2", text)
     return re.sub(r"\b[WE]: (?=sh: )", "", text)
@@ -160,7 +168,9 @@ class RealShell:
         work.mkdir()
         work.chmod(0o777)
         # Files that nobody may read are no such files for root.
-        user: dict[str, object] = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+        user: dict[str, object] = (
+            {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+        )
         told = subprocess.run(
             [self.folder / "bin" / "sh", "-c", DRIVER, "sh", work, *scripts], env=self.env, cwd="/", check=False,
             capture_output=True, stdin=subprocess.DEVNULL, timeout=120, **user,
@@ -179,7 +189,9 @@ class VirtualShell:
     def run(self, scripts: Sequence[str]) -> list[Outcome]:
         work = f"/data/local/tmp/work{next(self._numbers)}"
         command = " ".join(map(shlex.quote, ("sh", "-c", DRIVER, "sh", work, *scripts)))
-        told = self.server.run("-s", self.address, "shell", f"mkdir {work}; {command}", timeout_s=120)
+        told = self.server.run(
+            "-s", self.address, "shell", f"mkdir {work}; {command}", timeout_s=120
+        )
         return outcomes(told.stdout, work)
 
 
@@ -190,7 +202,9 @@ def real_shell() -> Iterator[RealShell]:
 
 
 @pytest.fixture(scope="module")
-def virtual_shell(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualShell]:
+def virtual_shell(
+    adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[VirtualShell]:
     from benchfarm_lab.farm import VirtualLab
 
     lab = VirtualLab(adb_public_keys=[adb_server.public_key], time_factor=1.0)
@@ -204,8 +218,13 @@ def virtual_shell(adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactor
 def compared(
     real: RealShell, virtual: VirtualShell, todo: Sequence[str]
 ) -> list[tuple[str, Outcome, Outcome]]:  # fmt: skip
-    """Run snippets on both, some batches at once; return each with what the real shell and the virtual one did."""
-    batches = [todo[start : start + SNIPPETS_A_CALL] for start in range(0, len(todo), SNIPPETS_A_CALL)]
+    """Run snippets on both, some batches at once.
+
+    Return each with what the real shell and the virtual one did.
+    """
+    batches = [
+        todo[start : start + SNIPPETS_A_CALL] for start in range(0, len(todo), SNIPPETS_A_CALL)
+    ]
     with ThreadPoolExecutor(2 * len(batches)) as pool:
         expected = pool.map(real.run, batches)
         actual = pool.map(virtual.run, batches)
@@ -217,14 +236,23 @@ def compared(
 
 
 def different(rows: Sequence[tuple[str, Outcome, Outcome]]) -> str:
-    return "\n".join(f"{snippet}\n  real:    {one}\n  virtual: {other}" for snippet, one, other in rows if one != other)
+    return "\n".join(
+        f"{snippet}\n  real:    {one}\n  virtual: {other}"
+        for snippet, one, other in rows
+        if one != other
+    )
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("*.txt")))
 def test_snippets_do_on_a_virtual_phone_what_they_do_in_mksh(name, real_shell, virtual_shell):
     rows = compared(real_shell, virtual_shell, snippets(FOLDER / f"{name}.txt"))
-    # A busy computer may have starved one of them; what differs again when nothing runs beside it differs.
-    again = [compared(real_shell, virtual_shell, [snippet])[0] for snippet, one, other in rows if one != other]
+    # A busy computer may have starved one of them; what differs again when nothing runs beside it
+    # differs.
+    again = [
+        compared(real_shell, virtual_shell, [snippet])[0]
+        for snippet, one, other in rows
+        if one != other
+    ]
     assert not different(again), different(again)
 
 

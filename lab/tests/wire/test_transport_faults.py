@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from benchfarm_lab.errors import UsageError
-from benchfarm_lab.faults import FAULT_NOTES, MOMENTS, Fault, FaultKind, FaultTable, describe, parse_fault
+from benchfarm_lab.faults import (
+    FAULT_NOTES,
+    MOMENTS,
+    Fault,
+    FaultKind,
+    FaultTable,
+    describe,
+    parse_fault,
+)
 from tests.samples.places import REPO
 
 TMP = "/data/local/tmp"
@@ -142,7 +150,11 @@ def test_settings_in_json_may_stand_beside_the_kind():
         ("cut", ["times=-1"], "times"),
         ("cut", ["colour=red"], "colour"),
         ("slow", ["bytes_per_s=fast"], "number"),
-        ("output-cut", ["moment=results"], "meets no moment 'results'; its moments: shell, exec, program"),
+        (
+            "output-cut",
+            ["moment=results"],
+            "meets no moment 'results'; its moments: shell, exec, program",
+        ),
         ("output-cut", ["moment=nope"], "meets no moment 'nope'"),
         ("cut", ["moment=shell"], "meets no moment 'shell'; its moments: connect, open"),
         ("segv", ["moment=push"], "its moments: start, init"),
@@ -151,7 +163,11 @@ def test_settings_in_json_may_stand_beside_the_kind():
         ("no-space", ["moment=push"], "it waits for none"),
         ("segv", ["bytes=10"], "counts no bytes"),
         ("reboot", ["moment=run", "bytes=10"], "no bytes pass at 'run'; they do at push, pull"),
-        ("cut", ["moment=push", "bytes=9", "subject=up"], "'up' is the link's, which goes without a moment"),
+        (
+            "cut",
+            ["moment=push", "bytes=9", "subject=up"],
+            "'up' is the link's, which goes without a moment",
+        ),
     ],
 )
 def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, settings, word):

@@ -27,11 +27,16 @@ def running(state_dir, adb_server):
     )
 
 
-def test_lab_process_serves_its_phones_until_it_is_stopped(running, state_dir, adb_server, wait_until):
+def test_lab_process_serves_its_phones_until_it_is_stopped(
+    running, state_dir, adb_server, wait_until
+):
     assert read_lab(state_dir) == running
     # The token is for its owner only.
     assert (state_dir / "lab.json").stat().st_mode & 0o077 == 0
-    assert [(phone.serial, phone.profile) for phone in running.phones] == [("ONE", "pixel-3"), ("TWO", "pixel-4")]
+    assert [(phone.serial, phone.profile) for phone in running.phones] == [
+        ("ONE", "pixel-3"),
+        ("TWO", "pixel-4"),
+    ]
     for phone in running.phones:
         adb_server.connect(phone.address)
         assert adb_server.run("-s", phone.address, "shell", "echo here").stdout == b"here\n"
@@ -44,7 +49,9 @@ def test_lab_process_serves_its_phones_until_it_is_stopped(running, state_dir, a
 
 
 def test_phones_come_and_go_while_the_lab_runs(running, state_dir):
-    added = lab_request(state_dir, {"request": "add", "phone": {"profile": "pixel-3", "serial": "THREE"}})["phone"]
+    added = lab_request(
+        state_dir, {"request": "add", "phone": {"profile": "pixel-3", "serial": "THREE"}}
+    )["phone"]
     assert read_lab(state_dir).phones[-1].address == added["address"]
     lab_request(state_dir, {"request": "remove", "serial": "ONE"})
     listed = lab_request(state_dir, {"request": "list"})["phones"]
@@ -65,17 +72,26 @@ WRONG = [
 ]
 
 
-def test_wrong_request_or_token_or_folder_is_refused_and_the_lab_goes_on(running, state_dir, adb_server):
+def test_wrong_request_or_token_or_folder_is_refused_and_the_lab_goes_on(
+    running, state_dir, adb_server
+):
     for request, word in WRONG:
         with pytest.raises(UsageError, match=word):
             lab_request(state_dir, request)
     with socket.create_connection(("127.0.0.1", running.control_port), timeout=60) as sock:
-        for line in (b'{"request": "stop"}\n', b'{"request": "stop", "token": "guess"}\n', b"[]\n", b"\xff{\n"):
+        for line in (
+            b'{"request": "stop"}\n',
+            b'{"request": "stop", "token": "guess"}\n',
+            b"[]\n",
+            b"\xff{\n",
+        ):
             sock.sendall(line)
             answer = json.loads(sock.makefile("rb").readline())
             assert answer["ok"] is False
     with pytest.raises(UsageError, match="already"):
-        start_lab(state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[adb_server.public_key])
+        start_lab(
+            state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[adb_server.public_key]
+        )
     assert read_lab(state_dir).pid == running.pid
     assert len(lab_request(state_dir, {"request": "list"})["phones"]) == 2
 
@@ -97,9 +113,15 @@ def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
 
 def test_lab_that_cannot_start_says_why(state_dir, tmp_path, adb_server):
     with pytest.raises(UsageError, match=r"nokey\.pub"):
-        start_lab(state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[tmp_path / "nokey.pub"])
+        start_lab(
+            state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[tmp_path / "nokey.pub"]
+        )
     with pytest.raises(UsageError, match="nokia-3310"):
-        start_lab(state_dir, [PhoneSpec(profile="nokia-3310", serial="X")], adb_keys=[adb_server.public_key])
+        start_lab(
+            state_dir,
+            [PhoneSpec(profile="nokia-3310", serial="X")],
+            adb_keys=[adb_server.public_key],
+        )
     with pytest.raises(UsageError, match="time factor"):
         start_lab(state_dir, [], adb_keys=[adb_server.public_key], time_factor=0)
 

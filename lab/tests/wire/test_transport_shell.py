@@ -15,7 +15,9 @@ def test_several_streams_run_at_once_without_mixing(link):
     for thread in threads:
         thread.join()
     for number, output in results.items():
-        assert output.split() == [str(n).encode() for n in range(number * 1000, number * 1000 + 1000)]
+        assert output.split() == [
+            str(n).encode() for n in range(number * 1000, number * 1000 + 1000)
+        ]
 
 
 def test_a_slow_reader_of_one_stream_holds_no_other_up(link):

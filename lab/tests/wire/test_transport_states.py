@@ -14,7 +14,9 @@ from benchfarm_lab.faults import parse_fault
 @pytest.fixture(scope="module")
 def foreign_key(tmp_path_factory, encode_public_key):
     path = tmp_path_factory.mktemp("keys") / "adbkey.pub"
-    path.write_text(encode_public_key(rsa.generate_private_key(public_exponent=65537, key_size=2048)))
+    path.write_text(
+        encode_public_key(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    )
     return path
 
 

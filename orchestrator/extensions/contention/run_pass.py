@@ -1,4 +1,6 @@
-"""The pass ``contention``: a run beside a stated load on the phone, and the proof that the load ran all the time."""
+"""The pass ``contention``: a run beside a stated load on the phone, and the proof that the load ran
+all the time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
-from orchestrator.passes.specification import PassServices, PassSpec, Repetition, RunProgram, no_findings
+from orchestrator.passes.specification import (
+    PassServices,
+    PassSpec,
+    Repetition,
+    RunProgram,
+    no_findings,
+)
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
@@ -34,11 +42,20 @@ _STATED: Final = "load "
 
 
 def run_loaded(
-    tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+    tool: Tool,
+    device: Device,
+    request: InvocationRequest,
+    *,
+    cancelled: threading.Event | None = None,
 ) -> RawOutput:
-    """Run one invocation beside its load; raises DeviceError kinds, UsageError where there can't be one."""
+    """Run one invocation beside its load.
+
+    Raises DeviceError kinds, UsageError where there can't be one.
+    """
     if device.kind is not DeviceKind.ANDROID or request.case.tool.is_app:
-        raise UsageError(f"{device.serial}: the pass contention is for executables on Android phones")
+        raise UsageError(
+            f"{device.serial}: the pass contention is for executables on Android phones"
+        )
     load = load_of(request.variant)
     other = _gpu_loop(request) if load.gpu else ""
     seconds = math.ceil(request.timeout_s)
@@ -56,12 +73,21 @@ def run_loaded(
 
 
 def _gpu_loop(request: InvocationRequest) -> str:
-    """Return the command line of the same program with the same model on the GPU, until it is ended."""
+    """Return the command line of the same program with the same model on the GPU, until it is
+    ended.
+    """
     if not program(request.case.tool).is_benchmark_model:
-        raise UsageError(f"{request.case.tool} has no loop on the GPU; take the load gpu=1 out of 'contention'")
+        raise UsageError(
+            f"{request.case.tool} has no loop on the GPU; take the load gpu=1 out of 'contention'"
+        )
     gpu = next(name for name, delegate in DELEGATES.items() if delegate.is_on_gpu)
     case = replace(
-        request.case, delegate=gpu, flags=(), num_runs=1, min_secs=request.timeout_s, max_secs=request.timeout_s
+        request.case,
+        delegate=gpu,
+        flags=(),
+        num_runs=1,
+        min_secs=request.timeout_s,
+        max_secs=request.timeout_s,
     )
     flags = benchmark_flags(replace(request, case=case), folder=".")
     # Result files are the run's own.
@@ -71,7 +97,10 @@ def _gpu_loop(request: InvocationRequest) -> str:
 
 
 def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with its load, ``load`` and ``load_cores``; failed when the load didn't run all the time."""
+    """Return a report with its load, ``load`` and ``load_cores``.
+
+    Failed when the load didn't run all the time.
+    """
     told = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
     if not told or not told[0].startswith(_STATED):
         return report
@@ -82,13 +111,20 @@ def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Too
         return report
     why, cores = _proof(told[1:])
     if why:
-        return replace(report, outcome="failed", failure_code=LOAD_DIED, failure_reason=f"the load {load}: {why}")
+        return replace(
+            report,
+            outcome="failed",
+            failure_code=LOAD_DIED,
+            failure_reason=f"the load {load}: {why}",
+        )
     extra["load_cores"] = cores
     return report
 
 
 def _proof(told: list[str]) -> tuple[str, float]:
-    """Return why a load isn't shown to have run all the time, empty when it is, and how many cores it kept busy."""
+    """Return why a load isn't shown to have run all the time, empty when it is, and how many cores
+    it kept busy.
+    """
     looks: dict[str, tuple[float, dict[str, int]]] = {}
     at, said = "", next((f" ({line[5:205]})" for line in told if line.startswith("said ")), "")
     for line in told:
@@ -104,7 +140,11 @@ def _proof(told: list[str]) -> tuple[str, float]:
                 looks[at][1][pid] = int(ticks)
         except ValueError:
             return "what the phone wrote of it can't be read", 0.0
-    if looks.keys() != {"begin", "end"} or not looks["begin"][1] or looks["begin"][1].keys() != looks["end"][1].keys():
+    if (
+        looks.keys() != {"begin", "end"}
+        or not looks["begin"][1]
+        or looks["begin"][1].keys() != looks["end"][1].keys()
+    ):
         return "nothing on the phone shows that it ran", 0.0
     (begin_s, before), (end_s, after) = looks["begin"], looks["end"]
     if any(after[pid] <= ticks for pid, ticks in before.items()) or end_s <= begin_s:
@@ -122,7 +162,9 @@ def _numbers(plan: Plan, case: Case, program: Program) -> range:
 
 
 def load_text(number: int, terms: PlanTerms) -> str:
-    """Return the load that an invocation's number means: 0 is none, 1 the first, in each round again."""
+    """Return the load that an invocation's number means: 0 is none, 1 the first, in each round
+    again.
+    """
     return (NO_LOAD, *terms.contention)[number % (1 + len(terms.contention))]
 
 

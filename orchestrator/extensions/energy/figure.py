@@ -1,7 +1,8 @@
 """Energy per inference from what a phone's meters said before, during and after a run. Pure.
 
-Net energy is that of the work less what the phone at rest would have taken meanwhile, the mean of the rests before and
-after it (docs/reference/energy.md). Times are seconds since boot, energies microjoules.
+Net energy is that of the work less what the phone at rest would have taken meanwhile, the mean of
+the rests before and after it (docs/reference/energy.md). Times are seconds since boot, energies
+microjoules.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from orchestrator.extensions.energy.records import (
     PowerSource,
 )
 
-#: What a rail feeds, by its name; the first that fits. What isn't among the first group isn't of the chip's work.
+#: What a rail feeds, by its name; the first that fits. What isn't among the first group isn't of
+#: the chip's work.
 _PARTS: Final = {
     "cpu": re.compile(r"VDD_CPU(CL)?\d"),
     "gpu": re.compile(r"VDD_(G3D|GPU)"),
@@ -41,7 +43,8 @@ LEAST_UPDATES: Final = 100
 #: The two rests may differ by this share of the net power.
 _MOST_DRIFT: Final = 0.1
 _CHARGE_AGREES: Final = 0.15
-#: A phone at work draws 0.1 to 6 A: smaller numbers than this are no microamperes, and than that no milliamperes.
+#: A phone at work draws 0.1 to 6 A: smaller numbers than this are no microamperes, and than that no
+#: milliamperes.
 _LEAST_UA: Final = 20_000
 _LEAST_MA: Final = 20
 
@@ -61,7 +64,9 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatterySample:
-    """What the battery's gauge said, in its own units: current counts, microvolts, microampere hours."""
+    """What the battery's gauge said, in its own units: current counts, microvolts, microampere
+    hours.
+    """
 
     at_s: float
     current: float
@@ -76,9 +81,11 @@ class Inferences:
     count: int
     #: From one's begin to the next one's.
     period_s: float
-    #: How long the work went on in all, where something else is done between them; 0: count x period.
+    #: How long the work went on in all, where something else is done between them; 0: count x
+    #: period.
     length_s: float = 0.0
-    #: The parts that are theirs, each as (begin, end) in seconds before the work's end; none: all of it.
+    #: The parts that are theirs, each as (begin, end) in seconds before the work's end; none: all
+    #: of it.
     own: tuple[tuple[float, float], ...] = ()
     #: Next to nothing else is done in between.
     is_alone: bool = False
@@ -89,34 +96,54 @@ class NoEnergyError(Exception):
 
 
 def part_of(rail: str) -> str:
-    """Return what a rail feeds: ``cpu``, ``gpu``, ``npu``, ``memory``, ``fabric``, or nothing that is counted."""
+    """Return what a rail feeds: ``cpu``, ``gpu``, ``npu``, ``memory``, ``fabric``, or nothing that
+    is counted.
+    """
     return next((part for part, pattern in _PARTS.items() if pattern.search(rail)), "")
 
 
-def of_rails(rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, wanted: str = "") -> EnergyFigure:
-    """Return the energy that the chip's rails show; the display's and the radios' rails aren't counted.
+def of_rails(
+    rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, wanted: str = ""
+) -> EnergyFigure:
+    """Return the energy that the chip's rails show.
 
-    ``wanted`` is the part (:func:`part_of`) that the work runs on: without its rail nothing is known of it. Raises
-    NoEnergyError.
+    The display's and the radios' rails aren't counted.
+
+    ``wanted`` is the part (:func:`part_of`) that the work runs on: without its rail nothing is
+    known of it. Raises NoEnergyError.
     """
     counted = {name: counter for name, counter in rails.items() if part_of(name)}
     if not counted:
         raise NoEnergyError(f"none of the phone's {len(rails)} rails is known to feed the chip")
     if wanted and wanted not in map(part_of, counted):
         raise NoEnergyError(f"none of the phone's {len(rails)} rails feeds its {wanted.upper()}")
-    if any(late[1] < early[1] for counter in counted.values() for early, late in itertools.pairwise(counter)):
+    if any(
+        late[1] < early[1]
+        for counter in counted.values()
+        for early, late in itertools.pairwise(counter)
+    ):
         raise NoEnergyError("a counter restarted during the run")
     return _figure(
-        list(counted.values()), marks, inferences, PowerSource.RAILS, EnergyGrade.RAILS, rails=tuple(sorted(counted))
+        list(counted.values()),
+        marks,
+        inferences,
+        PowerSource.RAILS,
+        EnergyGrade.RAILS,
+        rails=tuple(sorted(counted)),
     )
 
 
 def of_battery(
     samples: Sequence[BatterySample], marks: Marks, inferences: Inferences, *, is_charged: bool
 ) -> EnergyFigure:
-    """Return the energy of the whole phone by its battery's current and voltage; raises NoEnergyError."""
+    """Return the energy of the whole phone by its battery's current and voltage.
+
+    Raises NoEnergyError.
+    """
     if is_charged:
-        raise NoEnergyError("the phone was being charged: its battery tells nothing of what it takes")
+        raise NoEnergyError(
+            "the phone was being charged: its battery tells nothing of what it takes"
+        )
     begin_s, end_s = _window(marks, inferences, PowerSource.BATTERY)
     gauge = gauge_of([item for item in samples if begin_s <= item.at_s <= end_s])
     updates = round((end_s - begin_s) / gauge.period_s)
@@ -137,8 +164,8 @@ def of_battery(
 def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
     """Return how a gauge reports the current, from its values under load. Raises NoEnergyError.
 
-    A phone at work draws so much that the size of the number tells its unit. The sign is that of the median. What the
-    battery counts as charge confirms both.
+    A phone at work draws so much that the size of the number tells its unit. The sign is that of
+    the median. What the battery counts as charge confirms both.
     """
     if len(samples) < 2:
         raise NoEnergyError("the battery's gauge told nothing during the work")
@@ -146,10 +173,14 @@ def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
     if abs(median) < _LEAST_MA:
         raise NoEnergyError(f"the battery's gauge tells no current: {median:g} during the work")
     unit_ua = 1.0 if abs(median) >= _LEAST_UA else 1000.0
-    changes = [one.at_s for other, one in itertools.pairwise(samples) if one.current != other.current]
+    changes = [
+        one.at_s for other, one in itertools.pairwise(samples) if one.current != other.current
+    ]
     gaps = [late - early for early, late in itertools.pairwise(changes)]
     pairs = list(itertools.pairwise(samples))
-    drawn = sum((b.at_s - a.at_s) * abs(a.current + b.current) / 2 for a, b in pairs) * unit_ua / 3600
+    drawn = (
+        sum((b.at_s - a.at_s) * abs(a.current + b.current) / 2 for a, b in pairs) * unit_ua / 3600
+    )
     first, last = samples[0].charge_uah, samples[-1].charge_uah
     counted = first - last if first is not None and last is not None else 0.0
     return Gauge(
@@ -161,18 +192,25 @@ def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
 
 
 def _window(marks: Marks, inferences: Inferences, source: PowerSource) -> tuple[float, float]:
-    """Return begin and end of the measured inferences; raises NoEnergyError when it or a rest is too short."""
+    """Return begin and end of the measured inferences.
+
+    Raises NoEnergyError when it or a rest is too short.
+    """
     length_s = inferences.length_s or inferences.count * inferences.period_s
     # A clock of the phone that doesn't agree with the program's own.
     if length_s > 1.05 * (marks.end_s - marks.work_s):
-        raise NoEnergyError(f"the inferences took {length_s:.1f} s, and the program {marks.end_s - marks.work_s:.1f} s")
+        raise NoEnergyError(
+            f"the inferences took {length_s:.1f} s, and the program {marks.end_s - marks.work_s:.1f} s"
+        )
     rests = (marks.work_s - marks.rest_s, marks.over_s - marks.end_s)
     for what, is_s, least_s in (
         ("the inferences", length_s, LEAST_WORK_S[source]),
         ("the shorter rest", min(rests), LEAST_REST_S[source]),
     ):
         if is_s < _TOLERANCE * least_s:
-            raise NoEnergyError(f"{what} took {is_s:.1f} s; {least_s:.0f} s are needed with the {source}")
+            raise NoEnergyError(
+                f"{what} took {is_s:.1f} s; {least_s:.0f} s are needed with the {source}"
+            )
     return max(marks.work_s, marks.end_s - length_s), marks.end_s
 
 
@@ -208,7 +246,10 @@ def _figure(
         )
     work_s = sum(other_s - one_s for one_s, other_s in spans)
     work_w = sum(watts(one_s, other_s) * (other_s - one_s) for one_s, other_s in spans) / work_s
-    rest_w = (watts(marks.rest_s + 1, marks.work_s - 1), watts(marks.end_s + settles_s, marks.over_s - 1))
+    rest_w = (
+        watts(marks.rest_s + 1, marks.work_s - 1),
+        watts(marks.end_s + settles_s, marks.over_s - 1),
+    )
     net_w = work_w - statistics.fmean(rest_w)
     if net_w <= 0:
         raise NoEnergyError(
@@ -219,7 +260,9 @@ def _figure(
             f"the rests differ too much, {rest_w[0]:.3g} and {rest_w[1]:.3g} W beside a work of {work_w:.3g} W: "
             "something else began or ended"
         )
-    per_inference_s = inferences.period_s if inferences.length_s else (end_s - begin_s) / inferences.count
+    per_inference_s = (
+        inferences.period_s if inferences.length_s else (end_s - begin_s) / inferences.count
+    )
     return EnergyFigure(
         net_uj=net_w * per_inference_s * 1e6,
         gross_uj=work_w * per_inference_s * 1e6,
@@ -235,7 +278,10 @@ def _figure(
 
 
 def _at(counter: Counter, at_s: float) -> float:
-    """Return a counter at a moment, between two readings by a straight line; raises NoEnergyError outside of them."""
+    """Return a counter at a moment, between two readings by a straight line.
+
+    Raises NoEnergyError outside of them.
+    """
     place = bisect.bisect_left(counter, (at_s, -math.inf))
     if place == 0 or place == len(counter):
         if counter and min(abs(counter[0][0] - at_s), abs(counter[-1][0] - at_s)) < 1.0:

@@ -1,8 +1,10 @@
-"""The pass ``energy``: a run between two rests while the phone's own meters are recorded, and what that says.
+"""The pass ``energy``: a run between two rests while the phone's own meters are recorded, and what
+that says.
 
-perfetto's data source ``android.power`` reads both kinds of meters: the chip's rails on phones that have them, else
-the battery's current, voltage and charge. Where it reads neither, a script on the phone samples the battery. Without
-any of that a run is as it would be, and says why it has no energy.
+perfetto's data source ``android.power`` reads both kinds of meters: the chip's rails on phones that
+have them, else the battery's current, voltage and charge. Where it reads neither, a script on the
+phone samples the battery. Without any of that a run is as it would be, and says why it has no
+energy.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ _CHARGED: Final = (
     "the phone has no rails and is charged ({}), so its battery tells nothing: reach it over Wi-Fi with the cable "
     "out, or by a USB hub whose ports uhubctl can power off"
 )
-#: When a run has begun on the phone, and needs no link until its end; and what a process takes beside its inferences.
+#: When a run has begun on the phone, and needs no link until its end; and what a process takes
+#: beside its inferences.
 _BEGIN_S: Final = 10.0
 _SLACK_S: Final = 60.0
 
@@ -84,15 +87,25 @@ class EnergyMeter:
         self._repetition_s: dict[CaseKey, float] = {}
 
     def run(
-        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+        self,
+        tool: Tool,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
     ) -> RawOutput:
-        """Run one invocation between two rests; raises DeviceError kinds for the run itself only."""
+        """Run one invocation between two rests.
+
+        Raises DeviceError kinds for the run itself only.
+        """
         meters = None
         is_charged = False
         why = _why_not(tool, device, request)
         if not why:
             try:
-                meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(device, request)
+                meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(
+                    device, request
+                )
                 if meters.source is PowerSource.NONE:
                     why = (
                         "the phone has no meter: neither perfetto's android.power (Android 10 and later) nor "
@@ -101,18 +114,32 @@ class EnergyMeter:
                 elif meters.source is PowerSource.BATTERY:
                     plugged = device.state().plugged
                     is_charged = plugged not in ("", "none")
-                    why = _CHARGED.format(plugged) if is_charged and not self._power.can_switch(device) else ""
+                    why = (
+                        _CHARGED.format(plugged)
+                        if is_charged and not self._power.can_switch(device)
+                        else ""
+                    )
             except (DeviceCommandError, OutputParseError) as error:
                 why = f"its meters can't be read: {error}"
         if why or meters is None:
-            return _with(tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode())
+            return _with(
+                tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode()
+            )
         longer = self._lengthened(tool, device, request, meters, cancelled)
         span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
-        off = self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s) if is_charged else contextlib.nullcontext()
+        off = (
+            self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
+            if is_charged
+            else contextlib.nullcontext()
+        )
         with off:
             raw = self._run_between(tool, device, longer, meters, cancelled)
         figure = energy_of(tool, tool.parse(raw, request.case), raw, request.case)
-        if isinstance(figure, EnergyFigure) and figure.gauge is not None and figure.gauge != meters.gauge:
+        if (
+            isinstance(figure, EnergyFigure)
+            and figure.gauge is not None
+            and figure.gauge != meters.gauge
+        ):
             self._keep(replace(meters, gauge=figure.gauge))
         return raw
 
@@ -133,7 +160,9 @@ class EnergyMeter:
             enclosing_files=(ENERGY_FILE, BATTERY_FILE) if sampler else (ENERGY_FILE,),
         )
         why, data = "", b""
-        recorder = None if sampler else self._recorder(device, request, duration_s=request.timeout_s)
+        recorder = (
+            None if sampler else self._recorder(device, request, duration_s=request.timeout_s)
+        )
         try:
             # The run is whole without a recording.
             try:
@@ -165,23 +194,36 @@ class EnergyMeter:
         meters: PowerMeters,
         cancelled: threading.Event | None,
     ) -> InvocationRequest:
-        """Return the same with a process that is long enough for the meters, and time for it and its rests."""
+        """Return the same with a process that is long enough for the meters, and time for it and
+        its rests.
+        """
         case, period_s = request.case, meters.gauge.period_s if meters.gauge is not None else 0.0
-        work_s = math.ceil(_MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs))
+        work_s = math.ceil(
+            _MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs)
+        )
         if isinstance(tool, TurnTool):
             if case.case_key not in self._repetition_s:
                 tried = replace(request, case=tool.for_energy(case, _TRIED))
                 turns = tool.turns(tool.run(device, tried, cancelled=cancelled), case)
                 # One that fails fails again in the block, where its reason is stored.
-                self._repetition_s[case.case_key] = sum(turn.seconds for turn in turns) / _TRIED or work_s
-            case = tool.for_energy(case, max(_TRIED, math.ceil(work_s / self._repetition_s[case.case_key])))
+                self._repetition_s[case.case_key] = (
+                    sum(turn.seconds for turn in turns) / _TRIED or work_s
+                )
+            case = tool.for_energy(
+                case, max(_TRIED, math.ceil(work_s / self._repetition_s[case.case_key]))
+            )
         else:
-            case = replace(case, num_runs=1, min_secs=float(work_s), max_secs=max(case.max_secs, 2.0 * work_s))
+            case = replace(
+                case, num_runs=1, min_secs=float(work_s), max_secs=max(case.max_secs, 2.0 * work_s)
+            )
         more_s = 2 * LEAST_REST_S[meters.source] + 2 * work_s
         return replace(request, case=case, timeout_s=request.timeout_s + more_s)
 
     def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
-        """Find out which meters a phone has, and keep it. Raises DeviceError kinds, OutputParseError."""
+        """Find out which meters a phone has, and keep it.
+
+        Raises DeviceError kinds, OutputParseError.
+        """
         power = _Power()
         if "perfetto" in ask(device.shell, {"tracers": call("tracers")}).text("tracers").split():
             recorder = self._recorder(device, request, duration_s=60.0)
@@ -197,7 +239,13 @@ class EnergyMeter:
             power = _sampled(ask(device.shell, scripts).sections.get("battery", b""))
         # Some phones have the file and always say 0.
         has_battery = any(item.current for item in power.battery)
-        source = PowerSource.RAILS if power.rails else PowerSource.BATTERY if has_battery else PowerSource.NONE
+        source = (
+            PowerSource.RAILS
+            if power.rails
+            else PowerSource.BATTERY
+            if has_battery
+            else PowerSource.NONE
+        )
         meters = PowerMeters(
             serial=device.serial,
             fingerprint=request.facts.fingerprint,
@@ -214,14 +262,20 @@ class EnergyMeter:
         with contextlib.suppress(HostStorageError):
             self._book.save(meters)
 
-    def _recorder(self, device: Device, request: InvocationRequest, *, duration_s: float) -> Recorder:
+    def _recorder(
+        self, device: Device, request: InvocationRequest, *, duration_s: float
+    ) -> Recorder:
         token, config = f"benchfarm-{uuid.uuid4().hex}", _power_config(round(1000 * duration_s))
         return Recorder(device, self._hold, token=token, sdk=request.facts.sdk or 0, config=config)
 
 
 def _power_config(duration_ms: int) -> str:
-    """Return a TraceConfig as text: the rails' energy, and the battery's charge, current and voltage."""
-    counters = " ".join(f"battery_counters: BATTERY_COUNTER_{name}" for name in ("CHARGE", "CURRENT", "VOLTAGE"))
+    """Return a TraceConfig as text: the rails' energy, and the battery's charge, current and
+    voltage.
+    """
+    counters = " ".join(
+        f"battery_counters: BATTERY_COUNTER_{name}" for name in ("CHARGE", "CURRENT", "VOLTAGE")
+    )
     return (
         f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\nduration_ms: {duration_ms}\n"
         f'data_sources {{ config {{ name: "android.power" android_power_config {{ battery_poll_ms: {_POLL_MS} '
@@ -266,15 +320,23 @@ def _read(data: bytes) -> _Power:
                     at_s=packet.timestamp / 1e9,
                     current=float(own.current_ua),
                     voltage_uv=float(own.voltage_uv),
-                    charge_uah=float(own.charge_counter_uah) if own.HasField("charge_counter_uah") else None,
+                    charge_uah=float(own.charge_counter_uah)
+                    if own.HasField("charge_counter_uah")
+                    else None,
                 )
             )
-    rails = {names.get(index, f"rail {index}"): tuple(sorted(values.items())) for index, values in read.items()}
+    rails = {
+        names.get(index, f"rail {index}"): tuple(sorted(values.items()))
+        for index, values in read.items()
+    }
     return _Power(rails=rails, battery=tuple(sorted(battery, key=lambda item: item.at_s)))
 
 
 def _sampled(told: bytes) -> _Power:
-    """Read what the script ``battery`` printed; lines without current and voltage, or cut off, are left out."""
+    """Read what the script ``battery`` printed.
+
+    Lines without current and voltage, or cut off, are left out.
+    """
     battery = []
     for line in told.decode("utf-8", "replace").splitlines():
         with contextlib.suppress(ValueError):
@@ -299,7 +361,11 @@ def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Ene
         inferences = _inferences(report, case)
         if isinstance(tool, TurnTool):
             inferences = _in_turns(tool.turns(raw, case))
-        power = _sampled(raw.data(BATTERY_FILE)) if raw.data(BATTERY_FILE) else _read(raw.data(POWER_FILE))
+        power = (
+            _sampled(raw.data(BATTERY_FILE))
+            if raw.data(BATTERY_FILE)
+            else _read(raw.data(POWER_FILE))
+        )
         if power.rails:
             return of_rails(power.rails, marks, inferences, wanted=_part(case))
         is_charged = b"powered: true" in told
@@ -311,7 +377,10 @@ def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Ene
 
 
 def _part(case: Case) -> str:
-    """Return the part of the chip whose rail a case needs; empty for the CPU, which has one wherever there are any."""
+    """Return the part of the chip whose rail a case needs.
+
+    Empty for the CPU, which has one wherever there are any.
+    """
     delegate = DELEGATES[case.delegate]
     return "" if case.delegate.is_cpu else "gpu" if delegate.is_on_gpu else "npu"
 
@@ -325,14 +394,26 @@ def _marks(told: bytes) -> Marks:
                 times[name] = float(at)
     found = [times.get(name, math.nan) for name in ("rest", "work", "end", "over")]
     if not all(early <= late for early, late in itertools.pairwise(found)):
-        raise NoEnergyError("the phone's clock wasn't written down at the beginning and end of all parts")
+        raise NoEnergyError(
+            "the phone's clock wasn't written down at the beginning and end of all parts"
+        )
     return Marks(rest_s=found[0], work_s=found[1], end_s=found[2], over_s=found[3])
 
 
 def _inferences(report: ToolReport, case: Case) -> Inferences:
     inference = report.inference
-    mean_us = inference.mean_us if inference is not None and inference.mean_us else report.inference_mean_us
-    if report.outcome != "ok" or inference is None or not inference.count or mean_us is None or mean_us <= 0:
+    mean_us = (
+        inference.mean_us
+        if inference is not None and inference.mean_us
+        else report.inference_mean_us
+    )
+    if (
+        report.outcome != "ok"
+        or inference is None
+        or not inference.count
+        or mean_us is None
+        or mean_us <= 0
+    ):
         raise NoEnergyError("the run has no figures of its inferences")
     period_s = mean_us / 1e6
     flags = dict(case.flags)
@@ -357,11 +438,20 @@ def _in_turns(turns: Sequence[Turn]) -> Inferences:
             spans.append((left_s, left_s - turn.seconds))
         left_s -= turn.seconds
     is_alone = own_s >= _ALL * sum(turn.seconds for turn in turns if turn.tokens)
-    return Inferences(count=tokens, period_s=own_s / tokens, length_s=length_s, own=tuple(spans), is_alone=is_alone)
+    return Inferences(
+        count=tokens,
+        period_s=own_s / tokens,
+        length_s=length_s,
+        own=tuple(spans),
+        is_alone=is_alone,
+    )
 
 
 def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the meters say, ``energy_...``; or ``energy_missing``, why there is nothing."""
+    """Return a report with what the meters say, ``energy_...``.
+
+    Or ``energy_missing``, why there is nothing.
+    """
     if not raw.data(ENERGY_FILE):
         return report
     found = energy_of(tool, report, raw, case)
@@ -369,7 +459,10 @@ def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> T
     if isinstance(found, str):
         extra["energy_missing"] = found
         return replace(report, extra=extra)
-    extra |= {f"energy_{name}": getattr(found, name) for name in ("net_uj", "gross_uj", "work_w", "window_s")}
+    extra |= {
+        f"energy_{name}": getattr(found, name)
+        for name in ("net_uj", "gross_uj", "work_w", "window_s")
+    }
     extra |= {
         "energy_rest_before_w": found.rest_w[0],
         "energy_rest_after_w": found.rest_w[1],

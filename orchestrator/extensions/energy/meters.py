@@ -20,9 +20,14 @@ class MeterBook:
         self._folder = folder
 
     def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
-        """Return what is known of a phone with this system image; None where it has to be found out (again)."""
+        """Return what is known of a phone with this system image.
+
+        None where it has to be found out (again).
+        """
         try:
-            known = adapter_of(PowerMeters).validate_json(self._path(serial).read_bytes(), strict=True)
+            known = adapter_of(PowerMeters).validate_json(
+                self._path(serial).read_bytes(), strict=True
+            )
         except (OSError, ValueError):
             return None
         return known if known.serial == serial and known.fingerprint == fingerprint else None

@@ -8,11 +8,13 @@ from typing import Final
 
 from orchestrator.records.identity import Serial
 
-#: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended, or why it couldn't.
+#: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended,
+#: or why it couldn't.
 ENERGY_FILE: Final = "energy"
 #: The attachment with what the phone's meters said meanwhile: a perfetto trace.
 POWER_FILE: Final = "power.pftrace"
-#: The same where a script on the phone samples its battery: lines of uptime, current, microvolts, microampere hours.
+#: The same where a script on the phone samples its battery: lines of uptime, current, microvolts,
+#: microampere hours.
 BATTERY_FILE: Final = "battery"
 
 

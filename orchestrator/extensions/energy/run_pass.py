@@ -34,7 +34,11 @@ def _numbers(plan: Plan, case: Case, program: Program) -> range:
 
 def _least_s(case: Case, terms: PlanTerms) -> float:
     # With rails; a battery takes five times as long.
-    return OVERHEAD_S + 2 * LEAST_REST_S[PowerSource.RAILS] + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
+    return (
+        OVERHEAD_S
+        + 2 * LEAST_REST_S[PowerSource.RAILS]
+        + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
+    )
 
 
 PASS = PassSpec(

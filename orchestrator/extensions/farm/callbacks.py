@@ -1,4 +1,7 @@
-"""What a host's worker leaves to its caller, and what comes back; needs none of the farm's packages."""
+"""What a host's worker leaves to its caller, and what comes back.
+
+Needs none of the farm's packages.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from orchestrator.extensions.farm.queue import Announced, Delivery
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or ``later``."""
+    """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
+    ``later``.
+    """
 
     status: str
     note: str
@@ -44,11 +49,12 @@ class Callbacks:
 
     #: Does what is open of a job until it is done or the event is set; raises nothing.
     run: Callable[[Delivery, threading.Event], Ended]
-    #: Looks at this host's phones, given what is known of them and which of them work and mustn't be disturbed; raises
-    #: nothing.
+    #: Looks at this host's phones, given what is known of them and which of them work and mustn't
+    #: be disturbed; raises nothing.
     look: Callable[[Mapping[str, Announced], Collection[str]], Look]
     #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
     give_up: Callable[[Delivery], None]
-    #: Is told of this host's phones when something of them is new, and now and then; returns lines for people.
+    #: Is told of this host's phones when something of them is new, and now and then; returns lines
+    #: for people.
     announced: Callable[[Mapping[str, Announced]], list[str]]
     say: Say

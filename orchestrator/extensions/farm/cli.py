@@ -34,7 +34,9 @@ _RECENT: Final = 20
 _CUT_LISTED: Final = 20
 
 #: As far as the database's integers go.
-Priority = Annotated[int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)]
+Priority = Annotated[
+    int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)
+]
 _Scopes = Annotated[Texts, arg("farm, host:NAME or phone:SERIAL (default: the whole farm).")]
 
 
@@ -64,12 +66,20 @@ def submit(
     name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
     once: Annotated[
         str,
-        opt("--once", "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing."),
+        opt(
+            "--once",
+            "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing.",
+        ),
     ] = "",
     wait: Annotated[
-        bool, opt("--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'.")
+        bool,
+        opt(
+            "--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'."
+        ),
     ] = False,
-    out: Annotated[Path | None, opt("--out -o", "With --wait: file for one report of all its phones.")] = None,
+    out: Annotated[
+        Path | None, opt("--out -o", "With --wait: file for one report of all its phones.")
+    ] = None,
 ) -> CommandResult:
     """Queue a plan for every matching phone of the farm.
 
@@ -82,27 +92,46 @@ def submit(
         raise UsageError("--name and --once both name the submission", hint="give one of them")
     done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     if done.is_known:
-        sent = CommandResult(text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done))
+        sent = CommandResult(
+            text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done)
+        )
         return _ended(settings, sent, done, out) if wait else sent
-    lines = [f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"]
+    lines = [
+        f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"
+    ]
     lines[0] += f"; {done.files} files, {done.uploaded} of them new to the farm"
-    lines += [f"after the jobs of {other} on {', '.join(phones)}" for other, phones in done.overlaps.items()]
+    lines += [
+        f"after the jobs of {other} on {', '.join(phones)}"
+        for other, phones in done.overlaps.items()
+    ]
     lines += [f"{serial}: not meant: {reason}" for serial, reason in done.left_out.items()]
-    lines += [f"{serial}: its host's own program is used: {why[0]}" for serial, why in done.without_program.items()]
+    lines += [
+        f"{serial}: its host's own program is used: {why[0]}"
+        for serial, why in done.without_program.items()
+    ]
     # 1 also where it names a phone that has no job, or means one that is away.
-    sent = CommandResult(text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole))
+    sent = CommandResult(
+        text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole)
+    )
     return _ended(settings, sent, done, out) if wait else sent
 
 
-def _ended(settings: Settings, sent: CommandResult, done: Submitted, out: Path | None) -> CommandResult:
-    """Wait for the end of a submission and return its status, with one report; Ctrl-C ends the waiting, jobs go on."""
+def _ended(
+    settings: Settings, sent: CommandResult, done: Submitted, out: Path | None
+) -> CommandResult:
+    """Wait for the end of a submission and return its status, with one report.
+
+    Ctrl-C ends the waiting, jobs go on.
+    """
     submission = done.submission
     tell(settings.log_format, "submitted", sent.text)
     try:
         wait_for(settings, submission, lambda text: tell(settings.log_format, "waiting", text))
     except KeyboardInterrupt:
         hint = f"'benchfarm farm status {submission}' shows them, 'benchfarm farm cancel {submission}' ends them"
-        raise InterruptedByUserError(f"nobody waits for {submission} any more; its jobs continue", hint=hint) from None
+        raise InterruptedByUserError(
+            f"nobody waits for {submission} any more; its jobs continue", hint=hint
+        ) from None
     ended = status(settings, submission)
     assert isinstance(ended.data, dict), "as status makes it"
     text, data = ended.text, {**vars(done), "outcome": ended.data}
@@ -110,14 +139,19 @@ def _ended(settings: Settings, sent: CommandResult, done: Submitted, out: Path |
     if out is not None and "done" in {job["status"] for job in ended.data["jobs"]}:
         from orchestrator.cli.reports import report
 
-        text, data = f"{text}\n\n{report(settings, (submission,), out).text}", {**data, "report": out}
+        text, data = (
+            f"{text}\n\n{report(settings, (submission,), out).text}",
+            {**data, "report": out},
+        )
     return CommandResult(text=text, data=data, exit_code=sent.exit_code or ended.exit_code)
 
 
 @command("farm status")
 def farm_status(
     settings: Settings,
-    submission: Annotated[str, arg("Name of a submission (default: all open ones, and recent failures).")] = "",
+    submission: Annotated[
+        str, arg("Name of a submission (default: all open ones, and recent failures).")
+    ] = "",
     watch: Annotated[bool, opt("--watch", "Repeat until no job waits or runs.")] = False,
     as_json: Json = False,
 ) -> CommandResult:
@@ -138,20 +172,36 @@ def farm_status(
 
 
 def status(settings: Settings, submission: str) -> CommandResult:
-    """Tell of the hosts, their phones and the jobs; of one submission also what there was no time for.
+    """Tell of the hosts, their phones and the jobs.
 
-    The exit code is 1 when a job asked for failed or a run of it gave no result, else 6 when the time didn't reach for
-    all.
+    Of one submission also what there was no time for.
+
+    The exit code is 1 when a job asked for failed or a run of it gave no result, else 6 when the
+    time didn't reach for all.
     """
     state = read_state(settings, submission)
-    hosts = [(row["name"], row["state"], row["benchfarm_version"], row["note"]) for row in state.hosts]
+    hosts = [
+        (row["name"], row["state"], row["benchfarm_version"], row["note"]) for row in state.hosts
+    ]
     phones = [
-        (row["serial"], row["host"], f"job {row['job']}" if row["state"] == "busy" else row["reason"] or row["state"])
+        (
+            row["serial"],
+            row["host"],
+            f"job {row['job']}" if row["state"] == "busy" else row["reason"] or row["state"],
+        )
         for row in state.phones
     ]
     phones += [(row["serial"], "", away_text(row)) for row in state.away]
     jobs = [
-        (str(j["job_id"]), j["submission"], j["serial"], _job_state(j), str(j["priority"]), j["host"], _job_note(j))
+        (
+            str(j["job_id"]),
+            j["submission"],
+            j["serial"],
+            _job_state(j),
+            str(j["priority"]),
+            j["host"],
+            _job_note(j),
+        )
         for j in state.jobs
         if submission or j["status"] in {"waits", "runs", "failed"}
     ]
@@ -160,16 +210,25 @@ def status(settings: Settings, submission: str) -> CommandResult:
     lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), jobs)]
     if not submission:
         lines += ["", *_recent(state.jobs)]
-    lines += ["", *(f"{serial}: {row['reason']}" for serial, row in state.clashes.items())] if state.clashes else []
+    lines += (
+        ["", *(f"{serial}: {row['reason']}" for serial, row in state.clashes.items())]
+        if state.clashes
+        else []
+    )
     lines += ["", held_text(state.holds)] if state.holds else []
     for serial, items in state.no_time_for.items():
         lines += [f"{serial}: {time_limits.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
-        lines += [f"  and {len(items) - _CUT_LISTED} more, which --json lists"] if len(items) > _CUT_LISTED else []
+        lines += (
+            [f"  and {len(items) - _CUT_LISTED} more, which --json lists"]
+            if len(items) > _CUT_LISTED
+            else []
+        )
     has_failed = bool(submission) and any(job["status"] == "failed" for job in state.jobs)
     return CommandResult(
         text="\n".join(lines),
         data=vars(state),
-        exit_code=int(has_failed or bool(state.without_result)) or CUT_EXIT_CODE * bool(state.no_time_for),
+        exit_code=int(has_failed or bool(state.without_result))
+        or CUT_EXIT_CODE * bool(state.no_time_for),
     )
 
 
@@ -187,7 +246,9 @@ def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _cut_text(item: Mapping[str, object]) -> str:
     threads = f", {item['threads']} threads" if item["threads"] else ""
-    return one_line(f"  {item['model']}, {item['delegate']}{threads}, {item['tool']}: {item['reason']}")
+    return one_line(
+        f"  {item['model']}, {item['delegate']}{threads}, {item['tool']}: {item['reason']}"
+    )
 
 
 def _job_state(job: Mapping[str, Any]) -> str:
@@ -197,14 +258,18 @@ def _job_state(job: Mapping[str, Any]) -> str:
 
 
 def _job_note(job: Mapping[str, Any]) -> str:
-    return "; ".join(text for text in ("came later" if job["came_later"] else "", str(job["note"])) if text)
+    return "; ".join(
+        text for text in ("came later" if job["came_later"] else "", str(job["note"])) if text
+    )
 
 
 @command("farm cancel")
 def cancel(
     settings: Settings,
     submission: Annotated[str, arg("Name of a submission.")],
-    phones: Annotated[Texts, opt("--phone", "Cancel only this phone's jobs. Repeat for several.")] = (),
+    phones: Annotated[
+        Texts, opt("--phone", "Cancel only this phone's jobs. Repeat for several.")
+    ] = (),
 ) -> DoneAnswer:
     """Cancel a submission's jobs. Results stay.
 
@@ -242,7 +307,8 @@ def resume(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
 
 @command("farm forget")
 def forget(
-    settings: Settings, scopes: Annotated[Texts, arg("host:NAME or phone:SERIAL.", metavar="SCOPE...")]
+    settings: Settings,
+    scopes: Annotated[Texts, arg("host:NAME or phone:SERIAL.", metavar="SCOPE...")],
 ) -> DoneAnswer:
     """Remove hosts or absent phones from the farm for good.
 
@@ -254,7 +320,9 @@ def forget(
 @command("farm clean")
 def clean(
     settings: Settings,
-    older_than: Annotated[str, opt("--older-than", "Delete jobs that ended before this age.")] = "30 d",
+    older_than: Annotated[
+        str, opt("--older-than", "Delete jobs that ended before this age.")
+    ] = "30 d",
     dry_run: Annotated[bool, opt("--dry-run", "Only list what would be deleted.")] = False,
 ) -> DoneAnswer:
     """Delete old jobs and files that no job needs. Results stay.
@@ -266,7 +334,8 @@ def clean(
 
 @command("farm doctor")
 def doctor(
-    settings: Settings, with_host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True
+    settings: Settings,
+    with_host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True,
 ) -> CommandResult:
     """Check queue, clocks, hosts and phones.
 

@@ -1,4 +1,6 @@
-"""The contents that jobs need, by their sha256: kept once in the database, verified on arrival and at each use."""
+"""The contents that jobs need, by their sha256: kept once in the database, verified on arrival and
+at each use.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from orchestrator.files import draft_of, make_private, sha256_of
 
 #: What was kept or used within this time stays: a submission that needs it may be on its way.
 GRACE_S: Final = 24 * 3600.0
-#: Copies that this host didn't use for this time are deleted, and fetched again when they are needed.
+#: Copies that this host didn't use for this time are deleted, and fetched again when they are
+#: needed.
 CACHED_S: Final = 14 * 24 * 3600.0
 _PART_BYTES: Final = 4 << 20
 
@@ -48,23 +51,31 @@ class Contents:
         """
         digest = hashlib.sha256()
         try:
-            with path.open("rb") as file, self._queue.connection() as connection, connection.transaction():
+            with (
+                path.open("rb") as file,
+                self._queue.connection() as connection,
+                connection.transaction(),
+            ):
                 size_bytes = os.fstat(file.fileno()).st_size
-                # It locks the row: whoever brings the same file waits here, and a cleaning leaves it alone.
+                # It locks the row: whoever brings the same file waits here, and a cleaning leaves
+                # it alone.
                 connection.execute(
                     "INSERT INTO farm_files (sha256, size_bytes) VALUES (%s, %s)"
                     " ON CONFLICT (sha256) DO UPDATE SET used_at = now()",
                     (sha256, size_bytes),
                 )
                 kept = connection.execute(
-                    "SELECT coalesce(sum(length(data)), 0) FROM farm_file_parts WHERE sha256 = %s", (sha256,)
+                    "SELECT coalesce(sum(length(data)), 0) FROM farm_file_parts WHERE sha256 = %s",
+                    (sha256,),
                 ).fetchone()
                 if kept == (size_bytes,) and size_bytes:
                     return False
                 connection.execute("DELETE FROM farm_file_parts WHERE sha256 = %s", (sha256,))
                 for number, part in enumerate(iter(functools.partial(file.read, _PART_BYTES), b"")):
                     digest.update(part)
-                    connection.execute("INSERT INTO farm_file_parts VALUES (%s, %s, %s)", (sha256, number, part))
+                    connection.execute(
+                        "INSERT INTO farm_file_parts VALUES (%s, %s, %s)", (sha256, number, part)
+                    )
                 if digest.hexdigest() != sha256:
                     raise UsageError(f"{path} was changed while it was read", hint="submit again")
         except OSError as error:
@@ -72,9 +83,12 @@ class Contents:
         return True
 
     def fetch(self, sha256: str, name: str) -> Path:
-        """Return this host's copy of a content, named ``name``; it is made when there is none, and verified each time.
+        """Return this host's copy of a content, named ``name``.
 
-        Raises StoreError for one that is missing or damaged, HostStorageError when it can't be written.
+        It is made when there is none, and verified each time.
+
+        Raises StoreError for one that is missing or damaged, HostStorageError when it can't be
+        written.
         """
         path = self._folder / sha256 / name
         with self._alone(sha256):
@@ -88,7 +102,8 @@ class Contents:
             except OSError as error:
                 raise HostStorageError(f"{error.filename or path}: {error.strerror}") from error
         raise StoreError(
-            f"{name} (sha256 {sha256[:16]}) is missing or damaged in the farm's database", hint="submit the plan again"
+            f"{name} (sha256 {sha256[:16]}) is missing or damaged in the farm's database",
+            hint="submit the plan again",
         )
 
     def _copy(self, sha256: str, path: Path) -> bool:
@@ -101,7 +116,9 @@ class Contents:
         try:
             with draft.open("wb") as file:
                 while rows := self._queue.rows(
-                    "SELECT data FROM farm_file_parts WHERE sha256 = %s AND part_no = %s", sha256, number
+                    "SELECT data FROM farm_file_parts WHERE sha256 = %s AND part_no = %s",
+                    sha256,
+                    number,
                 ):
                     digest.update(rows[0]["data"])
                     file.write(rows[0]["data"])
@@ -115,11 +132,16 @@ class Contents:
         return False
 
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
-        """Delete submissions that ended before this age, and the contents that none needs; a trial changes nothing.
+        """Delete submissions that ended before this age, and the contents that none needs.
+
+        A trial changes nothing.
 
         Contents that were brought within the last day stay, too.
         """
-        with self._queue.connection() as connection, connection.transaction(force_rollback=is_trial):
+        with (
+            self._queue.connection() as connection,
+            connection.transaction(force_rollback=is_trial),
+        ):
             ended = connection.execute(
                 "WITH ended AS (SELECT submission, count(*) AS jobs FROM farm_jobs GROUP BY submission"
                 " HAVING NOT bool_or(status IN ('waits', 'runs'))"

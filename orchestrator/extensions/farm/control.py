@@ -1,4 +1,6 @@
-"""Looking at a farm of many hosts and steering it: its state, and cancelling, pausing, forgetting, cleaning."""
+"""Looking at a farm of many hosts and steering it: its state, and cancelling, pausing, forgetting,
+cleaning.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ WATCH_S: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class FarmState:
-    """A farm's hosts, phones and jobs, rows as the queue has them; of one submission also what it lacks."""
+    """A farm's hosts, phones and jobs, rows as the queue has them.
+
+    Of one submission also what it lacks.
+    """
 
     hosts: Sequence[Mapping[str, Any]]
     phones: Sequence[Mapping[str, Any]]
@@ -49,13 +54,24 @@ class FarmState:
 
 
 def read_state(settings: Settings, submission: str) -> FarmState:
-    """Return how a farm is, with all jobs or those of a submission; raises UsageError for one that isn't there."""
+    """Return how a farm is, with all jobs or those of a submission.
+
+    Raises UsageError for one that isn't there.
+    """
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        hosts, phones, jobs, holds = queue.hosts(), queue.phones(), queue.jobs(submission), queue.holds()
+        hosts, phones, jobs, holds = (
+            queue.hosts(),
+            queue.phones(),
+            queue.jobs(submission),
+            queue.holds(),
+        )
         away, clashes = queue.away(), queue.clashes()
-        serials = {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
+        serials = (
+            {CampaignId(job["campaign_id"]): job["serial"] for job in jobs} if submission else {}
+        )
         cut = {
-            serials[name]: items for name, items in time_limits.stored_left_out(workspace.store, list(serials)).items()
+            serials[name]: items
+            for name, items in time_limits.stored_left_out(workspace.store, list(serials)).items()
         }
         lacking = shortcomings(workspace.store, jobs) if submission else {}
     if submission and not jobs:
@@ -63,7 +79,10 @@ def read_state(settings: Settings, submission: str) -> FarmState:
     return FarmState(
         hosts=hosts,
         phones=[
-            {name: row[name] for name in ("serial", "host", "unusable", "job", "silent_s", "state", "reason")}
+            {
+                name: row[name]
+                for name in ("serial", "host", "unusable", "job", "silent_s", "state", "reason")
+            }
             | {"labels": read_labels(row["labels"])}
             for row in phones
         ],
@@ -82,10 +101,11 @@ def is_open(jobs: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def wait_for(settings: Settings, submission: str, say: Callable[[str], None]) -> None:
-    """Return when no job of a submission waits or runs any more, also none of a phone that came meanwhile.
+    """Return when no job of a submission waits or runs any more, also none of a phone that came
+    meanwhile.
 
-    ``say`` gets a line for people each time that something changed. Raises UsageError when there is no such submission,
-    StoreError.
+    ``say`` gets a line for people each time that something changed. Raises UsageError when there is
+    no such submission, StoreError.
     """
     said = ""
     with FarmQueue(settings.store) as queue:
@@ -94,7 +114,9 @@ def wait_for(settings: Settings, submission: str, say: Callable[[str], None]) ->
             if not jobs:
                 raise unknown_submission(submission)
             counts = Counter(str(job["status"]) for job in jobs)
-            text = f"{submission}: " + ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+            text = f"{submission}: " + ", ".join(
+                f"{count} {status}" for status, count in sorted(counts.items())
+            )
             if text != said:
                 say(text)
                 said = text
@@ -104,7 +126,8 @@ def wait_for(settings: Settings, submission: str, say: Callable[[str], None]) ->
 
 
 def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneAnswer:
-    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone is restored.
+    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone
+    is restored.
 
     What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
     """
@@ -127,11 +150,16 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
 
 
 def clean(settings: Settings, *, older_than: str, is_trial: bool) -> DoneAnswer:
-    """Forget old jobs and take files away that no job needs, at the farm and on this host; raises UsageError."""
+    """Forget old jobs and take files away that no job needs, at the farm and on this host.
+
+    Raises UsageError.
+    """
     try:
         older_than_s = parse_age(older_than)
     except ValueError as error:
-        raise UsageError(f"--older-than: {error}", hint="a number with its unit, for example 30d") from error
+        raise UsageError(
+            f"--older-than: {error}", hint="a number with its unit, for example 30d"
+        ) from error
     with FarmQueue(settings.store) as queue:
         contents = contents_of(settings, queue)
         found = contents.clean(older_than_s=older_than_s, is_trial=is_trial)
@@ -148,7 +176,9 @@ def hold(settings: Settings, scopes: Sequence[str], kind: str) -> DoneAnswer:
     """Pause or drain hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
     named = _checked(scopes)
     with FarmQueue(settings.store) as queue:
-        known = {f"host:{row['name']}" for row in queue.hosts()} | {f"phone:{row['serial']}" for row in queue.phones()}
+        known = {f"host:{row['name']}" for row in queue.hosts()} | {
+            f"phone:{row['serial']}" for row in queue.phones()
+        }
         unknown = [scope for scope in named if scope != "farm" and scope not in known]
         if unknown:
             raise UsageError(
@@ -167,14 +197,19 @@ def release(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
         named = _checked(scopes)
         for scope in named:
             if not queue.release(scope):
-                raise UsageError(f"{scope} isn't held", hint="'benchfarm farm status' lists what is")
+                raise UsageError(
+                    f"{scope} isn't held", hint="'benchfarm farm status' lists what is"
+                )
         holds = queue.holds()
     lines = [f"{_scope_text(scope)} goes on" for scope in named]
-    return DoneAnswer(text="\n".join([*lines, *([held_text(holds)] if holds else [])]), data={"holds": holds})
+    return DoneAnswer(
+        text="\n".join([*lines, *([held_text(holds)] if holds else [])]), data={"holds": holds}
+    )
 
 
 def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
-    """Take hosts and phones out of the farm that are gone for good (``host:NAME``, ``phone:SERIAL``).
+    """Take hosts and phones out of the farm that are gone for good (``host:NAME``,
+    ``phone:SERIAL``).
 
     Of a serial number that several phones have, forget that: one of them is gone.
 
@@ -183,18 +218,26 @@ def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     named = list(dict.fromkeys(scopes))
     for scope in named:
         if not scope.startswith(("host:", "phone:")):
-            raise UsageError(f"{scope!r} names neither a host nor a phone", hint="write host:NAME or phone:SERIAL")
+            raise UsageError(
+                f"{scope!r} names neither a host nor a phone",
+                hint="write host:NAME or phone:SERIAL",
+            )
     with FarmQueue(settings.store) as queue:
         for scope in named:
             queue.forget(scope)
-    return DoneAnswer(text="\n".join(one_line(f"{scope}: forgotten") for scope in named), data={"forgotten": named})
+    return DoneAnswer(
+        text="\n".join(one_line(f"{scope}: forgotten") for scope in named),
+        data={"forgotten": named},
+    )
 
 
 def _checked(scopes: Sequence[str]) -> list[str]:
     for scope in scopes:
         kind, _, name = scope.partition(":")
         if scope != "farm" and not (kind in {"host", "phone"} and name):
-            raise UsageError(f"{scope!r} names nothing", hint="write farm, host:NAME or phone:SERIAL")
+            raise UsageError(
+                f"{scope!r} names nothing", hint="write farm, host:NAME or phone:SERIAL"
+            )
     return list(scopes or ["farm"])
 
 
@@ -204,14 +247,21 @@ def _scope_text(scope: str) -> str:
 
 def held_text(holds: Mapping[str, str]) -> str:
     """Return what is paused or drained, a line each."""
-    return "\n".join(f"{_scope_text(scope)} is held: {kind}" for scope, kind in sorted(holds.items()))
+    return "\n".join(
+        f"{_scope_text(scope)} is held: {kind}" for scope, kind in sorted(holds.items())
+    )
 
 
 def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Yield]:
-    """Return what the phones of a submission gave, by serial number; phones of whose runs each gave a result aside."""
+    """Return what the phones of a submission gave, by serial number.
+
+    Phones of whose runs each gave a result aside.
+    """
     serials = {CampaignId(job["campaign_id"]): str(job["serial"]) for job in jobs}
     given = store.yields(list(serials))
-    return {serials[campaign_id]: item for campaign_id, item in given.items() if item.without_result}
+    return {
+        serials[campaign_id]: item for campaign_id, item in given.items() if item.without_result
+    }
 
 
 def worst_text(lacking: Mapping[str, Yield]) -> str:

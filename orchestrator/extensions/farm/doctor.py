@@ -49,7 +49,9 @@ def _queue(queue: FarmQueue, jobs: Sequence[dict[str, Any]], announced: set[str]
     lag_s = queue.lag_s()
     if lag_s > _LAG_S:
         text = f"a job has waited {format_duration(lag_s)} though its phone is free"
-        found.append(problem("queue", text, "look at its host's worker: is it alive, and what does it log?"))
+        found.append(
+            problem("queue", text, "look at its host's worker: is it alive, and what does it log?")
+        )
     # The newest are the last.
     for row in queue.failures(within_s=_FAILED_S)[-5:]:
         text = f"{row['submission']}: {row['jobs']} jobs failed; {row['serial']}: {row['note']}"
@@ -61,15 +63,22 @@ def _queue(queue: FarmQueue, jobs: Sequence[dict[str, Any]], announced: set[str]
 
 
 def _results(store: Store, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Tell of phones that measured all for nothing the last time; each plan's newest submission that is over counts."""
+    """Tell of phones that measured all for nothing the last time.
+
+    Each plan's newest submission that is over counts.
+    """
     newest = {job["plan_name"]: job["submission"] for job in jobs if job["status"] == "done"}
     found = []
     for submission in newest.values():
         done = [job for job in jobs if job["submission"] == submission and job["status"] == "done"]
         if serials := worst_text(shortcomings(store, done)):
             step = f"benchfarm farm status {submission}; 'benchfarm results log RUN' shows what a run said"
-            found.append(problem("results", f"{submission}: no run of {serials} gave a result", step))
-    return found or [ok("results", f"of {len(newest)} plans every phone gave some" if newest else "none yet")]
+            found.append(
+                problem("results", f"{submission}: no run of {serials} gave a result", step)
+            )
+    return found or [
+        ok("results", f"of {len(newest)} plans every phone gave some" if newest else "none yet")
+    ]
 
 
 def _clock(queue: FarmQueue) -> list[Finding]:
@@ -85,7 +94,11 @@ def _clock(queue: FarmQueue) -> list[Finding]:
 
 def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> list[Finding]:
     if not hosts:
-        return [problem("hosts", "no host works for the farm", "start 'benchfarm farm worker' on each host")]
+        return [
+            problem(
+                "hosts", "no host works for the farm", "start 'benchfarm farm worker' on each host"
+            )
+        ]
     found = []
     for host in hosts:
         name = host["name"]
@@ -95,7 +108,13 @@ def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> lis
             found.append(problem("hosts", text, f"{step}'benchfarm farm forget host:{name}'"))
             continue
         if host["note"]:
-            found.append(problem("hosts", f"{name}: {host['note']}", f"mend that on {name}; its worker looks again"))
+            found.append(
+                problem(
+                    "hosts",
+                    f"{name}: {host['note']}",
+                    f"mend that on {name}; its worker looks again",
+                )
+            )
         elif name not in with_phones:
             step = f"plug some in, or look at {name} with 'benchfarm doctor'"
             found.append(warning("hosts", f"{name} has announced no phone", step))
@@ -106,19 +125,25 @@ def _hosts(hosts: Sequence[dict[str, Any]], with_phones: Collection[str]) -> lis
     return [*([ok("hosts", f"{len(alive)} alive: {', '.join(alive)}")] if alive else []), *found]
 
 
-def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+def _phones(
+    phones: Sequence[dict[str, Any]], several: Mapping[str, Mapping[str, Any]]
+) -> list[Finding]:
     usable = {row["serial"] for row in phones if not row["unusable"] and row["state"] != "silent"}
     usable -= several.keys()
     found = [
         problem(
-            "phones", f"{phone['serial']} at {phone['host']}: {phone['unusable']}", f"look at it at {phone['host']}"
+            "phones",
+            f"{phone['serial']} at {phone['host']}: {phone['unusable']}",
+            f"look at it at {phone['host']}",
         )
         for phone in phones
         if phone["unusable"] and phone["serial"] not in usable
     ]
     found += [
         problem(
-            "phones", f"{serial}: {row['reason']}", f"unplug all but one, then 'benchfarm farm forget phone:{serial}'"
+            "phones",
+            f"{serial}: {row['reason']}",
+            f"unplug all but one, then 'benchfarm farm forget phone:{serial}'",
         )
         for serial, row in sorted(several.items())
     ]
@@ -126,14 +151,18 @@ def _phones(phones: Sequence[dict[str, Any]], several: Mapping[str, Mapping[str,
     twice = sorted(serial for serial, count in hosts.items() if count > 1 and serial not in several)
     if twice:
         text = f"announced by several hosts: {', '.join(twice)}"
-        found.append(warning("phones", text, "a phone that was moved, or one adb server that two hosts use?"))
+        found.append(
+            warning("phones", text, "a phone that was moved, or one adb server that two hosts use?")
+        )
     if not usable:
         return [*found, problem("phones", "no phone can be used", "benchfarm farm status")]
     return [ok("phones", f"{len(usable)} usable"), *found]
 
 
 def _away(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Tell of phones that a host had lately: one that went while it had no job is missed by nobody else."""
+    """Tell of phones that a host had lately: one that went while it had no job is missed by nobody
+    else.
+    """
     return [
         warning(
             "away",
@@ -146,7 +175,11 @@ def _away(rows: Sequence[dict[str, Any]]) -> list[Finding]:
 
 def _holds(holds: dict[str, str]) -> list[Finding]:
     found = [
-        warning("holds", f"{scope} is held ({kind})", f"'benchfarm farm resume {scope}' when it may work again")
+        warning(
+            "holds",
+            f"{scope} is held ({kind})",
+            f"'benchfarm farm resume {scope}' when it may work again",
+        )
         for scope, kind in sorted(holds.items())
     ]
     return found or [ok("holds", "nothing is paused or drained")]

@@ -1,4 +1,6 @@
-"""A host's worker, wired: its phones, the jobs that it does on them, and the numbers that it serves."""
+"""A host's worker, wired: its phones, the jobs that it does on them, and the numbers that it
+serves.
+"""
 
 from __future__ import annotations
 
@@ -46,25 +48,44 @@ _CLEANED_S: Final = 24 * 3600.0
 class WorkerRequest:
     """How a worker of a host works."""
 
-    name: Annotated[str, opt("--name", "Name of this host in the farm (default: its network name).")] = ""
+    name: Annotated[
+        str, opt("--name", "Name of this host in the farm (default: its network name).")
+    ] = ""
     dead_after_s: Annotated[
-        float, opt("--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2)
+        float,
+        opt(
+            "--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2
+        ),
     ] = 30.0
     look_s: Annotated[
         float | None,
-        opt("--every", "Seconds between two polls of the queue (default: 2, or --dead-after / 4).", min=0.1),
+        opt(
+            "--every",
+            "Seconds between two polls of the queue (default: 2, or --dead-after / 4).",
+            min=0.1,
+        ),
     ] = None
-    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = False
+    until_empty: Annotated[bool, opt("--until-empty", "Exit when no job waits for this host.")] = (
+        False
+    )
     idle_look_s: Annotated[
-        float, opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0)
+        float,
+        opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0),
     ] = 180.0
     metrics_port: Annotated[
-        int | None, opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535)
+        int | None,
+        opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535),
     ] = None
     metrics_host: Annotated[
-        str, opt("--metrics-host", "Address for them. Any other than this computer's own requires a token.")
+        str,
+        opt(
+            "--metrics-host",
+            "Address for them. Any other than this computer's own requires a token.",
+        ),
     ] = "127.0.0.1"
-    token_file: Annotated[Path | None, opt("--token-file", "File with the token for them ($BENCHFARM_TOKEN).")] = None
+    token_file: Annotated[
+        Path | None, opt("--token-file", "File with the token for them ($BENCHFARM_TOKEN).")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +99,15 @@ class Worked:
     drained: str
 
 
-def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Callable[[], Observer]) -> Worked:
+def work(
+    settings: Settings, request: WorkerRequest, *, tell: Say, observer: Callable[[], Observer]
+) -> Worked:
     """Do the queue's jobs on this host's phones.
 
     ``tell`` hears what the worker does, ``observer`` makes one that hears of a job's runs.
 
-    Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that needs a token, or when
-    another worker has the name; StoreError, HostStorageError.
+    Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that
+    needs a token, or when another worker has the name; StoreError, HostStorageError.
     """
     from orchestrator.extensions.farm.worker import HostWorker
 
@@ -103,16 +126,21 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
         def say(text: str, /, *, level: str = "info", **keys: object) -> None:
             tell(f"farm: {text}", level=level, host=host, **keys)
 
-        # One store for all: jobs with connections of their own, on fifty hosts, are more than a database takes.
+        # One store for all: jobs with connections of their own, on fifty hosts, are more than a
+        # database takes.
         opened = stack.enter_context(Workspace(settings))
         store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
         if request.metrics_port is not None:
-            where = Listening(host=request.metrics_host, port=request.metrics_port, token_file=request.token_file)
+            where = Listening(
+                host=request.metrics_host, port=request.metrics_port, token_file=request.token_file
+            )
             stack.enter_context(_numbers_served(settings, store, where, say))
         contents = contents_of(settings, queue)
 
         def open_workspace(hears: Observer | None = None) -> Workspace:
-            return Workspace(settings, known=asked, store=store, inventory=inventory, observer=hears)
+            return Workspace(
+                settings, known=asked, store=store, inventory=inventory, observer=hears
+            )
 
         def run(job: Delivery, cancelled: threading.Event) -> Ended:
             ended = run_job(lambda: open_workspace(observer()), contents, job, host, cancelled)
@@ -131,7 +159,13 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
                 say(one_line(text), level="error", job=job.job_id, serial=job.serial)
 
         phones = HostPhones(
-            open_workspace, queue, host, asked=asked, idle_look_s=request.idle_look_s, inventory=inventory, say=say
+            open_workspace,
+            queue,
+            host,
+            asked=asked,
+            idle_look_s=request.idle_look_s,
+            inventory=inventory,
+            say=say,
         )
         cleaned_s = 0.0
 
@@ -159,16 +193,23 @@ def work(settings: Settings, request: WorkerRequest, *, tell: Say, observer: Cal
 
 
 @contextmanager
-def _numbers_served(settings: Settings, store: Store, listening: Listening, say: Say) -> Iterator[None]:
+def _numbers_served(
+    settings: Settings, store: Store, listening: Listening, say: Say
+) -> Iterator[None]:
     """Serve ``/metrics`` of this host while the context lasts."""
     require_packages("--metrics-port", "prometheus_client")
     from orchestrator.extensions.history import web
     from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
-    with Workspace(settings, store=store) as workspace, web.listen(listening.host, listening.port) as opened:
+    with (
+        Workspace(settings, store=store) as workspace,
+        web.listen(listening.host, listening.port) as opened,
+    ):
         numbers = Numbers(workspace, None, is_of_host=True)
-        app = web.make_app(lambda path: numbers.page() if path == "metrics" else None, access=access)
+        app = web.make_app(
+            lambda path: numbers.page() if path == "metrics" else None, access=access
+        )
         with web.answering(app, opened):
             say(f"numbers for Prometheus: {address_of(opened)}/metrics")
             yield

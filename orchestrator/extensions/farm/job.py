@@ -1,4 +1,6 @@
-"""A job: one phone's part of a submission, which is a campaign of its own however often the job is delivered."""
+"""A job: one phone's part of a submission, which is a campaign of its own however often the job is
+delivered.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
-#: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job declares otherwise.
+#: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job
+#: declares otherwise.
 _UPDATED_S: Final = 600.0
 _IN_USE_S: Final = 60.0
 #: Seconds until a phone that somebody else uses is asked again.
@@ -50,9 +53,16 @@ _BUSY_S: Final = 5.0
 
 
 def run_job(
-    open_workspace: Callable[[], Workspace], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+    open_workspace: Callable[[], Workspace],
+    contents: Contents,
+    job: Delivery,
+    host: str,
+    cancelled: threading.Event,
 ) -> Ended:
-    """Do what is open of a job; raises nothing. A phone that this host couldn't restore is named in the note."""
+    """Do what is open of a job; raises nothing.
+
+    A phone that this host couldn't restore is named in the note.
+    """
     ended = _run_job(open_workspace, contents, job, host, cancelled)
     if ended.status == "done":
         return ended
@@ -70,12 +80,19 @@ def run_job(
 
 
 def _run_job(
-    open_workspace: Callable[[], Workspace], contents: Contents, job: Delivery, host: str, cancelled: threading.Event
+    open_workspace: Callable[[], Workspace],
+    contents: Contents,
+    job: Delivery,
+    host: str,
+    cancelled: threading.Event,
 ) -> Ended:
     try:
         manifest, facts = read_manifest(job.document), read_facts(job.facts)
         payload = manifest.payload_for(facts)
-        with open_workspace() as workspace, tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder:
+        with (
+            open_workspace() as workspace,
+            tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder,
+        ):
             workspace.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
             with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
@@ -96,7 +113,8 @@ def _run_job(
 
 
 def _again(note: str) -> Ended:
-    """Return the end of a delivery after which the job comes again: as a further try, or when nobody uses the phone.
+    """Return the end of a delivery after which the job comes again: as a further try, or when
+    nobody uses the phone.
 
     Somebody may by what its file says, also a host that died a moment ago.
     """
@@ -109,7 +127,9 @@ def _noted(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
-def _measure(workspace: Workspace, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str) -> Ended:
+def _measure(
+    workspace: Workspace, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str
+) -> Ended:
     """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
     stored = workspace.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
@@ -120,34 +140,52 @@ def _measure(workspace: Workspace, job: Delivery, meant: DeviceFacts, unpacked: 
             f"the phone {job.serial} here is a {devices[0][1].title}, the job is for a {meant.title} of that serial"
             f" number: not the same {differences}"
         )
-    beginning = prepare(workspace, plan, devices, models, unpacked.named, reference=unpacked.reference)
+    beginning = prepare(
+        workspace, plan, devices, models, unpacked.named, reference=unpacked.reference
+    )
     if stored is None:
-        stored = begin(workspace, plan, devices, beginning, unpacked.named, campaign_id=job.campaign_id, host=host)
+        stored = begin(
+            workspace,
+            plan,
+            devices,
+            beginning,
+            unpacked.named,
+            campaign_id=job.campaign_id,
+            host=host,
+        )
     # The campaign may have begun on another host, where the same contents lie elsewhere.
     files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
     inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
-    ended = _run(workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs)))
+    ended = _run(
+        workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs))
+    )
     return _restored(workspace, devices[0][0], ended) if ended.status == "done" else ended
 
 
 def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
-    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as it was before.
+    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as
+    it was before.
 
-    An earlier delivery may have died, or had no disk for its journal, between the last result and that.
+    An earlier delivery may have died, or had no disk for its journal, between the last result and
+    that.
     """
     try:
         if workspace.conditioner.pending(device):
             with workspace.lease.acquire(device.serial):
                 workspace.conditioner.restore(device)
     except _PASSING as error:
-        return Ended(status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}")
+        return Ended(
+            status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}"
+        )
     return ended
 
 
 def _run(workspace: Workspace, campaign: Campaign) -> Ended:
     cases = open_cases(workspace, campaign)
     if not cases:
-        workspace.store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, workspace.clock.now())
+        workspace.store.set_status(
+            campaign.campaign_id, CampaignStatus.FINISHED, workspace.clock.now()
+        )
         if not campaign.invocations:
             return Ended(status="done", note="there was no time for any of its cases")
         return _done(workspace.store, campaign, "everything was stored already")
@@ -164,6 +202,8 @@ def _run(workspace: Workspace, campaign: Campaign) -> Ended:
 def _done(store: Store, campaign: Campaign, note: str) -> Ended:
     """Return how a job ended that did all it could, with what its campaign has no results of."""
     given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    cut = time_limits.told(time_limits.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, []))
+    cut = time_limits.told(
+        time_limits.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, [])
+    )
     lacking = [text for text in (given.text if given is not None else "", cut) if text]
     return Ended(status="done", note="; ".join([note, *lacking]))

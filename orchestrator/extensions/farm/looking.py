@@ -1,4 +1,7 @@
-"""The phones of a farm's host as its worker announces them; those without a job are asked whether they still answer."""
+"""The phones of a farm's host as its worker announces them.
+
+Those without a job are asked whether they still answer.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,22 @@ def hanging(
     in_use: Collection[str],
     elsewhere: Callable[[], Collection[str]],
 ) -> dict[str, Attached]:
-    """Return the phones that hang now: those that did before, and those of the attached ones that nobody uses.
+    """Return the phones that hang now: those that did before, and those of the attached ones that
+    nobody uses.
 
-    A phone on a cable that isn't listed was unplugged; one on a network is back only when it is connected here, or
-    ``elsewhere``, at another host.
+    A phone on a cable that isn't listed was unplugged; one on a network is back only when it is
+    connected here, or ``elsewhere``, at another host.
     """
-    new = {item.seen.serial: item for item in reversed(attached) if item.seen.hangs and item.seen.serial not in in_use}
-    found, listed, usable = {**new, **before}, {item.seen.serial for item in attached}, usable_of(attached)
+    new = {
+        item.seen.serial: item
+        for item in reversed(attached)
+        if item.seen.hangs and item.seen.serial not in in_use
+    }
+    found, listed, usable = (
+        {**new, **before},
+        {item.seen.serial for item in attached},
+        usable_of(attached),
+    )
     away = elsewhere() if found.keys() - listed else ()
     return {
         serial: item
@@ -55,7 +67,10 @@ def hanging(
 
 
 class HostPhones:
-    """This host's phones, looked at again and again; one that has no job and hangs is reconnected."""
+    """This host's phones, looked at again and again.
+
+    One that has no job and hangs is reconnected.
+    """
 
     def __init__(
         self,
@@ -70,8 +85,8 @@ class HostPhones:
     ) -> None:
         """``open_workspace`` opens this host's phones, with the ``inventory``.
 
-        ``asked`` has a phone asked at the next look once it forgets it; every ``idle_look_s`` (0: never) each phone
-        without a job is asked whether it still answers.
+        ``asked`` has a phone asked at the next look once it forgets it; every ``idle_look_s`` (0:
+        never) each phone without a job is asked whether it still answers.
         """
         self._open_workspace = open_workspace
         self._queue = queue
@@ -86,16 +101,23 @@ class HostPhones:
         self._hung: dict[str, Attached] = {}
 
     def look(self, known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-        """Return the phones by serial number; facts are probed when a phone comes, and when it comes back.
+        """Return the phones by serial number.
 
-        Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured with what they do.
-        A fault of devices.yaml is reported too; meanwhile what it said before counts.
+        Facts are probed when a phone comes, and when it comes back.
+
+        Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured
+        with what they do. A fault of devices.yaml is reported too; meanwhile what it said before
+        counts.
         """
         try:
             with self._open_workspace() as workspace:
                 found = self._look(workspace, known, busy)
                 # Read also for a host without phones.
-                fault = self._inventory.fault if workspace.inventory is not None and self._inventory is not None else ""
+                fault = (
+                    self._inventory.fault
+                    if workspace.inventory is not None and self._inventory is not None
+                    else ""
+                )
             ails = f"what devices.yaml said before stays in force: {fault}" if fault else ""
             return Look(phones=found, ails=one_line(ails))
         except BenchfarmError as error:
@@ -110,11 +132,16 @@ class HostPhones:
         elsewhere, releases = self._elsewhere()
 
         def user_of(serial: str) -> str:
-            """Return who uses a phone, empty for nobody; while the queue can't be asked, another host may."""
+            """Return who uses a phone, empty for nobody.
+
+            While the queue can't be asked, another host may.
+            """
             if serial in busy:
                 return "a job"
             is_elsewhere = elsewhere is None or serial in elsewhere
-            return workspace.lease.live_holder(Serial(serial)) or ("another host" if is_elsewhere else "")
+            return workspace.lease.live_holder(Serial(serial)) or (
+                "another host" if is_elsewhere else ""
+            )
 
         def used() -> Collection[str]:
             measured = known if elsewhere is None else known.keys() & set(elsewhere)
@@ -126,30 +153,52 @@ class HostPhones:
                 self._asked.forget(serial)
         for serial in releases:
             if reason := workspace.quarantine.release(Serial(serial)):
-                self._say(one_line(f"{serial} is released from quarantine, as somebody asked for: {reason}"))
+                self._say(
+                    one_line(
+                        f"{serial} is released from quarantine, as somebody asked for: {reason}"
+                    )
+                )
         found: dict[str, Announced] = {}
         attached = workspace.attached()
         for item in attached:
-            # One that never said who it is goes by its server's name for it, which over USB is its serial number.
+            # One that never said who it is goes by its server's name for it, which over USB is its
+            # serial number.
             serial = item.seen.serial or item.seen.address
             phone = self._announced(workspace, item, known.get(serial), user_of)
             if not (serial in found and phone.unusable):
                 found[serial] = phone
         self._wake(workspace, attached, used)
         # Also while its server lists it no more: it mustn't look as if somebody had unplugged it.
-        return found | {serial: replace(known[serial], unusable=_REASON) for serial in self._hung if serial in known}
+        return found | {
+            serial: replace(known[serial], unusable=_REASON)
+            for serial in self._hung
+            if serial in known
+        }
 
     def _due(self, serials: Iterable[str], last: dict[str, float]) -> list[str]:
-        """Return the phones whose time has come again, noted in ``last``; a phone that is new there has just had it."""
+        """Return the phones whose time has come again, noted in ``last``.
+
+        A phone that is new there has just had it.
+        """
         now_s = time.monotonic()
         due = [
-            item for item in serials if self._idle_look_s and now_s - last.setdefault(item, now_s) >= self._idle_look_s
+            item
+            for item in serials
+            if self._idle_look_s and now_s - last.setdefault(item, now_s) >= self._idle_look_s
         ]
         last |= dict.fromkeys(due, now_s)
         return due
 
-    def _wake(self, workspace: Workspace, attached: Sequence[Attached], used: Callable[[], Collection[str]]) -> None:
-        """Reconnect the phones that hang, all at once and again and again; those that are used are left alone."""
+    def _wake(
+        self,
+        workspace: Workspace,
+        attached: Sequence[Attached],
+        used: Callable[[], Collection[str]],
+    ) -> None:
+        """Reconnect the phones that hang, all at once and again and again.
+
+        Those that are used are left alone.
+        """
         if not self._idle_look_s:
             return
         for serial in sorted(usable_of(attached) & self._hung.keys()):
@@ -160,10 +209,19 @@ class HostPhones:
             self._woken_at.setdefault(serial, -self._idle_look_s)
         if due := self._due(self._hung.keys() - in_use, self._woken_at):
             with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(due))) as pool:
-                list(pool.map(lambda serial: self.connect_again(workspace, self._hung[serial], used), due))
+                list(
+                    pool.map(
+                        lambda serial: self.connect_again(workspace, self._hung[serial], used), due
+                    )
+                )
 
-    def connect_again(self, workspace: Workspace, item: Attached, used: Callable[[], Collection[str]]) -> None:
-        """Reconnect a phone; its USB port, and with it maybe others of its hub, is powered while no phone is used."""
+    def connect_again(
+        self, workspace: Workspace, item: Attached, used: Callable[[], Collection[str]]
+    ) -> None:
+        """Reconnect a phone.
+
+        Its USB port, and with it maybe others of its hub, is powered while no phone is used.
+        """
         name = item.seen.serial
         if name in used() or not isinstance(item.server, AdbServer):
             return
@@ -175,11 +233,17 @@ class HostPhones:
             self._say(f"{name} is still away: {error}")
             return
         # Whoever began to use a phone meanwhile is seen, too.
-        if seen is not None and seen.hangs and not used() and workspace.rescuer.cycle_port(item.seen.usb):
+        if (
+            seen is not None
+            and seen.hangs
+            and not used()
+            and workspace.rescuer.cycle_port(item.seen.usb)
+        ):
             self._say(f"{name}: its USB port was powered off and on")
 
     def _elsewhere(self) -> tuple[Collection[str] | None, Collection[str]]:
-        """Return the phones that other hosts measure, and this host's that are to be released from quarantine.
+        """Return the phones that other hosts measure, and this host's that are to be released from
+        quarantine.
 
         None and nothing while the queue can't be asked.
         """
@@ -190,12 +254,23 @@ class HostPhones:
 
     def _usable_elsewhere(self) -> Collection[str]:
         usable = {"busy", "free", "held"}
-        return {row["serial"] for row in self._queue.phones() if row["host"] != self._host and row["state"] in usable}
+        return {
+            row["serial"]
+            for row in self._queue.phones()
+            if row["host"] != self._host and row["state"] in usable
+        }
 
     def _announced(
-        self, workspace: Workspace, attached: Attached, known: Announced | None, user_of: Callable[[str], str]
+        self,
+        workspace: Workspace,
+        attached: Attached,
+        known: Announced | None,
+        user_of: Callable[[str], str],
     ) -> Announced:
-        """Return what is announced of a phone; one of which nothing is known can't be used, for a reason."""
+        """Return what is announced of a phone.
+
+        One of which nothing is known can't be used, for a reason.
+        """
         serial = Serial(attached.seen.serial or attached.seen.address)
         unusable = "" if attached.seen.usable else attached.seen.reason
         if not unusable and (kept_out := workspace.quarantine.reason(serial)):
@@ -210,8 +285,16 @@ class HostPhones:
                     # One phone that doesn't answer mustn't hide the others.
                     unusable = one_line(str(error))
                     if known is None or known.unusable != unusable:
-                        self._say(one_line(f"{serial} can't be looked at: {error}"), level="error", serial=serial)
+                        self._say(
+                            one_line(f"{serial} can't be looked at: {error}"),
+                            level="error",
+                            serial=serial,
+                        )
             elif not facts:
                 unusable = f"in use by {user}"
         labels = workspace.inventory.get(serial)
-        return Announced(facts=facts, unusable=unusable, labels=dump(labels_of(labels)) if labels is not None else "")
+        return Announced(
+            facts=facts,
+            unusable=unusable,
+            labels=dump(labels_of(labels)) if labels is not None else "",
+        )

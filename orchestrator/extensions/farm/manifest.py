@@ -1,4 +1,6 @@
-"""Plans with what they name, and facts, on their way between hosts: JSON documents, every field checked when read."""
+"""Plans with what they name, and facts, on their way between hosts: JSON documents, every field
+checked when read.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ class Twin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """What a plan names, for one phone. A build's path, and a companion's, is the bare name of its file."""
+    """What a plan names, for one phone.
+
+    A build's path, and a companion's, is the bare name of its file.
+    """
 
     builds: tuple[Build, ...] = ()
     twins: tuple[Twin, ...] = ()
@@ -67,15 +72,31 @@ class Payload:
     def contents(self) -> list[Content]:
         """Every file of it."""
         builds = self.all_builds
-        found = [Content(name=build.path.name, sha256=build.sha256) for build in builds if build.path is not None]
-        found += [Content(name=item.name, sha256=item.sha256) for build in builds for item in build.companions]
+        found = [
+            Content(name=build.path.name, sha256=build.sha256)
+            for build in builds
+            if build.path is not None
+        ]
+        found += [
+            Content(name=item.name, sha256=item.sha256)
+            for build in builds
+            for item in build.companions
+        ]
         found += [file for item in self.flag_files for file in item.files]
-        return [*found, *self.parity_inputs, *self.programs, *([self.reference] if self.reference is not None else [])]
+        return [
+            *found,
+            *self.parity_inputs,
+            *self.programs,
+            *([self.reference] if self.reference is not None else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneLabels:
-    """What a phone's host says that it is for. Answers predicates as the inventory's own labels do."""
+    """What a phone's host says that it is for.
+
+    Answers predicates as the inventory's own labels do.
+    """
 
     pools: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -87,15 +108,19 @@ class Manifest:
 
     #: With the devices that it means; its models by their contents.
     plan: Plan
-    #: What it names: by serial number for a phone that differs from others of its kind, by kind of phone, and by "" for
-    #: other kinds, which use their hosts' own programs.
+    #: What it names: by serial number for a phone that differs from others of its kind, by kind of
+    #: phone, and by "" for other kinds, which use their hosts' own programs.
     payloads: Mapping[str, Payload]
     #: What the submitter's computer says that phones are for, by serial number.
     labels: Mapping[str, PhoneLabels] = field(default_factory=dict)
 
     def payload_for(self, facts: DeviceFacts) -> Payload:
         """Return what the plan names for a phone."""
-        return self.payloads.get(facts.serial) or self.payloads.get(kind_of(facts)) or self.payloads[""]
+        return (
+            self.payloads.get(facts.serial)
+            or self.payloads.get(kind_of(facts))
+            or self.payloads[""]
+        )
 
     @property
     def files(self) -> list[str]:
@@ -114,15 +139,17 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 _UNKNOWN_FIELD: Final = "unexpected_keyword_argument"
-#: A field or word that isn't known here: the submitter's benchfarm has checked the plan, so it knows that.
+#: A field or word that isn't known here: the submitter's benchfarm has checked the plan, so it
+#: knows that.
 _NEWER: Final = {_UNKNOWN_FIELD, "enum", "literal_error"}
 
 
 def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
     """Return a record as a JSON document.
 
-    What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the plans that don't
-    need it. A default that changes needs a new version of the documents (schema.PROTOCOL).
+    What is as it is by default isn't in it, so that a host which doesn't know a field yet reads the
+    plans that don't need it. A default that changes needs a new version of the documents
+    (schema.PROTOCOL).
     """
     return adapter_of(type(record)).dump_json(record, exclude_defaults=True).decode()
 
@@ -130,8 +157,8 @@ def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
 def read_manifest(document: str) -> Manifest:
     """Return a plan with what it names; raises PlanError naming what is wrong with it.
 
-    Every file has its sha256, and a bare name. What this version doesn't know isn't passed over, as it would measure
-    something else: NewerPlanError.
+    Every file has its sha256, and a bare name. What this version doesn't know isn't passed over, as
+    it would measure something else: NewerPlanError.
     """
     try:
         found = adapter_of(Manifest).validate_json(document, strict=True, extra="forbid")
@@ -165,7 +192,10 @@ def read_facts(document: str) -> DeviceFacts:
 
 
 def read_labels(document: str) -> PhoneLabels:
-    """Return a phone's pools and tags, none for an empty document; raises PlanError naming what is wrong."""
+    """Return a phone's pools and tags, none for an empty document.
+
+    Raises PlanError naming what is wrong.
+    """
     return _read(PhoneLabels, document) if document else PhoneLabels()
 
 
@@ -182,12 +212,16 @@ def _read(kind: type[_Record], document: str) -> _Record:
 
 
 def _fault(what: str, error: ValidationError) -> PlanError:
-    """Return what is wrong with a document of the queue: a NewerPlanError where it is only not known here."""
+    """Return what is wrong with a document of the queue: a NewerPlanError where it is only not
+    known here.
+    """
     faults = error.errors(include_url=False, include_context=False)
     if not all(item["type"] in _NEWER for item in faults):
         return PlanError(f"{what} from the queue: {describe(error)}")
     unknown = next((item for item in faults if item["type"] == _UNKNOWN_FIELD), None)
-    asked = f"asks for {'.'.join(map(str, unknown['loc']))}" if unknown else f"has {describe(error)}"
+    asked = (
+        f"asks for {'.'.join(map(str, unknown['loc']))}" if unknown else f"has {describe(error)}"
+    )
     return NewerPlanError(
         f"{what} from the queue {asked}, which this benchfarm doesn't know",
         hint="install the submitter's benchfarm on this host",

@@ -1,4 +1,6 @@
-"""Packing what a plan names for its way to other hosts, and unpacking it there: files by content, checked."""
+"""Packing what a plan names for its way to other hosts, and unpacking it there: files by content,
+checked.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from orchestrator.app.beginning import host_files, reference_model
 from orchestrator.config.declared_programs import file_of
 from orchestrator.errors import PlanError
 from orchestrator.extensions.farm.contents import Contents
-from orchestrator.extensions.farm.manifest import Content, FlagFile, Manifest, Payload, Twin, kind_of
+from orchestrator.extensions.farm.manifest import (
+    Content,
+    FlagFile,
+    Manifest,
+    Payload,
+    Twin,
+    kind_of,
+)
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
@@ -33,7 +42,8 @@ class Packed:
     manifest: Manifest
     #: sha256 -> where the file lies on this computer, of the models too.
     paths: Mapping[str, Path]
-    #: Serial number -> the programs that this computer has no build of, with the reason: the phone's host may.
+    #: Serial number -> the programs that this computer has no build of, with the reason: the
+    #: phone's host may.
     missing: Mapping[Serial, Sequence[str]]
 
 
@@ -51,10 +61,13 @@ def contents_of(settings: Settings, queue: FarmQueue) -> Contents:
     return Contents(queue, settings.cache_folder / "farm-files")
 
 
-def pack(workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]) -> Packed:
+def pack(
+    workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]
+) -> Packed:
     """Return everything that a plan names; nothing is sent yet.
 
-    Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or doesn't fit a phone.
+    Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or
+    doesn't fit a phone.
     """
     paths = {str(model.sha256): model.path for model in models if model.path is not None}
 
@@ -77,13 +90,20 @@ def pack(workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models
     try:
         inputs = tuple(content(path) for path in _inputs(plan))
     except OSError as error:
-        raise PlanError(f"parity_inputs: {error.filename} can't be read: {error.strerror}") from error
+        raise PlanError(
+            f"parity_inputs: {error.filename} can't be read: {error.strerror}"
+        ) from error
     reference = None if plan.reference_check is False else reference_model().path
     # Another host, or a later version, has other files that declare programs.
-    declaring = dict.fromkeys(file_of(tool) for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_declared)
+    declaring = dict.fromkeys(
+        file_of(tool) for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_declared
+    )
     bare = Payload(
         flag_files=tuple(
-            FlagFile(value=value, files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.files))
+            FlagFile(
+                value=value,
+                files=tuple(Content(name=name, sha256=sha256) for name, sha256 in item.files),
+            )
             for value, item in named.items()
         ),
         parity_inputs=inputs,
@@ -103,7 +123,9 @@ def pack(workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models
         payload = replace(
             bare,
             builds=tuple(map(without_paths, builds)),
-            twins=tuple(Twin(sha256=sha256, build=without_paths(twin)) for sha256, twin in twins.items()),
+            twins=tuple(
+                Twin(sha256=sha256, build=without_paths(twin)) for sha256, twin in twins.items()
+            ),
         )
         if payloads.setdefault(kind_of(facts), payload) != payload:
             payloads[facts.serial] = payload
@@ -114,14 +136,20 @@ def pack(workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models
 def _without_paths(plan: Plan, models: Sequence[Model]) -> Plan:
     """Return a plan without anything of this computer: its models by content."""
     sent = [
-        PlanModel(name=model.name, path=Path(f"{model.sha256}{model_ending(model.path)}"), sha256=model.sha256)
+        PlanModel(
+            name=model.name,
+            path=Path(f"{model.sha256}{model_ending(model.path)}"),
+            sha256=model.sha256,
+        )
         for model in models
     ]
     return replace(plan, models=tuple(sent), parity_inputs=None, builds={}, folder=None)
 
 
 def _inputs(plan: Plan) -> list[Path]:
-    """Return the inputs ``<model>.<number>.bin`` of the plan's models for the pass ``parity``, sorted by name."""
+    """Return the inputs ``<model>.<number>.bin`` of the plan's models for the pass ``parity``,
+    sorted by name.
+    """
     models = {model.name for model in plan.models}
     found = []
     for path in sorted(plan.parity_inputs.iterdir()) if plan.parity_inputs is not None else ():
@@ -131,7 +159,9 @@ def _inputs(plan: Plan) -> list[Path]:
     return found
 
 
-def unpack(workspace: Workspace, contents: Contents, plan: Plan, payload: Payload, folder: Path) -> Unpacked:
+def unpack(
+    workspace: Workspace, contents: Contents, plan: Plan, payload: Payload, folder: Path
+) -> Unpacked:
     """Get what a plan names to this host, and let its programs be used before this host's own.
 
     Args:
@@ -170,12 +200,17 @@ def unpack(workspace: Workspace, contents: Contents, plan: Plan, payload: Payloa
     for item in payload.parity_inputs:
         (folder / item.name).symlink_to(fetch(item.name, item.sha256))
     inputs = folder if payload.parity_inputs else None
-    return Unpacked(plan=replace(plan, models=tuple(models), parity_inputs=inputs), named=named, reference=reference)
+    return Unpacked(
+        plan=replace(plan, models=tuple(models), parity_inputs=inputs),
+        named=named,
+        reference=reference,
+    )
 
 
 def _with_files(build: Build, fetch: _Fetch) -> Build:
     assert build.path is not None, "checked when it was read"
     companions = tuple(
-        Companion(name=item.name, sha256=item.sha256, path=fetch(item.name, item.sha256)) for item in build.companions
+        Companion(name=item.name, sha256=item.sha256, path=fetch(item.name, item.sha256))
+        for item in build.companions
     )
     return replace(build, path=fetch(build.path.name, build.sha256), companions=companions)

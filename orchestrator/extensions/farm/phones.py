@@ -1,4 +1,6 @@
-"""Which of the phones that hosts have announced a plan means, why not the others, and which two have one number."""
+"""Which of the phones that hosts have announced a plan means, why not the others, and which two
+have one number.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,26 @@ def choose_phones(
 ) -> tuple[list[DeviceFacts], dict[str, str]]:
     """Return the announced phones that a plan means, each once, and why not the others.
 
-    A phone's pools and tags are those of this computer's inventory, or else its host's. One that is named and of which
-    nothing is known is no reason not to measure the others. Raises NoDeviceError when none is meant.
+    A phone's pools and tags are those of this computer's inventory, or else its host's. One that is
+    named and of which nothing is known is no reason not to measure the others. Raises NoDeviceError
+    when none is meant.
     """
     rows = queue.phones()
     announced, left_out = usable(rows, wanted.serials)
     known = {row["serial"] for row in rows}
-    left_out |= {str(serial): "no host has announced it" for serial in wanted.serials if serial not in known}
+    left_out |= {
+        str(serial): "no host has announced it" for serial in wanted.serials if serial not in known
+    }
     facts, labels = facts_and_labels(announced, workspace.inventory)
     named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
-    left_out = {name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials}
+    left_out = {
+        name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials
+    }
     left_out |= away_meant(queue, wanted, workspace.inventory)
     choice = choose(wanted, named, labels)
-    left_out |= {str(serial): reason for serial, reason in {**choice.unfit, **choice.unneeded}.items()}
+    left_out |= {
+        str(serial): reason for serial, reason in {**choice.unfit, **choice.unneeded}.items()
+    }
     if not choice.chosen:
         reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
         raise NoDeviceError(
@@ -60,8 +69,11 @@ def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection)
         workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
 
 
-def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]) -> dict[str, str]:
-    """Return the phones that are away and that a plan means by what they were last, with since when.
+def away_meant(
+    queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]
+) -> dict[str, str]:
+    """Return the phones that are away and that a plan means by what they were last, with since
+    when.
 
     None when any few of several are wanted. Raises PlanError for what can't be read.
     """
@@ -72,7 +84,8 @@ def away_meant(queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Ser
     return {
         str(item.serial): away_text(rows[item.serial])
         for item in facts
-        if (not wanted.serials or item.serial in wanted.serials) and not misfit(wanted, item, labels.get(item.serial))
+        if (not wanted.serials or item.serial in wanted.serials)
+        and not misfit(wanted, item, labels.get(item.serial))
     }
 
 
@@ -89,16 +102,19 @@ def facts_and_labels(
     Raises PlanError for what can't be read.
     """
     facts = [read_facts(row["facts"]) for row in announced.values()]
-    return facts, {Serial(key): read_labels(row["labels"]) for key, row in announced.items()} | dict(inventory)
+    return facts, {
+        Serial(key): read_labels(row["labels"]) for key, row in announced.items()
+    } | dict(inventory)
 
 
 def usable(
     rows: Sequence[Mapping[str, Any]], named: Sequence[str]
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
-    """Return the phones that can have a job, each by the best of the hosts that have it, and why the others can't.
+    """Return the phones that can have a job, each by the best of the hosts that have it, and why
+    the others can't.
 
-    One that is named may wait for what ails it, but not one that nobody knows yet, nor one whose serial number several
-    phones have: their results would be mixed.
+    One that is named may wait for what ails it, but not one that nobody knows yet, nor one whose
+    serial number several phones have: their results would be mixed.
     """
 
     def rank(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -113,27 +129,43 @@ def usable(
         if row["state"] == "clash":
             out[serial] = row["reason"]
         elif serial not in named and row["silent_s"] > GONE_S:
-            out[serial] = f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
+            out[serial] = (
+                f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
+            )
         elif row["unusable"] and (serial not in named or not row["facts"]):
             out[serial] = row["unusable"]
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out
 
 
 class Newcomers:
-    """What becomes of the phones that a host announces: each may join what is open, unless two have one number."""
+    """What becomes of the phones that a host announces: each may join what is open, unless two have
+    one number.
+    """
 
     def __init__(self, queue: FarmQueue, store: Store) -> None:
         self._queue = queue
         self._store = store
-        #: Pairs of phones of one number that differ by nothing but their boot, when they were last looked at.
+        #: Pairs of phones of one number that differ by nothing but their boot, when they were last
+        #: looked at.
         self._doubted: set[tuple[str, str, str]] = set()
 
     def announced(self, phones: Mapping[str, Announced]) -> list[str]:
-        """Remember serial numbers that several phones have, and let the others join; return lines for people."""
-        known = {serial: phone for serial, phone in phones.items() if phone.facts and can_have_jobs(serial)}
+        """Remember serial numbers that several phones have, and let the others join.
+
+        Return lines for people.
+        """
+        known = {
+            serial: phone
+            for serial, phone in phones.items()
+            if phone.facts and can_have_jobs(serial)
+        }
         lines = self._clashes(known)
         clashes = self._queue.clashes()
-        free = {serial: phone for serial, phone in known.items() if not phone.unusable and serial not in clashes}
+        free = {
+            serial: phone
+            for serial, phone in known.items()
+            if not phone.unusable and serial not in clashes
+        }
         for name, submission in self._queue.to_join(free).items() if free else ():
             try:
                 joined = self._queue.join(name, partial(self._meant, submission, phones=free))
@@ -147,11 +179,19 @@ class Newcomers:
     def _meant(
         self, submission: Submission, kept: Mapping[str, str], phones: Mapping[str, Announced]
     ) -> dict[str, str]:
-        """Return the phones that a submission means beside those that it has; raises PlanError, StoreError."""
+        """Return the phones that a submission means beside those that it has.
+
+        Raises PlanError, StoreError.
+        """
         manifest = read_manifest(submission.document)
         wanted = manifest.plan.devices
-        rows = {serial: {"facts": phone.facts, "labels": phone.labels} for serial, phone in phones.items()}
-        facts, labels = facts_and_labels(rows, {Serial(key): item for key, item in manifest.labels.items()})
+        rows = {
+            serial: {"facts": phone.facts, "labels": phone.labels}
+            for serial, phone in phones.items()
+        }
+        facts, labels = facts_and_labels(
+            rows, {Serial(key): item for key, item in manifest.labels.items()}
+        )
         fitting = [
             item
             for item in facts
@@ -184,7 +224,8 @@ class Newcomers:
                     differences = told_apart(first, second, at_once=are_there)
                     pair = (serial, str(one["facts"]), str(other["facts"]))
                     if differences == "boot" and pair not in self._doubted:
-                        # One that was just restarted looks so too, until both hosts have asked it again.
+                        # One that was just restarted looks so too, until both hosts have asked it
+                        # again.
                         doubted.add(pair)
                     elif differences:
                         reason = (

@@ -1,7 +1,8 @@
 """The farm as its tables have it: hosts, phones, jobs and holds.
 
-A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: what has become of one stands
-here, and is changed only by whoever began it last (``Delivery``). Any host may ask anything at any time.
+A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: what has
+become of one stands here, and is changed only by whoever began it last (``Delivery``). Any host may
+ask anything at any time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _AWAY_DAYS: Final = 7
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
-#: The phones that are announced, with their hosts, their job, what holds them and whether several have the number.
+#: The phones that are announced, with their hosts, their job, what holds them and whether several
+#: have the number.
 _PHONES: Final = (
     "SELECT p.serial, p.host, p.facts, p.facts_md5, p.labels, p.unusable, r.job_id AS job, s.silent_s, x.state,"
     " CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable WHEN 'silent' THEN"
@@ -132,11 +134,17 @@ class FarmQueue(Database):
             " ON CONFLICT (name) DO UPDATE SET seen_at = now(), is_working = true,"
             " note = excluded.note, benchfarm_version = excluded.benchfarm_version,"
             " started_at = CASE WHEN %s THEN now() ELSE farm_hosts.started_at END",
-            host, benchfarm_version, note, starts,
-        )  # fmt: skip
+            host,
+            benchfarm_version,
+            note,
+            starts,
+        )
 
     def announce(self, host: str, phones: Mapping[str, Announced]) -> bool:
-        """Announce a host's phones by serial number, and whether anything of them is new; that alone is written."""
+        """Announce a host's phones by serial number, and whether anything of them is new.
+
+        That alone is written.
+        """
         with self.connection() as connection:
             gone = connection.execute(
                 "UPDATE farm_phones SET gone_at = now() WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)",
@@ -161,9 +169,11 @@ class FarmQueue(Database):
         self.rows("UPDATE farm_hosts SET is_working = false WHERE name = %s", host)
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, started_at, silent_s, state, note (what is wrong with it).
+        """Return the hosts: name, benchfarm_version, started_at, silent_s, state, note (what is
+        wrong with it).
 
-        The state is ``silent``, ``pause``, ``drain`` or ``alive``; hosts that ended by themselves aren't listed.
+        The state is ``silent``, ``pause``, ``drain`` or ``alive``; hosts that ended by themselves
+        aren't listed.
         """
         return self.rows(
             "SELECT name, benchfarm_version, started_at, note, silent_s, CASE WHEN silent_s > %s THEN 'silent' ELSE"
@@ -176,16 +186,17 @@ class FarmQueue(Database):
     def phones(self) -> list[dict[str, Any]]:
         """Return the phones announced, one row for each host that has it.
 
-        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable (why), state (``clash``,
-        ``silent``, ``busy``, ``unusable``, ``held``, ``free``), reason (of the state), job (that it does, or None), and
-        of the host: silent_s.
+        Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable
+        (why), state (``clash``, ``silent``, ``busy``, ``unusable``, ``held``, ``free``), reason (of
+        the state), job (that it does, or None), and of the host: silent_s.
         """
         return self.rows(f"{_PHONES} ORDER BY p.serial, p.host")
 
     def away(self) -> list[dict[str, Any]]:
         """Return the phones that a host announced within the last days and none does now.
 
-        Of each serial, host (the last one), seen_at (until when it was announced), and facts and labels of then.
+        Of each serial, host (the last one), seen_at (until when it was announced), and facts and
+        labels of then.
         """
         return self.rows(
             "SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at FROM farm_phones p"
@@ -198,26 +209,35 @@ class FarmQueue(Database):
     def busy_elsewhere(self, host: str) -> frozenset[str]:
         """Return the phones that do a job of another host now."""
         rows = self.rows(
-            f"SELECT serial FROM farm_jobs f WHERE status = 'runs' AND host <> %s AND NOT {_IS_LEFT}", host
+            f"SELECT serial FROM farm_jobs f WHERE status = 'runs' AND host <> %s AND NOT {_IS_LEFT}",
+            host,
         )
         return frozenset(row["serial"] for row in rows)
 
     def seen(self) -> list[dict[str, Any]]:
-        """Return when a host that announces a phone was heard last, or until when one announced it: serial, seen_at."""
+        """Return when a host that announces a phone was heard last, or until when one announced it:
+        serial, seen_at.
+        """
         return self.rows(
             "SELECT serial, max(coalesce(gone_at, seen_at)) AS seen_at FROM farm_phones JOIN farm_hosts ON name = host"
             " GROUP BY serial ORDER BY serial"
         )
 
     def take_releases(self, host: str) -> list[str]:
-        """Return the phones of a host that somebody wants to be released from quarantine, each once."""
+        """Return the phones of a host that somebody wants to be released from quarantine, each
+        once.
+        """
         rows = self.rows(
-            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked RETURNING serial", host
+            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked RETURNING serial",
+            host,
         )
         return [row["serial"] for row in rows]
 
     def ask_release(self, serial: str) -> str:
-        """Have the host release a phone that keeps it in quarantine; return its name, empty when none does."""
+        """Have the host release a phone that keeps it in quarantine.
+
+        Return its name, empty when none does.
+        """
         rows = self.rows(
             "UPDATE farm_phones SET release_asked = true WHERE serial = %s AND gone_at IS NULL"
             " AND starts_with(unusable, %s) RETURNING host",
@@ -229,7 +249,9 @@ class FarmQueue(Database):
     # Serial numbers that several phones have
 
     def sightings(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return who has seen some serial numbers, and what: serial, host, facts, is_live (announced now)."""
+        """Return who has seen some serial numbers, and what: serial, host, facts, is_live
+        (announced now).
+        """
         return self.rows(
             "SELECT serial, host, facts, gone_at IS NULL AND seen_at > now() - make_interval(secs => %s) AS is_live"
             " FROM farm_phones JOIN farm_hosts ON name = host WHERE facts <> '' AND serial = ANY(%s)"
@@ -239,32 +261,45 @@ class FarmQueue(Database):
         )
 
     def remember_clash(self, serial: str, reason: str, phones: Sequence[str]) -> None:
-        """Remember that several phones have a serial number, with what tells them apart; the first reason stays."""
+        """Remember that several phones have a serial number, with what tells them apart.
+
+        The first reason stays.
+        """
         self.rows(
             "INSERT INTO farm_clashes (serial, reason, phones) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            serial, reason, list(phones),
-        )  # fmt: skip
+            serial,
+            reason,
+            list(phones),
+        )
 
     def clashes(self) -> dict[str, dict[str, Any]]:
         """Return the serial numbers that several phones have: reason, phones (their facts), since."""
-        return {row.pop("serial"): row for row in self.rows("SELECT * FROM farm_clashes ORDER BY serial")}
+        return {
+            row.pop("serial"): row
+            for row in self.rows("SELECT * FROM farm_clashes ORDER BY serial")
+        }
 
     # Jobs
 
     def submit(self, submission: Submission, phones: Mapping[str, str]) -> list[int]:
         """Make a job for each phone, or none; return their numbers.
 
-        ``phones``: serial number -> facts (a document). The contents that the plan needs are in the farm already.
+        ``phones``: serial number -> facts (a document). The contents that the plan needs are in the
+        farm already.
 
-        Raises UsageError for a submission that is there already, a name or serial number that can't be used, and a file
-        that was taken away meanwhile.
+        Raises UsageError for a submission that is there already, a name or serial number that can't
+        be used, and a file that was taken away meanwhile.
         """
         name = submission.submission
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name!r} can't name a submission", hint="letters, digits, . _ - only")
+            raise UsageError(
+                f"{name!r} can't name a submission", hint="letters, digits, . _ - only"
+            )
         if wrong := [serial for serial in phones if not can_have_jobs(serial)]:
             raise UsageError(f"{wrong[0]!r} can't be a serial number")
-        values = {item.name: getattr(submission, item.name) for item in fields(Submission)} | {"protocol": PROTOCOL}
+        values = {item.name: getattr(submission, item.name) for item in fields(Submission)} | {
+            "protocol": PROTOCOL
+        }
         keep = (
             f"INSERT INTO farm_submissions ({_COLUMNS}, protocol) VALUES"
             f" ({', '.join(f'%({key})s' for key in values)}) ON CONFLICT DO NOTHING"
@@ -295,18 +330,22 @@ class FarmQueue(Database):
         )
         return {row["submission"]: Submission(**row) for row in rows}
 
-    def join(self, name: str, choose: Callable[[Mapping[str, str]], Mapping[str, str]]) -> list[str]:
+    def join(
+        self, name: str, choose: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> list[str]:
         """Add phones to an open submission, whose row is locked meanwhile, and return them.
 
-        ``choose`` gets the facts (documents) of the phones that have jobs of it, by serial number, and returns those of
-        the phones that are to get one too.
+        ``choose`` gets the facts (documents) of the phones that have jobs of it, by serial number,
+        and returns those of the phones that are to get one too.
         """
         with self.connection() as connection:
             locked = connection.execute(
-                "SELECT 1 FROM farm_submissions WHERE submission = %s AND NOT cancelled FOR UPDATE", (name,)
+                "SELECT 1 FROM farm_submissions WHERE submission = %s AND NOT cancelled FOR UPDATE",
+                (name,),
             ).fetchone()
             jobs = connection.execute(
-                f"SELECT serial, facts, {_OPEN} FROM farm_jobs WHERE submission = %s FOR SHARE", (name,)
+                f"SELECT serial, facts, {_OPEN} FROM farm_jobs WHERE submission = %s FOR SHARE",
+                (name,),
             ).fetchall()
             if locked is None or not any(is_open for *_, is_open in jobs):
                 return []
@@ -315,7 +354,9 @@ class FarmQueue(Database):
         return sorted(chosen)
 
     def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return the jobs of some phones that wait or run: job_id, serial, priority, cancel_asked, is_due."""
+        """Return the jobs of some phones that wait or run: job_id, serial, priority, cancel_asked,
+        is_due.
+        """
         return self.rows(
             "SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due FROM farm_jobs f JOIN"
             f" farm_submissions s ON s.submission = f.submission WHERE f.{_OPEN} AND s.protocol = %s"
@@ -325,41 +366,58 @@ class FarmQueue(Database):
         )
 
     def begin(self, job_id: int, host: str) -> Delivery | None:
-        """Begin a job that is open, also one that somebody else began before; None for one that is over."""
+        """Begin a job that is open, also one that somebody else began before.
+
+        None for one that is over.
+        """
         rows = self.rows(
             "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(), delivery = delivery + 1,"
             " deaths = deaths + (status = 'runs')::integer FROM farm_submissions s WHERE s.submission = f.submission"
             f" AND job_id = %s AND {_OPEN} AND protocol = %s AND again_at <= now()"
             " RETURNING f.job_id, f.serial, f.submission, f.campaign_id,"
             " s.document, f.facts, f.tries, f.deaths, f.delivery",
-            host, job_id, PROTOCOL,
-        )  # fmt: skip
+            host,
+            job_id,
+            PROTOCOL,
+        )
         return Delivery(**rows[0]) if rows else None
 
     def end(
         self, begun: Delivery, status: str, note: str, *, is_try: bool = False, wait_s: float = 0.0
     ) -> datetime | None:
-        """End a delivery (``done``, ``failed``, ``cancelled``, or ``waits``) and return from when on it waits.
+        """End a delivery (``done``, ``failed``, ``cancelled``, or ``waits``) and return from when
+        on it waits.
 
-        None, changing nothing, if somebody else has begun it since. ``is_try``: whether it counts as one of the phone.
+        None, changing nothing, if somebody else has begun it since. ``is_try``: whether it counts
+        as one of the phone.
         """
         rows = self.rows(
             "UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),"
             " again_at = now() + make_interval(secs => %s) WHERE job_id = %s AND delivery = %s AND status = 'runs'"
             " RETURNING again_at",
-            status, note, int(is_try), wait_s, begun.job_id, begun.delivery,
-        )  # fmt: skip
+            status,
+            note,
+            int(is_try),
+            wait_s,
+            begun.job_id,
+            begun.delivery,
+        )
         return rows[0]["again_at"] if rows else None
 
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
-        """Return the jobs of one submission; or all that are open, and the newest 1,000. The newest last.
+        """Return the jobs of one submission; or all that are open, and the newest 1,000.
 
-        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is how long it waits yet
-        before it may be tried again. ``came_later``: its phone was announced after the submission.
+        The newest last.
+
+        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is
+        how long it waits yet before it may be tried again. ``came_later``: its phone was announced
+        after the submission.
         """
         which = f"f.{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
         which = "f.submission = %s" if submission else which
-        return self.rows(f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else []))
+        return self.rows(
+            f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else [])
+        )
 
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
@@ -377,7 +435,10 @@ class FarmQueue(Database):
         )
 
     def lag_s(self) -> float:
-        """Return for how long the job waits that waits longest for a phone which is free; 0 for none."""
+        """Return for how long the job waits that waits longest for a phone which is free.
+
+        0 for none.
+        """
         (row,) = self.rows(
             f"WITH phones AS ({_PHONES}) SELECT coalesce(max(extract(epoch FROM now() - again_at)), 0)::float AS lag_s"
             " FROM farm_jobs WHERE status = 'waits' AND again_at <= now()"
@@ -401,9 +462,12 @@ class FarmQueue(Database):
         )
 
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
-        """Cancel what waits of a submission, ask for the end of what runs; return job number -> what it was.
+        """Cancel what waits of a submission, ask for the end of what runs.
 
-        ``serials`` narrows it to some phones; without, no phone that comes later is added to it any more.
+        Return job number -> what it was.
+
+        ``serials`` narrows it to some phones; without, no phone that comes later is added to it any
+        more.
         """
         with self.connection() as connection:
             connection.execute(
@@ -438,13 +502,17 @@ class FarmQueue(Database):
 
     def holds(self) -> dict[str, str]:
         """Return what is paused or drained."""
-        return {row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")}
+        return {
+            row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")
+        }
 
     def forget(self, scope: str) -> None:
-        """Take a host that is gone, or a phone that is away, out of the farm with its hold; or forget a clash.
+        """Take a host that is gone, or a phone that is away, out of the farm with its hold.
 
-        ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a host that was heard
-        lately, and a phone that a host announces.
+        Or forget a clash.
+
+        ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a
+        host that was heard lately, and a phone that a host announces.
         """
         kind, _, name = scope.partition(":")
         with self.connection() as connection:
@@ -461,27 +529,42 @@ class FarmQueue(Database):
                     )
                 connection.execute("DELETE FROM farm_hosts WHERE name = %s", (name,))
             else:
-                known = connection.execute("DELETE FROM farm_clashes WHERE serial = %s RETURNING 1", (name,)).fetchone()
+                known = connection.execute(
+                    "DELETE FROM farm_clashes WHERE serial = %s RETURNING 1", (name,)
+                ).fetchone()
                 there = connection.execute(
                     "SELECT host FROM farm_phones WHERE serial = %s AND gone_at IS NULL", (name,)
                 ).fetchone()
                 if known is None and there is not None:
                     hint = "unplug it, or 'benchfarm farm pause' it"
                     raise UsageError(f"phone {name} is announced by {there[0]}", hint=hint)
-                gone = "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL RETURNING 1"
+                gone = (
+                    "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL RETURNING 1"
+                )
                 known = connection.execute(gone, (name,)).fetchone() or known
             if known is None:
-                raise UsageError(f"there is no {kind} {name!r}", hint="'benchfarm farm status' lists them")
+                raise UsageError(
+                    f"there is no {kind} {name!r}", hint="'benchfarm farm status' lists them"
+                )
             connection.execute("DELETE FROM farm_holds WHERE scope = %s", (scope,))
 
 
 def can_have_jobs(serial: str) -> bool:
-    """Whether a phone can be called so; this computer is none: what comes with a job is never run on a host."""
-    return serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
+    """Whether a phone can be called so.
+
+    This computer is none: what comes with a job is never run on a host.
+    """
+    return (
+        serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
+    )
 
 
 def _add(
-    connection: psycopg.Connection[Any], submission: str, phones: Mapping[str, str], *, came_later: bool
+    connection: psycopg.Connection[Any],
+    submission: str,
+    phones: Mapping[str, str],
+    *,
+    came_later: bool,
 ) -> list[int]:
     rows = connection.execute(
         "INSERT INTO farm_jobs (submission, serial, campaign_id, facts, came_later) SELECT %s, serial, campaign, facts,"

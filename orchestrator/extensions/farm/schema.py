@@ -1,4 +1,6 @@
-"""The farm's tables on PostgreSQL, and its connections: a pool for all, and one that holds a host's locks."""
+"""The farm's tables on PostgreSQL, and its connections: a pool for all, and one that holds a host's
+locks.
+"""
 
 from __future__ import annotations
 
@@ -107,23 +109,38 @@ CREATE TABLE farm_file_parts (
 
 
 def connection_settings(**settings: str) -> dict[str, Any]:
-    """Return what each connection to the queue is opened with; ``settings`` are the server's, of its session."""
-    options = " ".join(f"-c {name}={value}" for name, value in {"search_path": SCHEMA, **settings}.items())
+    """Return what each connection to the queue is opened with; ``settings`` are the server's, of
+    its session.
+    """
+    options = " ".join(
+        f"-c {name}={value}" for name, value in {"search_path": SCHEMA, **settings}.items()
+    )
     return {"options": options, "connect_timeout": _CONNECT_S}
 
 
-#: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had at once.
-POOL: Final[dict[str, Any]] = {"min_size": 1, "max_idle": 30.0, "timeout": _WAIT_S, "reconnect_timeout": _WAIT_S}
+#: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had
+#: at once.
+POOL: Final[dict[str, Any]] = {
+    "min_size": 1,
+    "max_idle": 30.0,
+    "timeout": _WAIT_S,
+    "reconnect_timeout": _WAIT_S,
+}
 
 
 class Database:
-    """A pool of connections for several threads; the tables are made on entering, and checked for their version."""
+    """A pool of connections for several threads.
+
+    The tables are made on entering, and checked for their version.
+    """
 
     def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
-        """Name the database as the store's URL does; raises UsageError for a store that isn't on PostgreSQL.
+        """Name the database as the store's URL does.
 
-        ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or of another
-        version.
+        Raises UsageError for a store that isn't on PostgreSQL.
+
+        ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or
+        of another version.
         """
         import psycopg_pool
 
@@ -138,7 +155,9 @@ class Database:
         self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
             self.url,
             # A host that freezes inside a transaction loses it, and its locks with it.
-            kwargs=connection_settings(idle_in_transaction_session_timeout="10s", lock_timeout="15s"),
+            kwargs=connection_settings(
+                idle_in_transaction_session_timeout="10s", lock_timeout="15s"
+            ),
             max_size=connections,
             open=False,
             check=psycopg_pool.ConnectionPool.check_connection,
@@ -166,15 +185,17 @@ class Database:
 
     def is_there(self) -> bool:
         """Return whether the queue has been made, and may be read."""
-        (row,) = self.rows("SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there")
+        (row,) = self.rows(
+            "SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there"
+        )
         return bool(row["is_there"])
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Give a connection; what was done with it is committed at the end, undone after an error.
 
-        What the driver raises is a StoreError then. Rows are locked in one order everywhere: a submission's, its jobs'
-        by number.
+        What the driver raises is a StoreError then. Rows are locked in one order everywhere: a
+        submission's, its jobs' by number.
         """
         with as_store_error(self.url), self._pool.connection() as connection:
             yield connection
@@ -189,13 +210,17 @@ class Database:
         """Do one statement by itself; return its rows by column names."""
         import psycopg
 
-        with self.connection() as connection, connection.cursor(row_factory=psycopg.rows.dict_row) as cursor:
+        with (
+            self.connection() as connection,
+            connection.cursor(row_factory=psycopg.rows.dict_row) as cursor,
+        ):
             cursor.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description is not None else []
 
 
 class HostLocks:
-    """Advisory locks of a host on one connection: they end with it, and it ends when its process stands still.
+    """Advisory locks of a host on one connection: they end with it, and it ends when its process
+    stands still.
 
     Who holds a phone's may measure on it, and knows that nobody else does.
     """
@@ -208,7 +233,10 @@ class HostLocks:
         self.held: set[str] = set()
 
     def is_alive(self) -> bool:
-        """Whether the connection lives, and with it all that is held; asked often, or the server ends it."""
+        """Whether the connection lives, and with it all that is held.
+
+        Asked often, or the server ends it.
+        """
         import psycopg
 
         if self._connection is not None:
@@ -219,7 +247,10 @@ class HostLocks:
         return self._connection is not None
 
     def take(self, name: str) -> bool:
-        """Take a lock, with a new connection if there is none; False when another host has it. Raises StoreError."""
+        """Take a lock, with a new connection if there is none; False when another host has it.
+
+        Raises StoreError.
+        """
         import psycopg
 
         if name not in self.held:
@@ -233,7 +264,9 @@ class HostLocks:
                         tcp_user_timeout=silence_ms // 2,
                         **connection_settings(idle_session_timeout=str(silence_ms)),
                     )
-                row = self._connection.execute("SELECT pg_try_advisory_lock(%s)", (_key(name),)).fetchone()
+                row = self._connection.execute(
+                    "SELECT pg_try_advisory_lock(%s)", (_key(name),)
+                ).fetchone()
                 if row is not None and row[0]:
                     self.held.add(name)
         return name in self.held
@@ -254,7 +287,9 @@ class HostLocks:
 
 
 def _key(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"benchfarm {name}".encode()).digest()[:8], "big", signed=True)
+    return int.from_bytes(
+        hashlib.sha256(f"benchfarm {name}".encode()).digest()[:8], "big", signed=True
+    )
 
 
 @contextmanager
@@ -278,7 +313,10 @@ def as_store_error(url: str) -> Iterator[None]:
 
 
 def _make_tables(connection: psycopg.Connection[Any]) -> None:
-    """Make the tables where there are none; one process at a time. Raises StoreError for those of another version."""
+    """Make the tables where there are none; one process at a time.
+
+    Raises StoreError for those of another version.
+    """
     from procrastinate.schema import SchemaManager
 
     with connection.transaction():

@@ -1,4 +1,6 @@
-"""Submitting a plan to a farm: what travels to the phones that it means, now and when some come later."""
+"""Submitting a plan to a farm: what travels to the phones that it means, now and when some come
+later.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class Submitted:
     #: How many files the jobs need, and how many of them the farm didn't have.
     files: int
     uploaded: int
-    #: Phones that have no job, those that are away, and those of whose programs this computer has none -> why.
+    #: Phones that have no job, those that are away, and those of whose programs this computer has
+    #: none -> why.
     left_out: Mapping[str, str]
     away: Mapping[str, str]
     without_program: Mapping[Serial, Sequence[str]]
@@ -52,10 +55,15 @@ class Submitted:
     is_known: bool = False
 
 
-def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bool = False) -> Submitted:
-    """Queue a plan for every announced phone that fits it, all that it names by content; all of it or nothing.
+def submit(
+    settings: Settings, path: Path, *, priority: int, name: str, once: bool = False
+) -> Submitted:
+    """Queue a plan for every announced phone that fits it, all that it names by content.
 
-    ``{date}`` in the name is today's date (UTC). ``once``: a submission of the name that is there already is returned.
+    All of it or nothing.
+
+    ``{date}`` in the name is today's date (UTC). ``once``: a submission of the name that is there
+    already is returned.
 
     Raises:
         PlanError: the plan is wrong, or asks for what only one host can do.
@@ -66,7 +74,9 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
     plan = load_plan(path, home=settings.data_folder)
     check_travels(plan)
     models = identify(plan)
-    submission = name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
+    submission = (
+        name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
+    )
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
         if once and (known := _known(queue, submission)) is not None:
@@ -77,8 +87,14 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
         packed = pack(workspace, plan, chosen, models)
         if queue.jobs(submission):
             raise UsageError(f"{submission}: this submission is in the queue already")
-        if any(workspace.store.campaign(campaign_id_of(submission, facts.serial)) is not None for facts in chosen):
-            raise UsageError(f"{submission}: a submission of this name was measured before", hint="give another --name")
+        if any(
+            workspace.store.campaign(campaign_id_of(submission, facts.serial)) is not None
+            for facts in chosen
+        ):
+            raise UsageError(
+                f"{submission}: a submission of this name was measured before",
+                hint="give another --name",
+            )
         contents = contents_of(settings, queue)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
         made = submission_of(submission, packed.manifest, workspace.inventory, priority=priority)
@@ -98,14 +114,19 @@ def submit(settings: Settings, path: Path, *, priority: int, name: str, once: bo
         away=away,
         without_program=packed.missing,
         overlaps=overlaps,
-        is_whole=not away and (plan.devices.any is not None or not left_out.keys() & set(plan.devices.serials)),
+        is_whole=not away
+        and (plan.devices.any is not None or not left_out.keys() & set(plan.devices.serials)),
     )
 
 
 def _known(queue: FarmQueue, submission: str) -> Submitted | None:
     """Return a submission that is there already, None for one that isn't."""
     jobs = [
-        QueuedJob(job_id=row["job_id"], serial=Serial(row["serial"]), campaign_id=CampaignId(row["campaign_id"]))
+        QueuedJob(
+            job_id=row["job_id"],
+            serial=Serial(row["serial"]),
+            campaign_id=CampaignId(row["campaign_id"]),
+        )
         for row in queue.jobs(submission)
     ]
     if not jobs:
@@ -143,7 +164,9 @@ def check_travels(plan: Plan) -> None:
         )
 
 
-def submission_of(name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int) -> Submission:
+def submission_of(
+    name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int
+) -> Submission:
     """Return a plan's submission; ``inventory`` is what this computer says that phones are for."""
     labels = {str(serial): labels_of(item) for serial, item in inventory.items()}
     return Submission(
@@ -155,10 +178,19 @@ def submission_of(name: str, manifest: Manifest, inventory: Mapping[Serial, Labe
     )
 
 
-def queue_jobs(queue: FarmQueue, submission: Submission, chosen: Sequence[DeviceFacts]) -> list[QueuedJob]:
-    """Make a submission's jobs for the chosen phones; raises UsageError when it is there already."""
+def queue_jobs(
+    queue: FarmQueue, submission: Submission, chosen: Sequence[DeviceFacts]
+) -> list[QueuedJob]:
+    """Make a submission's jobs for the chosen phones.
+
+    Raises UsageError when it is there already.
+    """
     numbers = queue.submit(submission, {facts.serial: dump(facts) for facts in chosen})
     return [
-        QueuedJob(job_id=number, serial=facts.serial, campaign_id=campaign_id_of(submission.submission, facts.serial))
+        QueuedJob(
+            job_id=number,
+            serial=facts.serial,
+            campaign_id=campaign_id_of(submission.submission, facts.serial),
+        )
         for number, facts in zip(numbers, chosen, strict=True)
     ]

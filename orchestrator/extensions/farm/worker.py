@@ -1,7 +1,9 @@
-"""A host's worker: it offers its phones, and Procrastinate's workers, one for each of them, work their queues.
+"""A host's worker: it offers its phones, and Procrastinate's workers, one for each of them, work
+their queues.
 
-Only the holder of a phone's lock offers it (``HostLocks``), so whatever its queue says is begun and isn't done here is
-nobody's any more. A phone's host puts its jobs into the queue, as long as they are open and not there.
+Only the holder of a phone's lock offers it (``HostLocks``), so whatever its queue says is begun and
+isn't done here is nobody's any more. A phone's host puts its jobs into the queue, as long as they
+are open and not there.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _TASK: Final = "benchfarm.phone"
 _PHONE: Final = "phone "
 #: Threads for jobs, at most: a phone that measures takes one.
 _THREADS: Final = 256
-#: Procrastinate's own signs of life aren't needed where a lock tells; they are rare, as each phone gives them.
+#: Procrastinate's own signs of life aren't needed where a lock tells; they are rare, as each phone
+#: gives them.
 _HEARTBEAT_S, _STALLED_S = 60.0, 600.0
 _NEVER_S: Final = 7 * 86400.0
 
@@ -57,19 +60,27 @@ class _Again(Exception):  # noqa: N818 - no error of anybody
 class _WhenAsked(retry.BaseRetryStrategy):
     """A job comes again when it asks for that: by the database's clock, as hosts' clocks differ."""
 
-    def get_retry_decision(self, *, exception: BaseException, job: Job) -> retry.RetryDecision | None:
+    def get_retry_decision(
+        self, *, exception: BaseException, job: Job
+    ) -> retry.RetryDecision | None:
         return retry.RetryDecision(retry_at=exception.at) if isinstance(exception, _Again) else None
 
 
 class PhoneWorkers:
-    """Procrastinate's workers of a host on an event loop in a thread of its own, one for each phone that it offers."""
+    """Procrastinate's workers of a host on an event loop in a thread of its own, one for each phone
+    that it offers.
+    """
 
-    def __init__(self, url: str, host: str, run: Callable[[str, int], None], *, poll_s: float) -> None:
+    def __init__(
+        self, url: str, host: str, run: Callable[[str, int], None], *, poll_s: float
+    ) -> None:
         """``run`` does a job (serial number, number) in a thread."""
         self._host, self._url = host, url
         self._poll_s = poll_s
         settings = {"kwargs": connection_settings(), "max_size": 3, **POOL}
-        self._app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, **settings))
+        self._app = procrastinate.App(
+            connector=procrastinate.PsycopgConnector(conninfo=url, **settings)
+        )
         self._app.task(name=_TASK, retry=_WhenAsked())(run)
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -132,7 +143,8 @@ class PhoneWorkers:
     def settle(self, serial: str, jobs: Mapping[int, int], running: int | None) -> None:
         """Have the queue hold those of a phone's jobs (number -> priority) that it lacks.
 
-        A job that it says is begun, and that doesn't run here, is given out again. Raises StoreError.
+        A job that it says is begun, and that doesn't run here, is given out again. Raises
+        StoreError.
         """
         self._ask(self._settle(serial, jobs, running))
 
@@ -171,7 +183,10 @@ class _Running:
 
 
 class HostWorker:
-    """One process of a host. A thread of its own talks to the farm, so that no signal interrupts it there."""
+    """One process of a host.
+
+    A thread of its own talks to the farm, so that no signal interrupts it there.
+    """
 
     def __init__(
         self,
@@ -264,17 +279,23 @@ class HostWorker:
         self._woken.clear()
 
     def _take_name(self) -> None:
-        """Take the host's name; raises UsageError when another worker keeps it for longer than a dead one does."""
+        """Take the host's name.
+
+        Raises UsageError when another worker keeps it for longer than a dead one does.
+        """
         until_s = time.monotonic() + self._dead_after_s * 1.2
         while not self._locks.take(self._name):
             if time.monotonic() > until_s or self._stopped.wait(min(1.0, self._look_s)):
                 raise self._named_alike()
 
     def _named_alike(self) -> UsageError:
-        since = next((row["started_at"] for row in self._queue.hosts() if row["name"] == self._host), None)
+        since = next(
+            (row["started_at"] for row in self._queue.hosts() if row["name"] == self._host), None
+        )
         told = f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since is not None else ""
         return UsageError(
-            f"another worker works as {self._host!r}{told}", hint="give each host a name of its own (--name)"
+            f"another worker works as {self._host!r}{told}",
+            hint="give each host a name of its own (--name)",
         )
 
     def _step(self, until_empty: bool) -> bool:
@@ -283,7 +304,8 @@ class HostWorker:
             self._stay()
             clashes = self._queue.clashes()
             if self._has_looked:
-                # Not before: a worker that is started again would take its phones out of the list for a moment.
+                # Not before: a worker that is started again would take its phones out of the list
+                # for a moment.
                 self._announce()
             self._offer(clashes)
             self._sweep()
@@ -292,18 +314,36 @@ class HostWorker:
             return False
         self._said = {line for line in self._said if not line.endswith("trying again")}
         is_empty = until_empty and self._has_looked and not self._due
-        return not self._running and not self._workers.alive() if self.drained else is_empty and not self._running
+        return (
+            not self._running and not self._workers.alive()
+            if self.drained
+            else is_empty and not self._running
+        )
 
     @property
     def drained(self) -> str:
-        """What of ``farm`` and ``host:NAME`` is drained, empty for neither: this worker gets no more jobs."""
-        return next((scope for scope in ("farm", f"host:{self._host}") if self._holds.get(scope) == "drain"), "")
+        """What of ``farm`` and ``host:NAME`` is drained, empty for neither: this worker gets no
+        more jobs.
+        """
+        return next(
+            (
+                scope
+                for scope in ("farm", f"host:{self._host}")
+                if self._holds.get(scope) == "drain"
+            ),
+            "",
+        )
 
     def _stay(self) -> None:
-        """Keep the host's locks, and say that it lives; raises UsageError when another worker has the name by now."""
+        """Keep the host's locks, and say that it lives.
+
+        Raises UsageError when another worker has the name by now.
+        """
         held = set(self._locks.held)
         if not self._locks.is_alive() and held:
-            self._say("the connection that holds its phones is lost; what runs is stopped", level="error")
+            self._say(
+                "the connection that holds its phones is lost; what runs is stopped", level="error"
+            )
             self._stop_jobs()
         self._take_name()
         self._queue.beat(self._host, benchfarm_version=self._version, note=self._ails)
@@ -358,7 +398,9 @@ class HostWorker:
         ]
 
     def _sweep(self) -> None:
-        """Have the queue hold each open job of the phones offered, and stop what somebody cancelled."""
+        """Have the queue hold each open job of the phones offered, and stop what somebody
+        cancelled.
+        """
         rows = self._queue.open_jobs(self._offered())
         by_serial: dict[str, dict[int, int]] = {}
         for row in rows:
@@ -372,7 +414,9 @@ class HostWorker:
         for serial, jobs in by_serial.items():
             if jobs.keys() - self._queued:
                 running = self._running.get(serial)
-                self._workers.settle(serial, jobs, running.begun.job_id if running is not None else None)
+                self._workers.settle(
+                    serial, jobs, running.begun.job_id if running is not None else None
+                )
                 self._queued |= jobs.keys()
 
     # A job, in its thread
@@ -408,7 +452,11 @@ class HostWorker:
             status = text = "cancelled"
         elif status == "aborted":
             status, text = "waits", "waits for its next delivery"
-            note = f"{self._host} was stopped" if self._stopped.is_set() else f"{self._host} had to let its phone go"
+            note = (
+                f"{self._host} was stopped"
+                if self._stopped.is_set()
+                else f"{self._host} had to let its phone go"
+            )
         elif status == "later":
             status, wait_s = "waits", min(_LATER_MOST_S, ended.wait_s)
             text = f"waits {wait_s:.0f} s"
@@ -425,8 +473,12 @@ class HostWorker:
         if again_at is not None and status == "waits":
             raise _Again(again_at)
 
-    def _told(self, begun: Delivery, status: str, note: str, *, is_try: bool, wait_s: float) -> datetime | None:
-        """End a delivery, however long the database is away, but not longer than this process waits when it ends."""
+    def _told(
+        self, begun: Delivery, status: str, note: str, *, is_try: bool, wait_s: float
+    ) -> datetime | None:
+        """End a delivery, however long the database is away, but not longer than this process waits
+        when it ends.
+        """
         until_s: float | None = None
         while True:
             try:
@@ -448,7 +500,10 @@ class HostWorker:
                 self._say(look.ails, level="error")
             self._ails, found = look.ails, look.phones
             if found is None:
-                found = {serial: replace(phone, unusable=_UNSEEN) for serial, phone in self._known.items()}
+                found = {
+                    serial: replace(phone, unusable=_UNSEEN)
+                    for serial, phone in self._known.items()
+                }
             else:
                 self._known = self._learnt(found, busy)
             if found.keys() != self._phones.keys() or not self._has_looked:
@@ -456,8 +511,12 @@ class HostWorker:
             self._phones, self._has_looked = found, True
             self._stopped.wait(self._look_s)
 
-    def _learnt(self, found: Mapping[str, Announced], busy: Collection[str]) -> Mapping[str, Announced]:
-        """Return what is known after a look; a working phone that was away counts as away until its job is over.
+    def _learnt(
+        self, found: Mapping[str, Announced], busy: Collection[str]
+    ) -> Mapping[str, Announced]:
+        """Return what is known after a look.
+
+        A working phone that was away counts as away until its job is over.
 
         Only then may it be asked what has become of it.
         """

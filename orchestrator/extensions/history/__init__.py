@@ -1,1 +1,3 @@
-"""What nightly runs add up to: series, changes and their causes, pages, numbers for Prometheus and notifications."""
+"""What nightly runs add up to: series, changes and their causes, pages, numbers for Prometheus and
+notifications.
+"""

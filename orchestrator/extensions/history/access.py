@@ -25,15 +25,21 @@ class Listening:
     """Where a command listens, and who may read what it serves there."""
 
     host: Annotated[
-        str, opt("--host", "Address to listen on. Any other than this computer's own requires a token.")
+        str,
+        opt("--host", "Address to listen on. Any other than this computer's own requires a token."),
     ] = "127.0.0.1"
     port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
     token: Annotated[
-        str, opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.")
+        str,
+        opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one."),
     ] = ""
     token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
-    allow_host: Annotated[Texts, opt("--allow-host", "Another name of this server. Repeat for several.")] = ()
-    anyone_reads: Annotated[bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")] = False
+    allow_host: Annotated[
+        Texts, opt("--allow-host", "Another name of this server. Repeat for several.")
+    ] = ()
+    anyone_reads: Annotated[
+        bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")
+    ] = False
 
 
 def token_of(settings: Settings, listening: Listening) -> str:
@@ -45,7 +51,9 @@ def token_of(settings: Settings, listening: Listening) -> str:
     token = listening.token
     if listening.token_file is not None:
         if token:
-            raise UsageError("--token and --token-file are two tokens", hint="leave one of them out")
+            raise UsageError(
+                "--token and --token-file are two tokens", hint="leave one of them out"
+            )
         try:
             token = listening.token_file.read_text("utf-8").strip()
         except (OSError, ValueError) as error:
@@ -76,9 +84,15 @@ def access_of(settings: Settings, listening: Listening) -> Access:
             hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
         )
     if listening.anyone_reads and not token:
-        raise UsageError("--anyone-reads is about a server with a token", hint="give --token-file, or leave it out")
+        raise UsageError(
+            "--anyone-reads is about a server with a token",
+            hint="give --token-file, or leave it out",
+        )
     return web.Access(
-        hosts=(*listening.allow_host, *(() if is_local else (listening.host, socket.gethostname()))),
+        hosts=(
+            *listening.allow_host,
+            *(() if is_local else (listening.host, socket.gethostname())),
+        ),
         any_address=not is_local,
         token=token,
         anyone_reads=listening.anyone_reads,

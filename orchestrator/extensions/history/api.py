@@ -1,7 +1,9 @@
-"""The API under ``/api/v1``: what the farm does, what is stored, and, for who brings the token, steering it.
+"""The API under ``/api/v1``: what the farm does, what is stored, and, for who brings the token,
+steering it.
 
-What is read needs what the pages need. What changes something needs the token as ``Authorization: Bearer``: no other
-site's script can send that, and no cookie stands in for it. Its description is ``/api/v1/openapi.json``.
+What is read needs what the pages need. What changes something needs the token as ``Authorization:
+Bearer``: no other site's script can send that, and no cookie stands in for it. Its description is
+``/api/v1/openapi.json``.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from orchestrator.records.answers import ErrorAnswer, FarmAnswer
 PATH: Final = "/api/v1"
 #: Listeners to events at once; others ask again now and then.
 MOST_STREAMS: Final = 16
-#: Seconds between two readings of the farm for listeners, and between two comments when nothing changes: a proxy would
-#: end what is silent.
+#: Seconds between two readings of the farm for listeners, and between two comments when nothing
+#: changes: a proxy would end what is silent.
 _READ_S: Final = 1.0
 _ALIVE_S: Final = 15.0
 
@@ -46,7 +48,8 @@ class Route:
     method: str
     path: str
     summary: str
-    #: Its parameters and what it returns are the request's; called from several threads. May raise BenchfarmError.
+    #: Its parameters and what it returns are the request's; called from several threads. May raise
+    #: BenchfarmError.
     answer: Callable[..., Any]
 
     @property
@@ -84,7 +87,13 @@ def make_api(
 
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
-        status = 404 if isinstance(error, MissingError) else 409 if isinstance(error, UsageError) else 503
+        status = (
+            404
+            if isinstance(error, MissingError)
+            else 409
+            if isinstance(error, UsageError)
+            else 503
+        )
         return refusal(status, str(error), error.hint)
 
     @api.exception_handler(RequestValidationError)
@@ -96,11 +105,20 @@ def make_api(
         "/farm/events",
         summary="The same whenever it changes, as server-sent events",
         response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "Events, each with a FarmAnswer."}},
+        responses={
+            200: {
+                "content": {"text/event-stream": {}},
+                "description": "Events, each with a FarmAnswer.",
+            }
+        },
     )
     async def _events(request: Request) -> Response:
         if len(listening) >= most_streams:
-            return refusal(503, f"{most_streams} pages are kept up to date already", "ask /farm again and again")
+            return refusal(
+                503,
+                f"{most_streams} pages are kept up to date already",
+                "ask /farm again and again",
+            )
         # A proxy in front passes each event on at once, and keeps none.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(_stream(request), media_type="text/event-stream", headers=headers)
@@ -110,7 +128,9 @@ def make_api(
         try:
             sent, silent_s = b"", 0.0
             while not is_ending() and not await request.is_disconnected():
-                known = await run_in_threadpool(lambda: json.dumps(jsonable_encoder(farm())).encode())
+                known = await run_in_threadpool(
+                    lambda: json.dumps(jsonable_encoder(farm())).encode()
+                )
                 if known != sent:
                     yield b"event: farm\ndata: " + known + b"\n\n"
                     sent, silent_s = known, 0.0
@@ -144,7 +164,9 @@ def make_api(
 
 def changes_something(method: str, path: str) -> bool:
     """Whether a request is one of those that only the token lets pass."""
-    return path.startswith(f"{PATH}/") and (method in {"POST", "DELETE"} or path == f"{PATH}/access")
+    return path.startswith(f"{PATH}/") and (
+        method in {"POST", "DELETE"} or path == f"{PATH}/access"
+    )
 
 
 def refusal(status: int, error: str, hint: str = "") -> Response:
@@ -162,14 +184,22 @@ class _AsciiResponse(JSONResponse):
 
 
 async def _check_texts(request: Request) -> None:
-    """Raise RequestValidationError for text that no database takes: with NUL, or with half of a character."""
+    """Raise RequestValidationError for text that no database takes: with NUL, or with half of a
+    character.
+    """
     try:
         given = json.loads(await request.body() or b"null")
     except ValueError:
         # FastAPI says what is wrong with it.
         given = None
-    where = {"path": request.scope["path"], "query": list(request.query_params.multi_items()), "body": given}
+    where = {
+        "path": request.scope["path"],
+        "query": list(request.query_params.multi_items()),
+        "body": given,
+    }
     for place, value in where.items():
         text = json.dumps(value, ensure_ascii=False)
         if "\\u0000" in text or any("\ud800" <= char <= "\udfff" for char in text):
-            raise RequestValidationError([{"loc": (place,), "msg": "holds a character that is no text"}])
+            raise RequestValidationError(
+                [{"loc": (place,), "msg": "holds a character that is no text"}]
+            )

@@ -1,4 +1,6 @@
-"""What changed where a series changed, how much of the change it explains, and which series changed together."""
+"""What changed where a series changed, how much of the change it explains, and which series changed
+together.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class Cause:
     after: str
     #: How much of the change (in the logarithm) it explains, 0 to 1; None when that can't be told.
     share: float | None
-    #: Series in which the same thing changed that night, how many of them moved alike; None for a covariate.
+    #: Series in which the same thing changed that night, how many of them moved alike; None for a
+    #: covariate.
     moved: tuple[int, int] | None = None
 
 
@@ -40,8 +43,9 @@ def covariate_share(
 ) -> tuple[float, float, float] | None:
     """Return how much of a change a covariate explains, and its mean before and after.
 
-    The slope of log latency on the covariate comes from the nights before the change alone, so that the change itself
-    can't make it; times the covariate's own shift it is what the change would be. Analysis of covariance, Fisher 1932.
+    The slope of log latency on the covariate comes from the nights before the change alone, so that
+    the change itself can't make it; times the covariate's own shift it is what the change would be.
+    Analysis of covariance, Fisher 1932.
 
     Args:
         latency: of each night, NaN for none.
@@ -50,7 +54,8 @@ def covariate_share(
         start: the first night of the segment before it.
 
     Returns:
-        (share from 0 to 1, mean before, mean after); None when there are too few nights, or no slope to be sure of.
+        (share from 0 to 1, mean before, mean after); None when there are too few nights, or no
+        slope to be sure of.
     """
     usable = np.isfinite(latency) & np.isfinite(covariate) & (np.nan_to_num(latency) > 0)
     before, after = np.flatnonzero(usable[start:cut]) + start, np.flatnonzero(usable[cut:]) + cut
@@ -75,8 +80,9 @@ def covariate_share(
 def coincidence_share(exposed: int, exposed_moved: int, others: int, others_moved: int) -> float:
     """Return how much more often a change comes with what changed than without it, 0 to 1.
 
-    The attributable fraction among those exposed, (risk - risk of the others) / risk, with half a series added to each
-    count: one series alone that moved says little when nothing else can be compared with.
+    The attributable fraction among those exposed, (risk - risk of the others) / risk, with half a
+    series added to each count: one series alone that moved says little when nothing else can be
+    compared with.
     """
     risk = (exposed_moved + 0.5) / (exposed + 1)
     other_risk = (others_moved + 0.5) / (others + 1)
@@ -101,7 +107,8 @@ def group_changes(
     spans: Sequence[tuple[int, int]],
     signs: Sequence[int],
 ) -> list[Group]:
-    """Return changes by the shortest descriptions that fit them and little else, the largest group first.
+    """Return changes by the shortest descriptions that fit them and little else, the largest group
+    first.
 
     Args:
         attributes: of every series that could have changed.
@@ -122,7 +129,11 @@ def _at_once(spans: Sequence[tuple[int, int]], signs: Sequence[int]) -> list[lis
     while left:
         # The night that most of them allow.
         nights = [
-            [other for other in left if signs[other] == signs[item] and spans[other][0] <= night <= spans[other][1]]
+            [
+                other
+                for other in left
+                if signs[other] == signs[item] and spans[other][0] <= night <= spans[other][1]
+            ]
             for item, night in ((item, spans[item][1]) for item in left)
         ]
         best = max(nights, key=len)
@@ -131,12 +142,20 @@ def _at_once(spans: Sequence[tuple[int, int]], signs: Sequence[int]) -> list[lis
     return found
 
 
-def _described(attributes: Sequence[Mapping[str, str]], changed: Sequence[int], together: list[int]) -> list[Group]:
+def _described(
+    attributes: Sequence[Mapping[str, str]], changed: Sequence[int], together: list[int]
+) -> list[Group]:
     left, groups = set(together), []
     while left:
         words = _best_words(attributes, changed, left)
         fitting = [item for item in attributes if words is not None and _fits(item, words)]
-        members = tuple(sorted(item for item in left if words is not None and _fits(attributes[changed[item]], words)))
+        members = tuple(
+            sorted(
+                item
+                for item in left
+                if words is not None and _fits(attributes[changed[item]], words)
+            )
+        )
         if words is None or len(members) < _LEAST_GROUP:
             groups += [Group(words={}, members=(item,), series=1) for item in sorted(left)]
             break
@@ -148,7 +167,10 @@ def _described(attributes: Sequence[Mapping[str, str]], changed: Sequence[int], 
 def _best_words(
     attributes: Sequence[Mapping[str, str]], changed: Sequence[int], left: set[int]
 ) -> dict[str, str] | None:
-    """Return the description with the most members that enough of its series share; empty for all, None for none."""
+    """Return the description with the most members that enough of its series share.
+
+    Empty for all, None for none.
+    """
     names = sorted({name for item in left for name in attributes[changed[item]]})
     codes = {name: _codes([item.get(name) for item in attributes]) for name in names}
     members = np.array([changed[item] for item in sorted(left)], dtype=np.int64)
@@ -161,7 +183,8 @@ def _best_words(
             usable = (moved >= _LEAST_GROUP) & (moved >= _COVERAGE * fitting)
             if not usable.any():
                 continue
-            # Members that fit, less the series that would be called changed and aren't; a word costs a little.
+            # Members that fit, less the series that would be called changed and aren't; a word
+            # costs a little.
             scores = np.where(usable, 2.0 * moved - fitting - 0.01 * size, -np.inf)
             place = int(np.argmax(scores))
             if scores[place] > best[0]:
@@ -174,12 +197,15 @@ def _codes(values: Sequence[str | None]) -> NDArray[np.int64]:
     """Return a number for each value, the same for the same; -1 for none."""
     numbers: dict[str, int] = {}
     return np.array(
-        [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64
+        [-1 if value is None else numbers.setdefault(value, len(numbers)) for value in values],
+        dtype=np.int64,
     )
 
 
 def _combined(columns: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
-    """Return a number for each combination of values, counted from 0; -1 where one of them is missing."""
+    """Return a number for each combination of values, counted from 0; -1 where one of them is
+    missing.
+    """
     found = np.zeros(count, dtype=np.int64)
     for column in columns:
         missing = (found < 0) | (column < 0)

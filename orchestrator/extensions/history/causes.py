@@ -1,4 +1,6 @@
-"""What changed where a series changed: contents, systems, updates, heat and clocks, and how much each explains."""
+"""What changed where a series changed: contents, systems, updates, heat and clocks, and how much
+each explains.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ from orchestrator.records.run import FigureKind, RunRecord
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Changes whose runs are read for heat and clocks, the largest first; for the others, contents and systems must do.
+#: Changes whose runs are read for heat and clocks, the largest first; for the others, contents and
+#: systems must do.
 _READ_CHANGES: Final = 40
 #: Nights of runs that are read before a change.
 _READ_NIGHTS: Final = 30
@@ -43,7 +46,8 @@ _COVARIATES: Final = {
 }
 #: What an update changes (DeviceFacts.versions), the most telling first.
 _NAMES: Final = ("GPU driver", "system image", "security patch", "Android")
-#: The least share of the series with an update that move alike, and the least number, for it to explain a change.
+#: The least share of the series with an update that move alike, and the least number, for it to
+#: explain a change.
 _SYSTEM_UPDATES_LEAST_SHARE: Final = 0.6
 _LEAST_SERIES: Final = 2
 #: (name, before, after).
@@ -59,7 +63,9 @@ def sides_of(change: Change, table: NightTable) -> tuple[Contents, Contents]:
 
 
 class Causes:
-    """What happened beside changes: which series saw the very same difference, and how many of those moved alike."""
+    """What happened beside changes: which series saw the very same difference, and how many of
+    those moved alike.
+    """
 
     def __init__(
         self,
@@ -69,18 +75,24 @@ class Causes:
         cuts: Sequence[Change],
         delegates: Mapping[SeriesKey, str],
     ) -> None:
-        """``cuts`` are all changes that are known, of which ``found`` are asked for; ``delegates`` are each series'."""
+        """``cuts`` are all changes that are known, of which ``found`` are asked for; ``delegates``
+        are each series'.
+        """
         self._store = store
         self._table = table
         self._found = found
         self._delegates = [delegates[key] for key in table.series]
         #: Of slower and of faster series, their changes.
-        self._moved: dict[bool, dict[int, list[Change]]] = {True: defaultdict(list), False: defaultdict(list)}
+        self._moved: dict[bool, dict[int, list[Change]]] = {
+            True: defaultdict(list),
+            False: defaultdict(list),
+        }
         # Many changes share a night and a difference.
         self._moved_on, self._moved_with = cache(self._series_of_night), cache(self._series_with)
         for change in cuts:
             self._moved[change.ratio > 1][change.series].append(change)
-        #: Which series saw a difference, and the places of their first nights with it; and each series' own.
+        #: Which series saw a difference, and the places of their first nights with it; and each
+        #: series' own.
         self._seen: dict[Difference, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._own: dict[int, list[tuple[int, Difference, bool]]] = defaultdict(list)
         builds = {str(sha256): build.name for sha256, build in store.builds().items()}
@@ -90,7 +102,9 @@ class Causes:
         for series, sketch in enumerate(table.sketches):
             series_of[sketch.serial].append(series)
             for night, before, after in content_steps(table, series):
-                for difference in content_differences(before, after, builds) if night in nights else ():
+                for difference in (
+                    content_differences(before, after, builds) if night in nights else ()
+                ):
                     self._note(series, night, difference, is_content=True)
         for serial, seen in store.sightings().items():
             for earlier, later in pairwise(seen):
@@ -109,7 +123,9 @@ class Causes:
     def of_each(self) -> list[tuple[Cause, ...]]:
         """Return of each change that is asked for what changed beside it, what explains most first."""
         nights = _nights_of_campaigns(self._store, self._table)
-        by_size = sorted(range(len(self._found)), key=lambda place: -abs(self._found[place].ratio - 1))
+        by_size = sorted(
+            range(len(self._found)), key=lambda place: -abs(self._found[place].ratio - 1)
+        )
         largest = set(by_size[:_READ_CHANGES])
         causes = []
         for place, change in enumerate(self._found):
@@ -120,7 +136,9 @@ class Causes:
         return causes
 
     def _beside(self, change: Change) -> dict[Difference, None]:
-        """Return the differences that the series saw when it changed: in what it measured, of the very night."""
+        """Return the differences that the series saw when it changed: in what it measured, of the
+        very night.
+        """
         return dict.fromkeys(
             item
             for night, item, is_content in self._own[change.series]
@@ -150,24 +168,34 @@ class Causes:
         moved = self._moved_on(change.night, is_slower)
         for difference in self._beside(change):
             exposed, alike = self._seen[difference], self._moved_with(difference, is_slower)
-            others, others_moved = len(self._table.series) - len(exposed), len(moved - exposed.keys())
+            others, others_moved = (
+                len(self._table.series) - len(exposed),
+                len(moved - exposed.keys()),
+            )
             share = coincidence_share(len(exposed), len(alike), others, others_moved)
             name, old, new = difference
-            yield Cause(name=name, before=old, after=new, share=share, moved=(len(alike), len(exposed)))
+            yield Cause(
+                name=name, before=old, after=new, share=share, moved=(len(alike), len(exposed))
+            )
 
     def explanation(self, change: Change) -> str:
         """Return how an update of the phone explains a change; empty where none does.
 
-        It does for a series that measured the same contents before and after, when most series of the same delegate
-        moved alike where they saw the very same update: on this phone, and on others on their own nights.
+        It does for a series that measured the same contents before and after, when most series of
+        the same delegate moved alike where they saw the very same update: on this phone, and on
+        others on their own nights.
         """
         before, after = sides_of(change, self._table)
-        updates = [item for item in self._beside(change) if item[0] in _NAMES and "unknown" not in item]
+        updates = [
+            item for item in self._beside(change) if item[0] in _NAMES and "unknown" not in item
+        ]
         if before != after or not updates:
             return ""
         update = min(updates, key=lambda item: _NAMES.index(item[0]))
         delegates = self._delegates
-        exposed = {series for series in self._seen[update] if delegates[series] == delegates[change.series]}
+        exposed = {
+            series for series in self._seen[update] if delegates[series] == delegates[change.series]
+        }
         alike = self._moved_with(update, change.ratio > 1) & exposed
         if len(alike) < max(_LEAST_SERIES, _SYSTEM_UPDATES_LEAST_SHARE * len(exposed)):
             return ""
@@ -179,7 +207,9 @@ class Causes:
 
 
 def content_steps(table: NightTable, series: int) -> Iterator[tuple[int, Contents, Contents]]:
-    """Yield the places of nights from which a series measured other contents, with those before and after."""
+    """Yield the places of nights from which a series measured other contents, with those before and
+    after.
+    """
     row = table.contents_at[series]
     there = np.flatnonzero(row >= 0)
     for place in np.flatnonzero(np.diff(row[there])).tolist():
@@ -187,13 +217,19 @@ def content_steps(table: NightTable, series: int) -> Iterator[tuple[int, Content
         yield int(there[place + 1]), before, after
 
 
-def content_differences(before: Contents, after: Contents, builds: Mapping[str, str]) -> list[Difference]:
-    """Return what of a night's contents is another thing; ``builds`` are the names of builds by their sha256."""
+def content_differences(
+    before: Contents, after: Contents, builds: Mapping[str, str]
+) -> list[Difference]:
+    """Return what of a night's contents is another thing; ``builds`` are the names of builds by
+    their sha256.
+    """
     found = []
     if before.model_sha256 != after.model_sha256:
         found.append(("model", before.model_sha256[:12], after.model_sha256[:12]))
     if before.build_sha256 != after.build_sha256:
-        old, new = (f"{builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256))
+        old, new = (
+            f"{builds.get(sha, '')}@{sha[:12]}" for sha in (before.build_sha256, after.build_sha256)
+        )
         found.append(("build", old, new))
     old_files, new_files = dict(before.files), dict(after.files)
     return found + [
@@ -224,9 +260,15 @@ def _nights_of_campaigns(store: Store, table: NightTable) -> dict[CampaignId, in
     }
 
 
-def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping[CampaignId, int]) -> list[Cause]:
-    """Return which of heat, battery and clocks shifted with a change, and how much of it that explains."""
-    figures: dict[str, list[list[float]]] = {name: [[] for _ in table.nights] for name in _COVARIATES}
+def _covariates(
+    store: Store, table: NightTable, change: Change, nights: Mapping[CampaignId, int]
+) -> list[Cause]:
+    """Return which of heat, battery and clocks shifted with a change, and how much of it that
+    explains.
+    """
+    figures: dict[str, list[list[float]]] = {
+        name: [[] for _ in table.nights] for name in _COVARIATES
+    }
     capacities: list[list[float]] = [[] for _ in table.nights]
     start = max(0, change.night - change.nights_before, change.night - _READ_NIGHTS)
     campaigns = [name for name, place in nights.items() if place >= start]
@@ -245,9 +287,18 @@ def _covariates(store: Store, table: NightTable, change: Change, nights: Mapping
         if found is not None and found[0] >= _LEAST_SHARE:
             share, before, after = found
             unit = _COVARIATES[name]
-            causes.append(Cause(name=name, before=f"{before:.4g} {unit}", after=f"{after:.4g} {unit}", share=share))
+            causes.append(
+                Cause(
+                    name=name,
+                    before=f"{before:.4g} {unit}",
+                    after=f"{after:.4g} {unit}",
+                    share=share,
+                )
+            )
     sides = capacities[start : change.night], capacities[change.night :]
-    swapped = other_battery(*([float(np.median(night)) for night in side if night] for side in sides))
+    swapped = other_battery(
+        *([float(np.median(night)) for night in side if night] for side in sides)
+    )
     if swapped is not None:
         full = [f"{charge:.0f} mAh" for charge in swapped]
         # Whatever it does to the figures, no slope shows it: there are two batteries, not many.
@@ -261,8 +312,11 @@ def _readings(run: RunRecord) -> dict[str, float]:
     if state is None:
         return {}
     conditions = derive_conditions(state, run.state_after)
-    # The fastest cluster's: the first of the others says little of a run that is kept to the big cores.
-    effective = [item.effective_mhz for item in conditions.clusters if item.effective_mhz is not None]
+    # The fastest cluster's: the first of the others says little of a run that is kept to the big
+    # cores.
+    effective = [
+        item.effective_mhz for item in conditions.clusters if item.effective_mhz is not None
+    ]
     found: dict[str, float | None] = {
         "battery heat": state.battery_heat_c,
         "start heat": max(state.heat_c.values(), default=None),
@@ -275,17 +329,22 @@ def _readings(run: RunRecord) -> dict[str, float]:
 
 
 def _is_near(change: Change, night: int) -> bool:
-    """Whether a change may have begun on a night; one more on each side, as of many intervals some miss theirs."""
+    """Whether a change may have begun on a night.
+
+    One more on each side, as of many intervals some miss theirs.
+    """
     return change.earliest - 1 <= night <= change.latest + 1
 
 
 def nights_of_one_kind(
     store: Store, table: NightTable, found: Sequence[Change]
 ) -> tuple[NightTable, Mapping[SeriesKey, date]]:
-    """Return the table without the nights whose figures are of another kind than their series' newest one.
+    """Return the table without the nights whose figures are of another kind than their series'
+    newest one.
 
-    Beside it, of each series that lost nights so, the first one whose figures are of the newest kind. Which kind a
-    program prints is looked up only of those that measured around a change, and of each in a few runs.
+    Beside it, of each series that lost nights so, the first one whose figures are of the newest
+    kind. Which kind a program prints is looked up only of those that measured around a change, and
+    of each in a few runs.
     """
     campaigns: dict[int, list[CampaignId]] = defaultdict(list)
     for campaign_id, place in _nights_of_campaigns(store, table).items():
@@ -302,7 +361,11 @@ def nights_of_one_kind(
             build = table.contents[place].build_sha256
             if build not in known:
                 runs = store.runs(campaign_ids=campaigns[night], series_keys=[table.series[series]])
-                own = [run for run in runs if run.case.build_sha256 == build and figure_us(run) is not None]
+                own = [
+                    run
+                    for run in runs
+                    if run.case.build_sha256 == build and figure_us(run) is not None
+                ]
                 known[build] = of_one_kind(own)[0] if own else None
             kind = known[build]
             if kind is not None:
@@ -310,7 +373,9 @@ def nights_of_one_kind(
         return kinds
 
     def differ_around(change: Change) -> bool:
-        """Whether the nights on which a change may have begun, and the last one before, have both kinds of figures."""
+        """Whether the nights on which a change may have begun, and the last one before, have both
+        kinds of figures.
+        """
         there = np.flatnonzero(table.contents_at[change.series] >= 0)
         before = there[there < change.earliest][-1:].tolist()
         nights = [*before, *there[(there >= change.earliest) & (there <= change.latest)].tolist()]
@@ -323,5 +388,7 @@ def nights_of_one_kind(
         newest = of_night[max(of_night)]
         other = [night for night, kind in of_night.items() if kind is not newest]
         latency_us[series, other], contents_at[series, other] = np.nan, -1
-        begun[table.series[series]] = table.nights[min(night for night, kind in of_night.items() if kind is newest)]
+        begun[table.series[series]] = table.nights[
+            min(night for night, kind in of_night.items() if kind is newest)
+        ]
     return replace(table, latency_us=latency_us, contents_at=contents_at), begun

@@ -1,17 +1,20 @@
 """Where series of nights changed: optimal partitioning of many series at once.
 
-A series is the logarithm of its night medians. It is cut into segments so that the squared distances from the
-segments' means, in units of the night-to-night noise, plus a penalty for each cut are least: Jackson et al., "An
-algorithm for optimal partitioning of data on an interval" (2005), exact, with a least segment length. The recursion
-runs over nights and is vectorised over series, so that a lab's thousands of series take about a second.
+A series is the logarithm of its night medians. It is cut into segments so that the squared
+distances from the segments' means, in units of the night-to-night noise, plus a penalty for each
+cut are least: Jackson et al., "An algorithm for optimal partitioning of data on an interval"
+(2005), exact, with a least segment length. The recursion runs over nights and is vectorised over
+series, so that a lab's thousands of series take about a second.
 
-Nights remember each other: a warm week, a clock state. What a night has of the one before it is taken out before
-distances are squared (a first-order autoregression, as Chakar et al., "A robust approach for estimating change-points
-in the mean of an AR(1) process", 2017). Otherwise such a week looks like a new level. Each series' correlation comes
-from how much means of four nights differ against how much neighbours do, in winsorised deviations, which outliers
-hardly touch; it is drawn half-way to the median of all series, which share their room and season (Efron & Morris 1975).
-Memory that lasts longer than an autoregression's raises the penalty for all. Noise and memory are those of the nights
-before the newest, so that a step which is news doesn't hide itself by looking like noise.
+Nights remember each other: a warm week, a clock state. What a night has of the one before it is
+taken out before distances are squared (a first-order autoregression, as Chakar et al., "A robust
+approach for estimating change-points in the mean of an AR(1) process", 2017). Otherwise such a week
+looks like a new level. Each series' correlation comes from how much means of four nights differ
+against how much neighbours do, in winsorised deviations, which outliers hardly touch; it is drawn
+half-way to the median of all series, which share their room and season (Efron & Morris 1975).
+Memory that lasts longer than an autoregression's raises the penalty for all. Noise and memory are
+those of the nights before the newest, so that a step which is news doesn't hide itself by looking
+like noise.
 """
 
 from __future__ import annotations
@@ -41,14 +44,18 @@ LEAST_SIGMA: Final = 0.002
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
 _HAMPEL_SIGMAS: Final = 2.5
-#: Nights whose means say how much neighbours remember, and those that say whether they remember for longer.
+#: Nights whose means say how much neighbours remember, and those that say whether they remember for
+#: longer.
 _MEMORY_NIGHTS: Final = 4
 _LONG_NIGHTS: Final = 10
-#: The estimate of a correlation lies so much too high, where outliers were clipped and medians taken.
+#: The estimate of a correlation lies so much too high, where outliers were clipped and medians
+#: taken.
 _MEMORY_BIAS: Final = 0.05
-#: By how much long means may differ more than the correlation says before it raises the penalty: medians of few.
+#: By how much long means may differ more than the correlation says before it raises the penalty:
+#: medians of few.
 _LONG_EXCESS: Final = 1.25
-#: What is more than that raises the penalty by its power, at most to so many times: what all series did must not hide.
+#: What is more than that raises the penalty by its power, at most to so many times: what all series
+#: did must not hide.
 _LONG_POWER: Final = 1.5
 _LONG_MOST: Final = 2.0
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
@@ -72,7 +79,8 @@ class Change:
     #: First and last night that the new level may have begun on, with 95 % confidence.
     earliest: int
     latest: int
-    #: Level after / level before, of the two segments that meet here (medians): 1.05 takes 5 % longer.
+    #: Level after / level before, of the two segments that meet here (medians): 1.05 takes 5 %
+    #: longer.
     ratio: float
     #: Ends of the 95 % interval of ``ratio``.
     low: float
@@ -92,8 +100,9 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
     """Return every cut of every series, by series and night.
 
     Args:
-        latency: series x nights, in any unit of time, NaN where a night has no figure. Nights without a figure and
-            figures that aren't positive are left out; a series needs two segments' nights to be cut at all.
+        latency: series x nights, in any unit of time, NaN where a night has no figure. Nights
+            without a figure and figures that aren't positive are left out; a series needs two
+            segments' nights to be cut at all.
         penalty: for a cut, in squared sigmas of the night-to-night noise.
     """
     logs, places, lengths = _packed(latency)
@@ -106,7 +115,9 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
     z = calm / sigma[:, None]
     return [
         change
-        for series, cuts in enumerate(partition(z, lengths, penalty=penalty * longer, memory=memory))
+        for series, cuts in enumerate(
+            partition(z, lengths, penalty=penalty * longer, memory=memory)
+        )
         for change in _described(
             series,
             cuts,
@@ -120,22 +131,32 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
     ]
 
 
-def is_alarm(change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS) -> bool:
-    """Whether a cut is news in a series of so many nights: the newest, recent, and large enough to matter."""
+def is_alarm(
+    change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS
+) -> bool:
+    """Whether a cut is news in a series of so many nights: the newest, recent, and large enough to
+    matter.
+    """
     is_recent = nights - change.night <= recent
     return change.is_newest and is_recent and abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
 
 
 def partition(
-    z: Floats, lengths: Integers, *, penalty: float, segment: int = SEGMENT_NIGHTS, memory: Floats | None = None
+    z: Floats,
+    lengths: Integers,
+    *,
+    penalty: float,
+    segment: int = SEGMENT_NIGHTS,
+    memory: Floats | None = None,
 ) -> list[list[int]]:
     """Return the best cuts of each series: where each segment but the first begins.
 
-    With a memory, a segment's first night still has something of the level before it, which is taken to be that of the
-    best cuts up to there.
+    With a memory, a segment's first night still has something of the level before it, which is
+    taken to be that of the best cuts up to there.
 
     Args:
-        z: series x places, each series from the left without gaps; what is beyond its length isn't looked at.
+        z: series x places, each series from the left without gaps; what is beyond its length isn't
+            looked at.
         lengths: places used of each series.
         penalty: for each cut, in squared units of ``z``.
         segment: the least length of a segment.
@@ -145,7 +166,9 @@ def partition(
     rho = np.zeros(count) if memory is None else memory
     used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
     # Centred on each series' own mean, so that sums of squares lose no digits.
-    used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (np.arange(width) < lengths[:, None])
+    used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (
+        np.arange(width) < lengths[:, None]
+    )
     # Nights first: the recursion takes whole rows of memory.
     nights = used.T
     news = nights.copy()
@@ -159,7 +182,8 @@ def partition(
     best[0] = -penalty
     came_from = np.zeros((width + 1, count), dtype=np.int64)
     rows = np.arange(count)
-    # The first night of a segment without what it has of the level before, by where the segment begins.
+    # The first night of a segment without what it has of the level before, by where the segment
+    # begins.
     first = np.zeros((width + 1, count))
     first[0] = nights[0] if width else 0.0
     weight = np.tile(1 / variance, (width + 1, 1))
@@ -168,8 +192,14 @@ def partition(
         starts = np.arange(0, end - segment + 1)
         begins, size = slice(0, starts.size), (end - 1 - starts)[:, None]
         total_weight = weight[begins] + size * lift**2 / variance
-        level = weight[begins] * first[begins] + (sums[end] - sums[1 : starts.size + 1]) * lift / variance
-        own = weight[begins] * first[begins] ** 2 + (squares[end] - squares[1 : starts.size + 1]) / variance
+        level = (
+            weight[begins] * first[begins]
+            + (sums[end] - sums[1 : starts.size + 1]) * lift / variance
+        )
+        own = (
+            weight[begins] * first[begins] ** 2
+            + (squares[end] - squares[1 : starts.size + 1]) / variance
+        )
         total = best[begins] + own - level * level / total_weight
         chosen = np.argmin(total, axis=0)
         came_from[end] = chosen
@@ -177,7 +207,9 @@ def partition(
         if end < width:
             before = level[chosen, rows] / total_weight[chosen, rows]
             first[end] = nights[end] - rho * (nights[end - 1] - before)
-    return [_walked_back(came_from[:, series], int(lengths[series]), segment) for series in range(count)]
+    return [
+        _walked_back(came_from[:, series], int(lengths[series]), segment) for series in range(count)
+    ]
 
 
 def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
@@ -189,7 +221,9 @@ def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
 
 
 def noise_of(logs: Floats, lengths: Integers) -> Floats:
-    """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly touch."""
+    """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly
+    touch.
+    """
     differences = np.diff(logs, axis=1)
     differences[np.arange(differences.shape[1]) >= (lengths - 1)[:, None]] = np.nan
     found: Floats = np.maximum(LEAST_SIGMA, _sigma(differences) / math.sqrt(2))
@@ -197,16 +231,21 @@ def noise_of(logs: Floats, lengths: Integers) -> Floats:
 
 
 def _sigma(values: Floats) -> Floats:
-    """Return the sigma of each row's values around 0 (not counting NaN): winsorised, as outliers are few and large."""
+    """Return the sigma of each row's values around 0 (not counting NaN): winsorised, as outliers
+    are few and large.
+    """
     size = np.abs(values)
     most = _WINSOR_SIGMAS * _MAD * np.nan_to_num(_row_median(size))
     squares = np.nansum(np.minimum(size, most[:, None]) ** 2, axis=1)
-    found: Floats = np.sqrt(squares / np.maximum(1, np.sum(~np.isnan(values), axis=1)) / _WINSOR_LEFT)
+    found: Floats = np.sqrt(
+        squares / np.maximum(1, np.sum(~np.isnan(values), axis=1)) / _WINSOR_LEFT
+    )
     return found
 
 
 def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
-    """Return each series' correlation of neighbouring nights, and by how much they remember for longer than it says.
+    """Return each series' correlation of neighbouring nights, and by how much they remember for
+    longer than it says.
 
     The second figure is 1 to _LONG_MOST, for all series together.
     """
@@ -222,7 +261,10 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
 
 
 def _block_steps(logs: Floats, lengths: Integers, nights: int) -> Floats:
-    """Return the differences of means of neighbouring stretches of so many nights; NaN beyond a series' end."""
+    """Return the differences of means of neighbouring stretches of so many nights.
+
+    NaN beyond a series' end.
+    """
     width = logs.shape[1]
     inside = np.where(np.arange(width) < lengths[:, None], logs, 0.0)
     sums = np.hstack([np.zeros((len(logs), 1)), np.cumsum(inside, axis=1)])
@@ -233,7 +275,9 @@ def _block_steps(logs: Floats, lengths: Integers, nights: int) -> Floats:
 
 
 def _growths(nights: int) -> Floats:
-    """Return such a difference's variance against half of a neighbour difference's, by correlation of the grid."""
+    """Return such a difference's variance against half of a neighbour difference's, by correlation
+    of the grid.
+    """
     lags = np.abs(np.subtract.outer(np.arange(2 * nights), np.arange(2 * nights)))
     signs = np.repeat([-1.0, 1.0], nights) / nights
     correlations = _MEMORY_GRID[:, None, None] ** lags
@@ -242,15 +286,19 @@ def _growths(nights: int) -> Floats:
 
 
 def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
-    """Return the series with lone outliers brought to a few sigmas of the median of their five nights (Hampel).
+    """Return the series with lone outliers brought to a few sigmas of the median of their five
+    nights (Hampel).
 
-    The first and last two nights count to the first and last five: the newest two of them may both be outliers.
+    The first and last two nights count to the first and last five: the newest two of them may both
+    be outliers.
     """
     count, width = logs.shape
     half = _HAMPEL_NIGHTS // 2
     inside = np.where(np.arange(width) < lengths[:, None], logs, np.nan)
     edge = np.full((count, half), np.nan)
-    windows = np.lib.stride_tricks.sliding_window_view(np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1
+    )
     middle = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
     whole = np.clip(np.arange(width), half, np.maximum(lengths[:, None] - 1 - half, half))
     middle = np.take_along_axis(middle, np.minimum(whole, width - 1), axis=1)
@@ -264,8 +312,16 @@ def _row_median(values: Floats) -> Floats:
     ordered = np.sort(values, axis=1)
     there = np.sum(~np.isnan(values), axis=1)
     rows = np.arange(len(values))
-    low = ordered[rows, np.maximum((there - 1) // 2, 0)] if values.shape[1] else np.full(len(values), np.nan)
-    high = ordered[rows, np.minimum(there // 2, max(values.shape[1] - 1, 0))] if values.shape[1] else low
+    low = (
+        ordered[rows, np.maximum((there - 1) // 2, 0)]
+        if values.shape[1]
+        else np.full(len(values), np.nan)
+    )
+    high = (
+        ordered[rows, np.minimum(there // 2, max(values.shape[1] - 1, 0))]
+        if values.shape[1]
+        else low
+    )
     found: Floats = np.where(there > 0, (low + high) / 2, np.nan)
     return found
 
@@ -298,7 +354,8 @@ def _described(
         before, after = slice(edges[number], cut), slice(cut, edges[number + 2])
         counts = cut - edges[number], edges[number + 2] - cut
         log_ratio = float(np.median(logs[after]) - np.median(logs[before]))
-        # The standard error of a difference of two medians of normal noise is pi / 2 times that of means, squared.
+        # The standard error of a difference of two medians of normal noise is pi / 2 times that of
+        # means, squared.
         error = float(sigma) * math.sqrt(grown * math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
         step = float(np.mean(z[after]) - np.mean(z[before]))
         gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1]) / grown

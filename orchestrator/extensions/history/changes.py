@@ -43,9 +43,14 @@ class Changes:
 def find_changes(
     workspace: Workspace, question: Question, *, confirm: bool = False, fail_on: str = "unrefuted"
 ) -> Changes:
-    """Find what changed; with ``confirm``, run old against new of each unconfirmed change first. Raises UsageError."""
+    """Find what changed; with ``confirm``, run old against new of each unconfirmed change first.
+
+    Raises UsageError.
+    """
     if fail_on not in FAIL_ON:
-        raise UsageError(f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FAIL_ON)}")
+        raise UsageError(
+            f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FAIL_ON)}"
+        )
     found = find_regressions(workspace.store, question)
     if confirm:
         from orchestrator.extensions.history.confirming import confirm_changes
@@ -55,7 +60,10 @@ def find_changes(
     # What looked at nothing has shown nothing to be good.
     is_blind = not found.series and not workspace.store.series()
     states = FAIL_ON[fail_on]
-    is_slower = any(change.ratio > 1 and change.status in states and not change.expected for change in found.changes)
+    is_slower = any(
+        change.ratio > 1 and change.status in states and not change.expected
+        for change in found.changes
+    )
     # A comparison with the reference is its own proof.
     is_worse = any(item.is_worse and not item.expected for item in found.outputs)
     return Changes(
@@ -66,10 +74,15 @@ def find_changes(
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:
-    """Keep that a change is expected; return it, and how many series fit it now. Raises UsageError."""
+    """Keep that a change is expected; return it, and how many series fit it now.
+
+    Raises UsageError.
+    """
     check_selection(selection)
     if not text.strip():
-        raise UsageError("the annotation says nothing", hint="write what is expected, for example 'driver 502'")
+        raise UsageError(
+            "the annotation says nothing", hint="write what is expected, for example 'driver 502'"
+        )
     kept = Annotation(
         annotation_id=secrets.token_hex(4),
         selection=selection,
@@ -77,7 +90,9 @@ def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple
         text=text,
         created_at=workspace.clock.now(),
     )
-    fitting = sum(fits(selection, key, words) for key, words in describe_series(workspace.store).items())
+    fitting = sum(
+        fits(selection, key, words) for key, words in describe_series(workspace.store).items()
+    )
     workspace.store.annotate(kept)
     return kept, fitting
 
@@ -87,4 +102,6 @@ def night_meant(text: str, workspace: Workspace, what: str) -> date:
     try:
         return moment_of(text, now=workspace.clock.now(), zone=workspace.store.zone)
     except (ValueError, OverflowError):
-        raise UsageError(f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w") from None
+        raise UsageError(
+            f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
+        ) from None

@@ -17,7 +17,12 @@ from orchestrator.extensions.history import changes as history
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extensions.history.changepoint import LEAST_CHANGE
 from orchestrator.extensions.history.notifying import FORMS, receiver_of, send
-from orchestrator.extensions.history.regressions import FoundChange, OutputsChange, Question, Regressions
+from orchestrator.extensions.history.regressions import (
+    FoundChange,
+    OutputsChange,
+    Question,
+    Regressions,
+)
 from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.extras import require_packages
 from orchestrator.files import write_file
@@ -35,18 +40,27 @@ _SELECTION = (
 class ChangesOptions:
     """What 'history changes' reads."""
 
-    since: Annotated[str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")] = ""
+    since: Annotated[
+        str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nightly runs).")
+    ] = ""
     series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
     threshold: Annotated[str, opt("--threshold", "Smallest change to report, at least 2%.")] = "2%"
     confirm: Annotated[
-        bool, opt("--confirm", "Measure old against new on the same phone for each unconfirmed change.")
+        bool,
+        opt("--confirm", "Measure old against new on the same phone for each unconfirmed change."),
     ] = False
-    form: Annotated[str, opt("--format -f", "text, markdown or json (default: by --out, else text).")] = ""
-    fail_on: Annotated[str, opt("--fail-on", "Exit code 1 for slowdowns: unrefuted, confirmed, or never.")] = (
-        "unrefuted"
-    )
+    form: Annotated[
+        str, opt("--format -f", "text, markdown or json (default: by --out, else text).")
+    ] = ""
+    fail_on: Annotated[
+        str, opt("--fail-on", "Exit code 1 for slowdowns: unrefuted, confirmed, or never.")
+    ] = "unrefuted"
     notify: Annotated[
-        Texts, opt("--notify", "With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE.")
+        Texts,
+        opt(
+            "--notify",
+            "With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE.",
+        ),
     ] = ()
     notify_form: Annotated[str, opt("--notify-format", "json or text.")] = "json"
     out: Out = None
@@ -61,11 +75,19 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
     threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
     if options.notify_form not in FORMS:
-        raise UsageError(f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS))
+        raise UsageError(
+            f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS)
+        )
     receivers = [receiver_of(text, "--notify", settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
-        question = Question(since=first_night(options.since, workspace), selections=options.series, threshold=threshold)
-        done = history.find_changes(workspace, question, confirm=options.confirm, fail_on=options.fail_on)
+        question = Question(
+            since=first_night(options.since, workspace),
+            selections=options.series,
+            threshold=threshold,
+        )
+        done = history.find_changes(
+            workspace, question, confirm=options.confirm, fail_on=options.fail_on
+        )
     text = _RENDERERS[form](done.found)
     if out is not None:
         write_file(out, text.encode())
@@ -81,7 +103,9 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
         tell(settings.log_format, "notify", reason, level="error")
-    return CommandResult(text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails))
+    return CommandResult(
+        text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails)
+    )
 
 
 @command("history expect")
@@ -101,7 +125,8 @@ def annotate(
     with Workspace(settings, makes_store=settings.is_default_store) as workspace:
         kept, fitting = history.expect(workspace, selection, night, text)
     return CommandResult(
-        text=f"annotation {kept.annotation_id}: {fitting} series fit it now", data={**asdict(kept), "series": fitting}
+        text=f"annotation {kept.annotation_id}: {fitting} series fit it now",
+        data={**asdict(kept), "series": fitting},
     )
 
 
@@ -113,8 +138,13 @@ def list_annotations(settings: Settings) -> CommandResult:
     """
     with Workspace(settings, makes_store=False) as workspace:
         found = list(workspace.store.annotations())
-    rows = [(item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text)) for item in found]
-    text = table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
+    rows = [
+        (item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text))
+        for item in found
+    ]
+    text = (
+        table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
+    )
     return CommandResult(text=text, data=[asdict(item) for item in found])
 
 
@@ -130,9 +160,12 @@ def delete_annotation(
     with Workspace(settings, makes_store=False) as workspace:
         if not workspace.store.delete_annotation(annotation_id):
             raise UsageError(
-                f"there is no annotation {annotation_id!r}", hint="'benchfarm history expected' lists them"
+                f"there is no annotation {annotation_id!r}",
+                hint="'benchfarm history expected' lists them",
             )
-    return CommandResult(text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id})
+    return CommandResult(
+        text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id}
+    )
 
 
 @command("history site")
@@ -153,13 +186,16 @@ def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
 
 
 @command("serve")
-def serve(settings: Settings, listening: Listening, since: Since = "", title: Title = TITLE) -> CommandResult:
+def serve(
+    settings: Settings, listening: Listening, since: Since = "", title: Title = TITLE
+) -> CommandResult:
     """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
 
-    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels, releases and
-    submits. /api/v1 answers with the same as JSON, /metrics with numbers for Prometheus.
+    /farm shows phones, queue and tonight's progress; with a token it also pauses, resumes, cancels,
+    releases and submits. /api/v1 answers with the same as JSON, /metrics with numbers for
+    Prometheus.
     """
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import web
@@ -215,7 +251,11 @@ def _change_cells(change: FoundChange) -> tuple[str, ...]:
     causes = []
     for cause in change.causes:
         share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
-        moved = "" if cause.moved is None else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
+        moved = (
+            ""
+            if cause.moved is None
+            else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
+        )
         causes.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
     detail = f" ({change.status_detail})" if change.status_detail else ""
     return (
@@ -242,7 +282,8 @@ _Part = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 def _parts(found: Regressions) -> list[_Part]:
     parts: list[_Part] = [
-        (group.sentence, _CHANGE_HEAD, [_change_cells(item) for item in group.members]) for group in found.groups
+        (group.sentence, _CHANGE_HEAD, [_change_cells(item) for item in group.members])
+        for group in found.groups
     ]
     outputs = [_outputs_cells(item) for item in found.outputs]
     return [*parts, ("outputs against the reference", _OUTPUTS_HEAD, outputs)] if outputs else parts
@@ -253,7 +294,11 @@ def _heading(found: Regressions) -> str:
     worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
     other = len(found.other_figures)
-    kinds = f"; {other} series changed between means and medians, nights before that aren't compared" if other else ""
+    kinds = (
+        f"; {other} series changed between means and medians, nights before that aren't compared"
+        if other
+        else ""
+    )
     return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}{kinds}"
 
 
@@ -278,7 +323,9 @@ def _as_markdown(found: Regressions) -> str:
             f"| {' | '.join(head)} |",
             "|---" * len(head) + "|",
         ]
-        lines += [f"| {' | '.join(markdown_text(one_line(cell)) for cell in row)} |" for row in rows]
+        lines += [
+            f"| {' | '.join(markdown_text(one_line(cell)) for cell in row)} |" for row in rows
+        ]
     return "\n".join(lines)
 
 
@@ -291,7 +338,11 @@ def _data(found: Regressions) -> dict[str, object]:
         "nights": found.nights,
         "series": found.series,
         "groups": [
-            {"sentence": group.sentence, "series": group.series, "changes": [told(item) for item in group.members]}
+            {
+                "sentence": group.sentence,
+                "series": group.series,
+                "changes": [told(item) for item in group.members],
+            }
             for group in found.groups
         ],
         "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],

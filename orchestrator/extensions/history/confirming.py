@@ -24,9 +24,14 @@ _MOST_PAIRS: Final = 40
 
 
 def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
-    """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of it."""
+    """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of
+    it.
+    """
     for change in changes:
-        if change.expected or change.status not in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
+        if change.expected or change.status not in (
+            ConfirmationStatus.UNCONFIRMED,
+            ConfirmationStatus.CANNOT,
+        ):
             continue
         status, detail, ratio = _outcome(workspace, change)
         workspace.store.confirm(
@@ -43,7 +48,9 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
         workspace.observer.on_event(DeviceNote(serial=change.case.serial, text=text))
 
 
-def _outcome(workspace: Workspace, change: FoundChange) -> tuple[ConfirmationStatus, str, float | None]:
+def _outcome(
+    workspace: Workspace, change: FoundChange
+) -> tuple[ConfirmationStatus, str, float | None]:
     """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
         sides, models = _sides(workspace, change)
@@ -67,7 +74,11 @@ def _outcome(workspace: Workspace, change: FoundChange) -> tuple[ConfirmationSta
         return ConfirmationStatus.CONFIRMED, f"{_size(verdict.ratio)} in {where}", verdict.ratio
     if verdict.outcome is ComparisonOutcome.INCOMPARABLE:
         return ConfirmationStatus.CANNOT, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
-    return ConfirmationStatus.REFUTED, f"{verdict.outcome.value}, {_size(verdict.ratio)} in {where}", verdict.ratio
+    return (
+        ConfirmationStatus.REFUTED,
+        f"{verdict.outcome.value}, {_size(verdict.ratio)} in {where}",
+        verdict.ratio,
+    )
 
 
 def _size(ratio: float | None) -> str:
@@ -78,7 +89,8 @@ def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], 
     """Return the sides of the rerun and the models that both have in common.
 
     Raises:
-        UsageError: neither build nor model changed, both did, or one of them is no longer on this computer.
+        UsageError: neither build nor model changed, both did, or one of them is no longer on this
+            computer.
     """
     before, after = change.before, change.after
     other_build = before.build_sha256 != after.build_sha256
@@ -90,7 +102,10 @@ def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], 
     if other_model:
         old, new = (_model(files, sha256) for sha256 in (before.model_sha256, after.model_sha256))
         return (f"model:{old}", f"model:{new}"), ()
-    sides = [f"build:{_build(workspace, files, sha256)}" for sha256 in (before.build_sha256, after.build_sha256)]
+    sides = [
+        f"build:{_build(workspace, files, sha256)}"
+        for sha256 in (before.build_sha256, after.build_sha256)
+    ]
     return (sides[0], sides[1]), (_model(files, after.model_sha256),)
 
 
@@ -111,7 +126,9 @@ def _build(workspace: Workspace, files: Mapping[str, Sequence[Path]], sha256: Bu
     except ArtifactError:
         path = _unchanged(files, sha256)
         if path is None:
-            raise UsageError(f"the build {name}@{sha256[:12]} is no longer on this computer") from None
+            raise UsageError(
+                f"the build {name}@{sha256[:12]} is no longer on this computer"
+            ) from None
         return str(path)
     return f"{release.name}@{release.release_id}"
 
@@ -125,7 +142,9 @@ def _model(files: Mapping[str, Sequence[Path]], sha256: str) -> Path:
 
 def _unchanged(files: Mapping[str, Sequence[Path]], sha256: str) -> Path | None:
     """Return a file that still has this content: a path may hold another night's by now."""
-    return next((path for path in dict.fromkeys(files.get(sha256, ())) if sha256_of(path) == sha256), None)
+    return next(
+        (path for path in dict.fromkeys(files.get(sha256, ())) if sha256_of(path) == sha256), None
+    )
 
 
 def _request(change: FoundChange, sides: tuple[str, str], models: tuple[Path, ...]) -> AbRequest:

@@ -48,17 +48,32 @@ _STANDINGS: Final = {
 }
 #: Of one that several hosts have, the state that counts; and the order of the list of phones.
 _ORDER: Final = (
-    "clash", "measuring", "abandoned", "away", "quarantined", "unusable", "silent", "waiting", "held", "free", "idle",
-)  # fmt: skip
+    "clash",
+    "measuring",
+    "abandoned",
+    "away",
+    "quarantined",
+    "unusable",
+    "silent",
+    "waiting",
+    "held",
+    "free",
+    "idle",
+)
 _JOB_ORDER: Final = ("runs", "waits", "failed")
 #: Rows of the queue, as it gives them.
 _Rows = Sequence[Mapping[str, Any]]
 
 
 class FarmNow:
-    """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
+    """Reads the farm again when what it knows is old.
 
-    def __init__(self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool) -> None:
+    Many may ask at once, and one of them reads.
+    """
+
+    def __init__(
+        self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool
+    ) -> None:
         """``queue`` None: the phones are those of this computer."""
         self._workspace = workspace
         self._queue = queue
@@ -68,7 +83,9 @@ class FarmNow:
         self._fresh_until_s = 0.0
 
     def read(self, *, is_fresh: bool = False) -> FarmAnswer:
-        """Return the farm as it is; what can't be read stays as it was, with the reason in ``fault``.
+        """Return the farm as it is.
+
+        What can't be read stays as it was, with the reason in ``fault``.
 
         ``is_fresh``: read it now, after something was changed.
         """
@@ -80,8 +97,11 @@ class FarmNow:
             if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
                 self._known = self._read()
                 took_s = time.monotonic() - begin_s
-                # A database that is away is waited for at each reading: it is asked again soon all the same.
-                age_s = _LEAST_AGE_S if self._known.fault else max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
+                # A database that is away is waited for at each reading: it is asked again soon all
+                # the same.
+                age_s = (
+                    _LEAST_AGE_S if self._known.fault else max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
+                )
                 self._fresh_until_s = time.monotonic() + age_s
             return self._known
         finally:
@@ -102,7 +122,9 @@ class FarmNow:
     def _gathered(self, empty: FarmAnswer, now: datetime) -> FarmAnswer:
         store, queue = self._workspace.store, self._queue
         jobs = queue.jobs() if queue is not None else []
-        newest = {run.case.serial: run for run in store.activity(now - timedelta(hours=_HOURS)).newest}
+        newest = {
+            run.case.serial: run for run in store.activity(now - timedelta(hours=_HOURS)).newest
+        }
         opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
         progress = store.progress(only_open=True)
         working = self._on_boards(now)
@@ -114,15 +136,23 @@ class FarmNow:
         running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
         night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
         if queue is None:
-            return replace(empty, night=night, devices=self._devices([], [], working, newest, running))
+            return replace(
+                empty, night=night, devices=self._devices([], [], working, newest, running)
+            )
         begin = first_moment(night_of(now, store.zone), store.zone)
-        failed = {row["submission"] for row in queue.failures(within_s=(now - begin) / timedelta(seconds=1))}
+        failed = {
+            row["submission"]
+            for row in queue.failures(within_s=(now - begin) / timedelta(seconds=1))
+        }
         listed = [
             job
             for job in jobs
-            if job["status"] in {"runs", "waits"} or (job["status"] == "failed" and job["submission"] in failed)
+            if job["status"] in {"runs", "waits"}
+            or (job["status"] == "failed" and job["submission"] in failed)
         ]
-        listed.sort(key=lambda job: (_JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"]))
+        listed.sort(
+            key=lambda job: (_JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"])
+        )
         holds = queue.holds()
         return replace(
             empty,
@@ -135,9 +165,13 @@ class FarmNow:
         )
 
     def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
-        """Return what the phones of campaigns that this computer runs do, as fields of a DeviceAnswer, by serial."""
+        """Return what the phones of campaigns that this computer runs do, as fields of a
+        DeviceAnswer, by serial.
+        """
         found: dict[str, dict[str, Any]] = {}
-        for campaign_id, shown in read_boards(self._workspace.board_folder, self._workspace.campaigns).items():
+        for campaign_id, shown in read_boards(
+            self._workspace.board_folder, self._workspace.campaigns
+        ).items():
             for row in shown.rows:
                 if row.standing is not Standing.DONE:
                     is_away = row.standing in {Standing.AWAY, Standing.ABANDONED}
@@ -147,7 +181,9 @@ class FarmNow:
                         "reason" if is_away else "doing": row.doing,
                         "stored": row.stored,
                         "left": row.left,
-                        "done_at": _rounded(now + timedelta(seconds=row.eta_s)) if row.eta_s is not None else None,
+                        "done_at": _rounded(now + timedelta(seconds=row.eta_s))
+                        if row.eta_s is not None
+                        else None,
                         "battery_heat_c": row.battery_heat_c,
                     }
         return found
@@ -182,24 +218,40 @@ class FarmNow:
             if (item := found.get(serial)) is not None:
                 now = item.get("doing")
                 item |= {**_of_run(run), **({"doing": now} if now else {})}
-        for serial, known in {**_announced_facts([*away, *phones]), **self._workspace.store.devices()}.items():
+        for serial, known in {
+            **_announced_facts([*away, *phones]),
+            **self._workspace.store.devices(),
+        }.items():
             if serial in found:
                 name = known.title.removesuffix(" (virtual)")
                 found[serial] |= {"name": name, "is_virtual": known.is_virtual}
         for serial, job in running.items():
             if serial in found:
-                found[serial] = {"campaign_id": job["campaign_id"], **found[serial], "submission": job["submission"]}
-        answers = [DeviceAnswer(serial=serial, **{"reason": "", **item}) for serial, item in found.items()]
-        return tuple(sorted(answers, key=lambda item: (_ORDER.index(item.state), item.name, item.serial)))
+                found[serial] = {
+                    "campaign_id": job["campaign_id"],
+                    **found[serial],
+                    "submission": job["submission"],
+                }
+        answers = [
+            DeviceAnswer(serial=serial, **{"reason": "", **item}) for serial, item in found.items()
+        ]
+        return tuple(
+            sorted(answers, key=lambda item: (_ORDER.index(item.state), item.name, item.serial))
+        )
 
 
 def _announced_facts(rows: _Rows) -> dict[Serial, DeviceFacts]:
-    """Return what hosts say of their phones, by serial number; what a newer benchfarm says may not be read."""
+    """Return what hosts say of their phones, by serial number.
+
+    What a newer benchfarm says may not be read.
+    """
     found = {}
     for row in rows:
         with suppress(ValueError):
             if row["facts"]:
-                found[Serial(row["serial"])] = adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
+                found[Serial(row["serial"])] = adapter_of(DeviceFacts).validate_json(
+                    row["facts"], strict=True
+                )
     return found
 
 
@@ -209,7 +261,9 @@ def tonight(
     progress: Mapping[CampaignId, tuple[int, int]],
     ends: Sequence[datetime | None] = (),
 ) -> NightAnswer:
-    """Return how far the night is; ``progress`` is that of the open campaigns, ``ends`` when each phone is done."""
+    """Return how far the night is; ``progress`` is that of the open campaigns, ``ends`` when each
+    phone is done.
+    """
     night = night_of(now, store.zone)
     begin = first_moment(night, store.zone)
     limit = 50
@@ -219,26 +273,37 @@ def tonight(
             break
         limit *= 2
     own = [item.campaign_id for item in campaigns if item.created_at >= begin]
-    counts = [item for item in store.activity(begin).runs if item.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}]
+    counts = [
+        item
+        for item in store.activity(begin).runs
+        if item.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
+    ]
     known = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,
         campaigns=len(own),
         stored=sum(item.count for item in counts),
-        left=sum(max(0, planned - stored) for stored, planned in (progress.get(item, (0, 0)) for item in own)),
+        left=sum(
+            max(0, planned - stored)
+            for stored, planned in (progress.get(item, (0, 0)) for item in own)
+        ),
         without_result=sum(item.count for item in counts if item.outcome is not Outcome.COMPLETED),
         done_at=max(known) if known and len(known) == len(ends) else None,
     )
 
 
-def _elsewhere(campaign: Campaign, progress: tuple[int, int], newest: RunRecord | None) -> dict[str, Any]:
+def _elsewhere(
+    campaign: Campaign, progress: tuple[int, int], newest: RunRecord | None
+) -> dict[str, Any]:
     """Return what is known of a phone whose campaign another computer runs: what is stored."""
     stored, left = progress[0], max(0, progress[1] - progress[0])
     done_at, doing = None, "begins"
     if newest is not None and newest.campaign_id == campaign.campaign_id:
         doing = ""
         if stored > 1:
-            done_at = _rounded(newest.started_at + (newest.started_at - campaign.created_at) / (stored - 1) * left)
+            done_at = _rounded(
+                newest.started_at + (newest.started_at - campaign.created_at) / (stored - 1) * left
+            )
     return {
         "campaign_id": campaign.campaign_id,
         "state": "measuring",

@@ -1,4 +1,6 @@
-"""A site that is served: its pages and the API's answers, from the store and the farm as they are now."""
+"""A site that is served: its pages and the API's answers, from the store and the farm as they are
+now.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ _KEPT_REPORTS: Final = 8
 
 
 class LivePages:
-    """The pages of a store as it is now; gathered again when something was stored, or read again, since."""
+    """The pages of a store as it is now.
+
+    Gathered again when something was stored, or read again, since.
+    """
 
     def __init__(self, workspace: Workspace, *, since: date | None, title: str) -> None:
         self._workspace = workspace
@@ -83,7 +88,11 @@ class LivePages:
 
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
-            shared = (site_pages.style_file(), site_pages.script_file(), site_pages.farm_script_file())
+            shared = (
+                site_pages.style_file(),
+                site_pages.script_file(),
+                site_pages.farm_script_file(),
+            )
             known = {item.path: item.content for item in shared}
             if path not in known:
                 library = site_pages.library_file(self._workspace.settings.cache_folder)
@@ -142,7 +151,12 @@ class LiveAnswers:
     """What the API answers with: the farm and the store as they are now."""
 
     def __init__(
-        self, workspace: Workspace, queue: QueueView | None, pages: LivePages, *, can_be_steered: bool
+        self,
+        workspace: Workspace,
+        queue: QueueView | None,
+        pages: LivePages,
+        *,
+        can_be_steered: bool,
     ) -> None:
         self._settings = workspace.settings
         self._workspace = workspace
@@ -157,16 +171,27 @@ class LiveAnswers:
             Route("GET", "/farm", "The farm as it is now", self.farm),
             Route("GET", "/devices", "All phones", self.devices),
             Route("GET", "/campaigns", "Stored campaigns, newest first", self.campaigns),
-            Route("GET", "/runs", "Runs of a campaign or submission, in the order of storing", self.runs),
+            Route(
+                "GET",
+                "/runs",
+                "Runs of a campaign or submission, in the order of storing",
+                self.runs,
+            ),
             Route("GET", "/series", "Series over the nights, worst first", self.series),
             Route("GET", "/series/{series_key}", "One series with its nights", self.one_series),
-            Route("GET", "/jobs", "Jobs of a submission, or all open and the newest others", self.jobs),
+            Route(
+                "GET", "/jobs", "Jobs of a submission, or all open and the newest others", self.jobs
+            ),
             Route("GET", "/changes", "Changes of series, newest first", self.changes),
-            Route("GET", "/access", "Whether the token that was sent may steer the farm", self.access),
+            Route(
+                "GET", "/access", "Whether the token that was sent may steer the farm", self.access
+            ),
             Route("POST", "/holds", "Pause or drain the farm, a host or a phone", self.hold),
             Route("DELETE", "/holds", "End a pause or drain", self.resume),
             Route("DELETE", "/submissions/{submission}", "Cancel a submission", self.cancel),
-            Route("DELETE", "/quarantine/{serial}", "Release a phone from quarantine", self.release),
+            Route(
+                "DELETE", "/quarantine/{serial}", "Release a phone from quarantine", self.release
+            ),
         ]
 
     def farm(self) -> FarmAnswer:
@@ -177,7 +202,9 @@ class LiveAnswers:
         """Return all phones."""
         return self.farm().devices
 
-    def jobs(self, submission: str = "", offset: Offset = 0, limit: Limit = 100) -> Sequence[JobAnswer]:
+    def jobs(
+        self, submission: str = "", offset: Offset = 0, limit: Limit = 100
+    ) -> Sequence[JobAnswer]:
         """Return the jobs of a submission, or all open and the newest others."""
         found = self._queue.jobs(submission) if self._queue is not None else []
         return [job_answer(row) for row in found[offset : offset + limit]]
@@ -196,7 +223,10 @@ class LiveAnswers:
         ]
 
     def runs(self, campaign: str, offset: Offset = 0, limit: Limit = 100) -> Sequence[RunAnswer]:
-        """Return some runs of a campaign or submission, in their order; raises UsageError for one that isn't there."""
+        """Return some runs of a campaign or submission, in their order.
+
+        Raises UsageError for one that isn't there.
+        """
         store = self._workspace.store
         chosen = [item.campaign_id for item in find_campaigns(store, campaign)]
         return [
@@ -251,7 +281,9 @@ class LiveAnswers:
         """Pause or drain a part of the farm."""
         if wanted.kind not in {"pause", "drain"}:
             raise UsageError(f"{wanted.kind!r} isn't known", hint="pause or drain")
-        return self._done(lambda: extension("control").hold(self._settings, [wanted.scope], wanted.kind))
+        return self._done(
+            lambda: extension("control").hold(self._settings, [wanted.scope], wanted.kind)
+        )
 
     def resume(self, scope: str) -> DoneAnswer:
         """End a pause or drain."""
@@ -259,14 +291,18 @@ class LiveAnswers:
 
     def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it."""
-        return self._done(lambda: extension("control").cancel(self._settings, submission, phone or []))
+        return self._done(
+            lambda: extension("control").cancel(self._settings, submission, phone or [])
+        )
 
     def release(self, serial: str) -> DoneAnswer:
         """End a phone's quarantine."""
         if self._workspace.quarantine.reason(Serial(serial)):
             done = release_phone(self._settings, serial)
         elif self._queue is not None and (host := self._queue.ask_release(serial)):
-            done = DoneAnswer(text=f"{serial}: its host {host} releases it at its next look", data={"host": host})
+            done = DoneAnswer(
+                text=f"{serial}: its host {host} releases it at its next look", data={"host": host}
+            )
         else:
             raise UsageError(f"{serial} isn't in quarantine")
         self._now.read(is_fresh=True)
@@ -274,7 +310,9 @@ class LiveAnswers:
 
     def _done(self, act: Callable[[], DoneAnswer]) -> DoneAnswer:
         if self._queue is None:
-            raise UsageError("this store has no farm's queue", hint="a farm needs a store on PostgreSQL")
+            raise UsageError(
+                "this store has no farm's queue", hint="a farm needs a store on PostgreSQL"
+            )
         done = act()
         self._now.read(is_fresh=True)
         return done

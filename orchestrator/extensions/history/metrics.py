@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 #: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
-#: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes later for none.
+#: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes
+#: later for none.
 _ANSWER_S: Final = 5.0
 #: The states of a phone; of one that several hosts have, the first counts.
 _ORDER: Final = ("clash", "busy", "free", "held", "silent", "unusable")
@@ -44,8 +45,14 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "When the last campaign of a name was finished; time() minus it is its age.",
         ("campaign",),
     ),
-    "benchfarm_recent_invocations": (f"Invocations {_LATE}, by how they ended.", ("outcome", "phones")),
-    "benchfarm_recent_failures": (f"Invocations without a result {_LATE}, by reason.", ("code", "outcome", "phones")),
+    "benchfarm_recent_invocations": (
+        f"Invocations {_LATE}, by how they ended.",
+        ("outcome", "phones"),
+    ),
+    "benchfarm_recent_failures": (
+        f"Invocations without a result {_LATE}, by reason.",
+        ("code", "outcome", "phones"),
+    ),
     "benchfarm_night_invocations": ("Invocations of the campaigns begun since noon.", ("state",)),
     "benchfarm_phone_heat_celsius": (f"Temperatures {_OF_RUN}", ("serial", "sensor")),
     "benchfarm_phone_battery_percent": (f"Charge {_OF_RUN}", ("serial",)),
@@ -69,15 +76,24 @@ _Known = tuple[str, Mapping[Any, float | None]]
 
 
 class Numbers(Collector):
-    """Reads everything again each time that it is asked; what can't be read is reported as such, and the rest stays.
+    """Reads everything again each time that it is asked.
+
+    What can't be read is reported as such, and the rest stays.
 
     May be used by several threads.
     """
 
     def __init__(
-        self, workspace: Workspace, queue: QueueView | None, *, is_of_host: bool = False, answer_s: float = _ANSWER_S
+        self,
+        workspace: Workspace,
+        queue: QueueView | None,
+        *,
+        is_of_host: bool = False,
+        answer_s: float = _ANSWER_S,
     ) -> None:
-        """``is_of_host``: of this host alone; what hosts share is counted in one place, not by each.
+        """``is_of_host``: of this host alone.
+
+        What hosts share is counted in one place, not by each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
@@ -106,11 +122,18 @@ class Numbers(Collector):
         for name in ("host", *awaited):
             try:
                 left_s = max(0.0, begin_s + self._answer_s - time.monotonic())
-                found += list(self._of_host()) if name == "host" else awaited[name].result(timeout=left_s)
+                found += (
+                    list(self._of_host())
+                    if name == "host"
+                    else awaited[name].result(timeout=left_s)
+                )
                 up[name] = 1
             except (BenchfarmError, TimeoutError):
                 up[name] = 0
-        found += [("benchfarm_up", up), ("benchfarm_scrape_seconds", {(): time.monotonic() - begin_s})]
+        found += [
+            ("benchfarm_up", up),
+            ("benchfarm_scrape_seconds", {(): time.monotonic() - begin_s}),
+        ]
         for name, values in found:
             about, labels = _FAMILIES[name]
             family = GaugeMetricFamily(name, about, labels=labels)
@@ -120,13 +143,18 @@ class Numbers(Collector):
             yield family
 
     def _begun(self, name: str) -> Future[list[_Known]]:
-        """Begin to read a source in a thread, as it may hang; as long as it does, it isn't asked again."""
+        """Begin to read a source in a thread, as it may hang.
+
+        As long as it does, it isn't asked again.
+        """
         with self._lock:
             known = self._reading.get(name)
             if known is None or known.done():
                 known = self._reading[name] = Future()
                 work = (self._far[name], known)
-                threading.Thread(target=_fulfil, args=work, name=f"numbers of the {name}", daemon=True).start()
+                threading.Thread(
+                    target=_fulfil, args=work, name=f"numbers of the {name}", daemon=True
+                ).start()
             return known
 
     def _of_store(self) -> Iterator[_Known]:
@@ -140,30 +168,56 @@ class Numbers(Collector):
             runs[str(item.outcome), phones] += item.count
             if item.outcome is not Outcome.COMPLETED:
                 failures[item.reason_code, str(item.outcome), phones] += item.count
-        yield "benchfarm_campaigns", {str(status): count for status, count in activity.campaigns.items()}
-        finished = {name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())}
+        yield (
+            "benchfarm_campaigns",
+            {str(status): count for status, count in activity.campaigns.items()},
+        )
+        finished = {
+            name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())
+        }
         yield "benchfarm_campaign_finished_timestamp_seconds", finished
         yield "benchfarm_recent_invocations", dict(sorted(runs.items()))
         yield "benchfarm_recent_failures", dict(sorted(failures.items()))
         night = tonight(workspace.store, now, workspace.store.progress(only_open=True))
         with_result = night.stored - night.without_result
-        of_night = {"with_result": with_result, "without_result": night.without_result, "left": night.left}
+        of_night = {
+            "with_result": with_result,
+            "without_result": night.without_result,
+            "left": night.left,
+        }
         yield "benchfarm_night_invocations", of_night
-        newest = {str(run.case.serial): run.state_after or run.state_before for run in activity.newest}
+        newest = {
+            str(run.case.serial): run.state_after or run.state_before for run in activity.newest
+        }
         states = {serial: state for serial, state in newest.items() if state is not None}
         yield "benchfarm_phone_heat_celsius", _heat(states)
-        yield "benchfarm_phone_battery_percent", {serial: it.battery_percent for serial, it in states.items()}
+        yield (
+            "benchfarm_phone_battery_percent",
+            {serial: it.battery_percent for serial, it in states.items()},
+        )
 
     def _of_history(self) -> Iterator[_Known]:
         """Give how many series changed, read again only after a campaign, a rerun or an annotation."""
         store = self._workspace.store
         newest = [(item.campaign_id, item.status) for item in store.campaigns(limit=1)]
-        read_of = newest, store.campaign_count(), store.hidden_campaigns(), store.annotations(), store.confirmations()
+        read_of = (
+            newest,
+            store.campaign_count(),
+            store.hidden_campaigns(),
+            store.annotations(),
+            store.confirmations(),
+        )
         if self._changed[0] != read_of:
             from orchestrator.extensions.history.regressions import Question, find_regressions
 
-            news = [change for change in find_regressions(store, Question()).changes if not change.expected]
-            counts = [("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news]
+            news = [
+                change
+                for change in find_regressions(store, Question()).changes
+                if not change.expected
+            ]
+            counts = [
+                ("slower" if change.ratio > 1 else "faster", str(change.status)) for change in news
+            ]
             self._changed = (read_of, Counter(counts))
         yield (
             "benchfarm_changed_series",
@@ -175,19 +229,33 @@ class Numbers(Collector):
         )
 
     def _of_host(self) -> Iterator[_Known]:
-        yield "benchfarm_host_quarantined_phones", {(): len(list(self._workspace.quarantine.serials()))}
-        yield "benchfarm_host_unrestored_phones", {(): len(self._workspace.conditioner.unrestored())}
+        yield (
+            "benchfarm_host_quarantined_phones",
+            {(): len(list(self._workspace.quarantine.serials()))},
+        )
+        yield (
+            "benchfarm_host_unrestored_phones",
+            {(): len(self._workspace.conditioner.unrestored())},
+        )
 
 
 def _of_queue(queue: QueueView) -> Iterator[_Known]:
     states: dict[str, str] = {}
     for phone in queue.phones():
-        states[phone["serial"]] = min(phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index)
+        states[phone["serial"]] = min(
+            phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index
+        )
     counted = Counter(states.values())
-    yield "benchfarm_queue_jobs", {(row["state"], str(row["priority"])): row["jobs"] for row in queue.job_counts()}
+    yield (
+        "benchfarm_queue_jobs",
+        {(row["state"], str(row["priority"])): row["jobs"] for row in queue.job_counts()},
+    )
     yield "benchfarm_queue_lag_seconds", {(): queue.lag_s()}
     yield "benchfarm_phones", {state: counted[state] for state in _ORDER}
-    yield "benchfarm_phone_seen_timestamp_seconds", {row["serial"]: row["seen_at"].timestamp() for row in queue.seen()}
+    yield (
+        "benchfarm_phone_seen_timestamp_seconds",
+        {row["serial"]: row["seen_at"].timestamp() for row in queue.seen()},
+    )
     yield "benchfarm_host_silent_seconds", {row["name"]: row["silent_s"] for row in queue.hosts()}
 
 

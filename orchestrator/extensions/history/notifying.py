@@ -30,7 +30,11 @@ _SUBJECT_MAX: Final = 120
 
 
 def send(
-    receiver: Receiver, message: Message, *, answer_s: float = _ANSWER_S, sleep: Callable[[float], None] = time.sleep
+    receiver: Receiver,
+    message: Message,
+    *,
+    answer_s: float = _ANSWER_S,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> str:
     """Send a message in up to three tries; return why it wasn't delivered, empty when it was.
 
@@ -97,7 +101,12 @@ def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:
     try:
         # A webhook that has moved is a fault: what was meant for one address goes to no other.
         answer = requests.post(
-            address, data=body.encode(), headers=headers, timeout=answer_s, allow_redirects=False, stream=True
+            address,
+            data=body.encode(),
+            headers=headers,
+            timeout=answer_s,
+            allow_redirects=False,
+            stream=True,
         )
     except requests.exceptions.RequestException as error:
         # Its text names the whole address.
@@ -105,7 +114,10 @@ def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:
     with answer:
         if 200 <= answer.status_code < 300:
             return "", False
-        return f"it answered {answer.status_code}", answer.status_code >= 500 or answer.status_code == 429
+        return (
+            f"it answered {answer.status_code}",
+            answer.status_code >= 500 or answer.status_code == 429,
+        )
 
 
 def _mail(to: str, server: SplitResult, message: Message, answer_s: float) -> tuple[str, bool]:
@@ -165,7 +177,10 @@ def _addresses(text: str) -> str:
 
 
 def _mail_server(text: str) -> SplitResult:
-    """Return the mail server of a setting; raises ValueError, without the text, which may hold a password."""
+    """Return the mail server of a setting.
+
+    Raises ValueError, without the text, which may hold a password.
+    """
     parts = urlsplit(text)
     if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or parts.port == 0:
         raise ValueError("$BENCHFARM_SMTP isn't smtp://HOST:PORT or smtps://HOST:PORT")

@@ -27,7 +27,13 @@ from orchestrator.extensions.history.site import (
     gather,
 )
 from orchestrator.extensions.history.site_folder import SiteFolder
-from orchestrator.extensions.history.sparklines import CHART_SIZE, NightChart, night_chart, spark_box, spark_path
+from orchestrator.extensions.history.sparklines import (
+    CHART_SIZE,
+    NightChart,
+    night_chart,
+    spark_box,
+    spark_path,
+)
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.parity import ParityVerdict
@@ -105,7 +111,9 @@ def _joined(*names: str) -> bytes:
 
 
 def _shared(stem: str, ending: str, content: bytes) -> SharedFile:
-    return SharedFile(path=f"assets/{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}", content=content)
+    return SharedFile(
+        path=f"assets/{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}", content=content
+    )
 
 
 def overview_page(site: Site) -> str:
@@ -118,7 +126,8 @@ def overview_page(site: Site) -> str:
         root="",
         counts=_counts(site),
         faulty=[
-            (item, f"{page_name(item.series_key)}.html" in site.by_name) for item in site.faulty_outputs[:_MOST_GROUPS]
+            (item, f"{page_name(item.series_key)}.html" in site.by_name)
+            for item in site.faulty_outputs[:_MOST_GROUPS]
         ],
         more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
         groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
@@ -133,16 +142,22 @@ def overview_page(site: Site) -> str:
 
 
 def _group(group: ChangeGroup) -> dict[str, object]:
-    """Return what the overview shows of changes that happened together, those that changed most first."""
+    """Return what the overview shows of changes that happened together, those that changed most
+    first.
+    """
     members = group.members
     states = Counter(item.state for item in members)
-    status = ", ".join(state if len(states) == 1 else f"{count} {state}" for state, count in states.items())
+    status = ", ".join(
+        state if len(states) == 1 else f"{count} {state}" for state, count in states.items()
+    )
     if all(item.expected for item in members):
         status = f"expected: {members[0].expected}"
     return {
         "night": max(item.night for item in members),
         "sentence": group.sentence,
-        "members": [(item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members],
+        "members": [
+            (item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members
+        ],
         "status": status,
         "is_virtual": any(item.is_virtual for item in members),
     }
@@ -194,11 +209,22 @@ def series_page(site: Site, row: SiteSeries) -> str:
         nights=nights,
         chart=chart,
         size=CHART_SIZE,
-        changes=[(change, places[change.night]) for change in row.changes if change.night in places],
-        events=[(event, at) for event in row.events if (at := _place(event.night, nights, chart)) is not None],
+        changes=[
+            (change, places[change.night]) for change in row.changes if change.night in places
+        ],
+        events=[
+            (event, at)
+            for event in row.events
+            if (at := _place(event.night, nights, chart)) is not None
+        ],
         night_rows=_night_rows(site, row, nights, chart),
         origins=sorted(
-            {origin_of(site.by_id[item].campaign) for night in nights for item in night.campaigns if item in site.by_id}
+            {
+                origin_of(site.by_id[item].campaign)
+                for night in nights
+                for item in night.campaigns
+                if item in site.by_id
+            }
         ),
         quality=_quality(row, nights[-1]),
         is_virtual=row.is_virtual,
@@ -207,7 +233,10 @@ def series_page(site: Site, row: SiteSeries) -> str:
 
 
 def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each page but the reports, by its path; those that lead to all others come last."""
+    """Return what makes each page but the reports, by its path.
+
+    Those that lead to all others come last.
+    """
     pages = {f"series/{row.page}": partial(series_page, site, row) for row in site.series}
     return {
         **pages,
@@ -218,12 +247,21 @@ def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
 
 def plugin_pages(workspace: Workspace) -> Mapping[str, Callable[[], str]]:
     """Return what makes each page that a plugin adds, by its path; raises PluginError."""
-    return {f"pages/{name}.html": partial(page.render, workspace) for name, page in every("pages", Page).items()}
+    return {
+        f"pages/{name}.html": partial(page.render, workspace)
+        for name, page in every("pages", Page).items()
+    }
 
 
 def _page(template: str, site: Site, **values: object) -> str:
     return render_template(
-        template, site=site, assets=_assets(), is_live=site.is_live, silent_nights=SILENT_NIGHTS, more=_more(), **values
+        template,
+        site=site,
+        assets=_assets(),
+        is_live=site.is_live,
+        silent_nights=SILENT_NIGHTS,
+        more=_more(),
+        **values,
     )
 
 
@@ -237,14 +275,20 @@ def _assets() -> dict[str, str]:
 
 
 def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float | None:
-    """Return where a day is on the chart: at the first night from it on; None when it is outside."""
+    """Return where a day is on the chart: at the first night from it on.
+
+    None when it is outside.
+    """
     if not nights or not nights[0].night <= night <= nights[-1].night:
         return None
     return next(at for item, at in zip(nights, chart.places, strict=True) if item.night >= night)
 
 
 def _quality(row: SiteSeries, night: SiteNight) -> str:
-    """Return what a night's figure is worth; however well it was measured, with wrong outputs it is nothing."""
+    """Return what a night's figure is worth.
+
+    However well it was measured, with wrong outputs it is nothing.
+    """
     faulty = row.outputs_on(night.night)
     if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_trusted):
         return f"outputs {faulty.after.value}"
@@ -258,9 +302,11 @@ def _quality(row: SiteSeries, night: SiteNight) -> str:
 def _night_rows(
     site: Site, row: SiteSeries, nights: Sequence[SiteNight], chart: NightChart
 ) -> Iterator[tuple[float, str, Sequence[str], Sequence[SiteCampaign]]]:
-    """Yield the table's rows, newest first: the place on the chart, the night, its cells, and the campaigns behind it.
+    """Yield the table's rows, newest first: the place on the chart, the night, its cells, and the
+    campaigns behind it.
 
-    There are hundreds of thousands of them in a large site: the template writes a row's cells at once.
+    There are hundreds of thousands of them in a large site: the template writes a row's cells at
+    once.
     """
     digits = column_decimals([night.median_us / US_PER_MS for night in nights])
     for night, at in reversed(list(zip(nights, chart.places, strict=True))):
@@ -268,13 +314,22 @@ def _night_rows(
         interval = f"{low:.{digits}f} - {high:.{digits}f}" if math.isfinite(low) else "---"
         median = f"{night.median_us / US_PER_MS:.{digits}f}"
         cells = (median, interval, str(night.invocations), _quality(row, night))
-        yield at, f"{night.night}", cells, [site.by_id[item] for item in night.campaigns if item in site.by_id]
+        yield (
+            at,
+            f"{night.night}",
+            cells,
+            [site.by_id[item] for item in night.campaigns if item in site.by_id],
+        )
 
 
 def _spark(site: Site, row: SiteSeries) -> str:
     places = {night: place for place, night in enumerate(site.nights)}
-    marks = [(places[change.night], change.counts) for change in row.changes if change.night in places]
-    found, expected = ([place for place, counts in marks if counts is wanted] for wanted in (True, False))
+    marks = [
+        (places[change.night], change.counts) for change in row.changes if change.night in places
+    ]
+    found, expected = (
+        [place for place, counts in marks if counts is wanted] for wanted in (True, False)
+    )
     return spark_path(row.latency_us.tolist(), found, expected)
 
 
@@ -297,30 +352,70 @@ def _series_table(site: Site, paths: Sequence[str]) -> Table[SiteSeries]:
 
     def outputs(row: SiteSeries) -> str:
         item = row.faulty_outputs
-        return "" if item is None else "v-error" if item.after is ParityVerdict.WRONG else "v-warning"
+        return (
+            "" if item is None else "v-error" if item.after is ParityVerdict.WRONG else "v-warning"
+        )
 
     changed = [
-        Column[FoundChange]("change", "newest change", lambda item: item.ratio - 1, Kind.NUMBER, "%", 100, digits=1,
-                            is_signed=True),
+        Column[FoundChange](
+            "change",
+            "newest change",
+            lambda item: item.ratio - 1,
+            Kind.NUMBER,
+            "%",
+            100,
+            digits=1,
+            is_signed=True,
+        ),
         Column[FoundChange]("changed_on", "on", lambda item: item.night),
-        Column[FoundChange]("state", "state", lambda item: item.state, is_choice=True,
-                            tone=lambda item: STATE_CLASSES.get(item.state, "v-warning")),
-    ]  # fmt: skip
+        Column[FoundChange](
+            "state",
+            "state",
+            lambda item: item.state,
+            is_choice=True,
+            tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
+        ),
+    ]
     columns: Sequence[Column[SiteSeries]] = (
         Column("model", "model", lambda row: row.model, opens=True),
         Column("last_us", "last figure", lambda row: row.last_us, Kind.NUMBER, "ms", 1 / US_PER_MS),
-        Column("against_window", "vs window", lambda row: row.against_window, Kind.NUMBER, "%", 100, digits=1,
-               is_signed=True),
-        Column("nights", "nights", lambda row: drawn[row.page], Kind.SPARK, box=spark_box(len(site.nights)),
-               forms=PAGE),
+        Column(
+            "against_window",
+            "vs window",
+            lambda row: row.against_window,
+            Kind.NUMBER,
+            "%",
+            100,
+            digits=1,
+            is_signed=True,
+        ),
+        Column(
+            "nights",
+            "nights",
+            lambda row: drawn[row.page],
+            Kind.SPARK,
+            box=spark_box(len(site.nights)),
+            forms=PAGE,
+        ),
         Column("device", "device", lambda row: f"{row.phone} ({row.case.serial})", is_choice=True),
-        Column("configuration", "configuration", lambda row: names.of(row.case.configuration), is_choice=True),
+        Column(
+            "configuration",
+            "configuration",
+            lambda row: names.of(row.case.configuration),
+            is_choice=True,
+        ),
         *(column.of(lambda row: row.newest) for column in changed),
-        Column("outputs", "outputs", lambda row: row.faulty_outputs and row.faulty_outputs.after, tone=outputs,
-               is_choice=True, is_optional=True),
+        Column(
+            "outputs",
+            "outputs",
+            lambda row: row.faulty_outputs and row.faulty_outputs.after,
+            tone=outputs,
+            is_choice=True,
+            is_optional=True,
+        ),
         Column("grade", "grade", lambda row: row.grade, is_choice=True),
         Column("last_night", "last night", lambda row: site.nights[row.last_place], is_choice=True),
-    )  # fmt: skip
+    )
     return Table(
         name="series",
         caption="All series, worst first",
@@ -338,7 +433,11 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
     """Write or renew the pages; raises UsageError, HostStorageError."""
     since = first_night(request.since, workspace)
     site, marks = gather(workspace.store, since=since, title=request.title, reports=request.reports)
-    shown = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns if item.has_page}
+    shown = {
+        f"campaigns/{item.page}": item.campaign.campaign_id
+        for item in site.campaigns
+        if item.has_page
+    }
     shared = [style_file(), script_file()]
     if shown:
         shared.append(library_file(workspace.settings.cache_folder))
@@ -367,4 +466,6 @@ def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:
     assert campaign is not None
     cache_folder, title = workspace.settings.cache_folder, campaign.name or campaign.campaign_id
     library = f"../{library_file(cache_folder).path}"
-    return render_html(report_data(workspace, [campaign]), title=title, cache_folder=cache_folder, library=library)
+    return render_html(
+        report_data(workspace, [campaign]), title=title, cache_folder=cache_folder, library=library
+    )

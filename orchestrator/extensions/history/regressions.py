@@ -1,4 +1,6 @@
-"""What changed over the nights, in all series of a store: found, attributed, grouped, and held against annotations."""
+"""What changed over the nights, in all series of a store: found, attributed, grouped, and held
+against annotations.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class SeriesChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundChange(SeriesChange):
-    """A change of a series' latency, with what is known about it; ``night`` is the first one of the new level."""
+    """A change of a series' latency, with what is known about it; ``night`` is the first one of the
+    new level.
+    """
 
     #: The first and last night on which it may have begun (95 %).
     earliest: date
@@ -153,8 +157,8 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[OutputsChange, ...] = ()
-    #: Series with a night from which on their figures are medians after means, or means after medians: earlier nights
-    #: aren't compared with later ones.
+    #: Series with a night from which on their figures are medians after means, or means after
+    #: medians: earlier nights aren't compared with later ones.
     other_figures: Mapping[SeriesKey, date] = field(default_factory=dict)
 
     @property
@@ -174,11 +178,15 @@ class Question:
     threshold: float = LEAST_CHANGE
 
 
-def find_regressions(store: Store, question: Question, *, table: NightTable | None = None) -> Regressions:
-    """Return every change that a question asks for, attributed and grouped; those that matter most first.
+def find_regressions(
+    store: Store, question: Question, *, table: NightTable | None = None
+) -> Regressions:
+    """Return every change that a question asks for, attributed and grouped.
 
-    ``table``: the nights, where they were read already. Raises UsageError for a selection that no series of a store
-    that has some fits.
+    Those that matter most first.
+
+    ``table``: the nights, where they were read already. Raises UsageError for a selection that no
+    series of a store that has some fits.
     """
     wanted: Sequence[SeriesKey] = ()
     if question.selections:
@@ -205,14 +213,18 @@ def find_regressions(store: Store, question: Question, *, table: NightTable | No
     members = []
     for change, causes in zip(found, beside.of_each() if beside else (), strict=True):
         key = table.series[change.series]
-        night, earliest, latest = (table.nights[place] for place in (change.night, change.earliest, change.latest))
+        night, earliest, latest = (
+            table.nights[place] for place in (change.night, change.earliest, change.latest)
+        )
         confirmation = confirmations.get((key, night))
         status = confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED
         detail = confirmation.detail if confirmation else ""
         # Unless a rerun has said what it is.
         if beside and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
             explanation = beside.explanation(change)
-            status, detail = (ConfirmationStatus.EXPLAINED, explanation) if explanation else (status, detail)
+            status, detail = (
+                (ConfirmationStatus.EXPLAINED, explanation) if explanation else (status, detail)
+            )
         row = table.latency_us[change.series]
         before, after = sides_of(change, table)
         members.append(
@@ -255,7 +267,10 @@ def _about(
     earliest: date,
     latest: date,
 ) -> dict[str, Any]:
-    """Return what a change of these nights has of its series; one night more on each side may be expected."""
+    """Return what a change of these nights has of its series.
+
+    One night more on each side may be expected.
+    """
     day = timedelta(days=1)
     expected = (
         item.text
@@ -266,7 +281,8 @@ def _about(
     return {"series_key": key, "case": case, "phone": phone, "expected": next(expected, "")}
 
 
-#: Series, night, what its outputs were worth before and are since, and the last night that was compared before.
+#: Series, night, what its outputs were worth before and are since, and the last night that was
+#: compared before.
 _Turn = tuple[SeriesKey, date, ParityVerdict | None, ParityVerdict, date | None]
 
 
@@ -277,7 +293,8 @@ def _outputs(
     attributes: Mapping[SeriesKey, Mapping[str, str]],
     annotations: Sequence[Annotation],
 ) -> tuple[OutputsChange, ...]:
-    """Return the changes of outputs that a question asks for: since a night, or each series' newest if it is news.
+    """Return the changes of outputs that a question asks for: since a night, or each series' newest
+    if it is news.
 
     Of several comparisons of a night the worst counts.
     """
@@ -285,13 +302,21 @@ def _outputs(
     nights = sorted({night_of(item.created_at, store.zone) for item in campaigns})
     if not nights:
         return ()
-    first, shown = question.since or nights[-RECENT_NIGHTS:][0], {item.campaign_id for item in campaigns}
+    first, shown = (
+        question.since or nights[-RECENT_NIGHTS:][0],
+        {item.campaign_id for item in campaigns},
+    )
     verdicts: dict[SeriesKey, dict[date, ParityVerdict]] = {}
     for mark in marks:
         verdict = _outputs_of(mark) if mark.campaign_id in shown else None
         if verdict is not None:
-            of_series, night = verdicts.setdefault(mark.series_key, {}), night_of(mark.created_at, store.zone)
-            of_series[night] = max(verdict, of_series.get(night, verdict), key=lambda item: item.badness)
+            of_series, night = (
+                verdicts.setdefault(mark.series_key, {}),
+                night_of(mark.created_at, store.zone),
+            )
+            of_series[night] = max(
+                verdict, of_series.get(night, verdict), key=lambda item: item.badness
+            )
     turns: list[_Turn] = []
     for key, of_series in verdicts.items():
         own: list[_Turn] = []
@@ -301,7 +326,9 @@ def _outputs(
             if after is not (before or ParityVerdict.SAME):
                 own.append((key, night, before, after, last))
             last, before = night, after
-        turns += [turn for turn in (own if question.since is not None else own[-1:]) if turn[1] >= first]
+        turns += [
+            turn for turn in (own if question.since is not None else own[-1:]) if turn[1] >= first
+        ]
     cases, devices = store.series([turn[0] for turn in turns]) if turns else {}, store.devices()
     found = []
     for key, night, before, after, last in turns:
@@ -316,11 +343,16 @@ def _outputs(
                 last_before=last,
             )
         )
-    return tuple(sorted(found, key=lambda item: (not item.is_worse, item.night, item.case.model_name)))
+    return tuple(
+        sorted(found, key=lambda item: (not item.is_worse, item.night, item.case.model_name))
+    )
 
 
 def _outputs_of(mark: RunMark) -> ParityVerdict | None:
-    """Return what a comparison says; None for one that proves nothing, and for runs that compared nothing."""
+    """Return what a comparison says.
+
+    None for one that proves nothing, and for runs that compared nothing.
+    """
     compares = pass_of(mark.run_pass).compares_outputs
     if not compares or mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
         return None
@@ -336,20 +368,26 @@ def plain_campaigns(store: Store) -> list[Campaign]:
 def read_nights(
     store: Store, *, since: date | None, series_keys: Sequence[SeriesKey] = ()
 ) -> tuple[NightTable, Points]:
-    """Return the window's nights, with some before ``since``, and what was read for them (of all campaigns)."""
+    """Return the window's nights, with some before ``since``, and what was read for them (of all
+    campaigns).
+    """
     campaigns = plain_campaigns(store)
     zone = store.zone
     nights = sorted({night_of(campaign.created_at, zone) for campaign in campaigns})
     asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    late = [item.created_at for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]]
+    late = [
+        item.created_at for item in campaigns if kept and night_of(item.created_at, zone) >= kept[0]
+    ]
     points = store.points(since=min(late, default=None), series_keys=series_keys)
     only = {campaign.campaign_id for campaign in campaigns}
     return night_table(points, last_nights=max(1, len(kept)), only=only, zone=zone), points
 
 
 def describe_series(store: Store) -> dict[SeriesKey, dict[str, str]]:
-    """Return of each series what it has in common with others: delegate, model, phone, SoC, GPU, tool, threads."""
+    """Return of each series what it has in common with others: delegate, model, phone, SoC, GPU,
+    tool, threads.
+    """
     devices = store.devices()
     return {key: _words(case, devices.get(case.serial)) for key, case in store.series().items()}
 
@@ -381,8 +419,13 @@ def check_selection(selection: str) -> None:
             )
 
 
-def _selected(selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]) -> list[SeriesKey]:
-    """Return the series that fit any selection; raises UsageError for a selection that none fits."""
+def _selected(
+    selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[str, str]]
+) -> list[SeriesKey]:
+    """Return the series that fit any selection.
+
+    Raises UsageError for a selection that none fits.
+    """
     found: dict[SeriesKey, None] = {}
     for selection in selections:
         check_selection(selection)
@@ -391,14 +434,21 @@ def _selected(selections: Sequence[str], attributes: Mapping[SeriesKey, Mapping[
             known = []
             for part in selection.split(","):
                 name, equals, _ = part.partition("=")
-                word = next((item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), "")
+                word = next(
+                    (item for item in SELECTION_WORDS if item.lower() == name.strip().lower()), ""
+                )
                 values = sorted({words[word] for words in attributes.values() if word in words})
                 if equals and not any(fits(part, key, words) for key, words in attributes.items()):
                     more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
                     known.append(
-                        f"{word} is {', '.join(values[:_NAMED])}{more}" if values else f"no series has a {word}"
+                        f"{word} is {', '.join(values[:_NAMED])}{more}"
+                        if values
+                        else f"no series has a {word}"
                     )
-            hint = "; ".join(known) or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
+            hint = (
+                "; ".join(known)
+                or f"there are {len(attributes)} series, for example {next(iter(attributes))}"
+            )
             raise UsageError(f"no series fits {selection!r}", hint=hint)
         found |= dict.fromkeys(fitting)
     return list(found)
@@ -439,13 +489,18 @@ def _grouped(
     groups = group_changes(
         [attributes[key] for key in table.series],
         [change.series for change in found],
-        # A night more on each side: of many series' 95 % intervals, some miss the night that they share.
+        # A night more on each side: of many series' 95 % intervals, some miss the night that they
+        # share.
         [(change.earliest - 1, change.latest + 1) for change in found],
         [1 if change.ratio > 1 else -1 for change in found],
     )
     made = []
     for group in groups:
-        members = tuple(sorted((described[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)))
+        members = tuple(
+            sorted(
+                (described[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)
+            )
+        )
         sentence = _sentence(group.words, members, group.series)
         made.append(ChangeGroup(sentence=sentence, members=members, series=group.series))
 
@@ -461,7 +516,9 @@ def _grouped(
 
 
 def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: int) -> str:
-    """Return what happened: ``all GPU cases on Adreno 640 since the 3rd of March: 8.1 % slower (12 of 12 series)``."""
+    """Return what happened: ``all GPU cases on Adreno 640 since the 3rd of March: 8.1 % slower (12
+    of 12 series)``.
+    """
     ratio = float(np.median([item.ratio for item in members]))
     change = format_slowdown(ratio)
     # The night that most members name: a phone that was away sees it later.
@@ -487,7 +544,12 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
 
 
 def moment_of(text: str, *, now: datetime, zone: tzinfo | None) -> date:
-    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means in a time zone; raises ValueError."""
+    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means in a time zone.
+
+    Raises ValueError.
+    """
     if text[-1:] in ("d", "w") and text[:-1].isdigit():
-        return night_of(now, zone) - timedelta(days=int(text[:-1]) * (7 if text.endswith("w") else 1))
+        return night_of(now, zone) - timedelta(
+            days=int(text[:-1]) * (7 if text.endswith("w") else 1)
+        )
     return date.fromisoformat(text)

@@ -16,7 +16,8 @@ from orchestrator.analysis.summary import LEVEL
 from orchestrator.records.history import Contents, Points, SeriesSketch
 from orchestrator.records.identity import CampaignId, SeriesKey
 
-#: A night is known by the day on which it begins, and lasts from noon to noon of its store's time zone.
+#: A night is known by the day on which it begins, and lasts from noon to noon of its store's time
+#: zone.
 _NOON = timedelta(hours=12)
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,14 +31,15 @@ class NightTable:
     sketches: tuple[SeriesSketch, ...]
     #: Every night on which anything was measured, in order.
     nights: tuple[date, ...]
-    #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its suspect ones; of
-    #: several contents of one night, those of the newest.
+    #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its
+    #: suspect ones; of several contents of one night, those of the newest.
     latency_us: Floats
-    #: Series x nights: which of ``contents`` the night's figure is of (the newest that it measured), -1 for none.
+    #: Series x nights: which of ``contents`` the night's figure is of (the newest that it
+    #: measured), -1 for none.
     contents_at: Integers
     contents: tuple[Contents, ...]
-    #: Of each point: which figure it is one of (its series' place times the number of nights, plus its night's), -1 for
-    #: none.
+    #: Of each point: which figure it is one of (its series' place times the number of nights, plus
+    #: its night's), -1 for none.
     figure_of: Integers
 
 
@@ -56,7 +58,9 @@ class NightDetails:
 
 
 def night_of(moment: datetime, zone: tzinfo | None) -> date:
-    """Return the night that a moment belongs to, in a time zone or, for None, in that of this computer."""
+    """Return the night that a moment belongs to, in a time zone or, for None, in that of this
+    computer.
+    """
     return (moment.astimezone(zone) - _NOON).date()
 
 
@@ -82,7 +86,11 @@ def night_table(
     """
     night_of_campaign = [night_of(campaign.created_at, zone) for campaign in points.campaigns]
     counts = [only is None or campaign.campaign_id in only for campaign in points.campaigns]
-    campaign, row, contents_of = _column(points.campaign_at), _column(points.series_at), _column(points.contents_at)
+    campaign, row, contents_of = (
+        _column(points.campaign_at),
+        _column(points.series_at),
+        _column(points.contents_at),
+    )
     measured = sorted({night_of_campaign[place] for place in np.unique(campaign) if counts[place]})
     nights = measured if last_nights is None else measured[-last_nights:]
     place_of_night = {night: place for place, night in enumerate(nights)}
@@ -105,7 +113,9 @@ def night_table(
     has_trusted = np.zeros(size, dtype=bool)
     has_trusted[cell[used[trusted[used]]]] = True
     used = used[trusted[used] | ~has_trusted[cell[used]]]
-    figures = _medians(cell[used], np.asarray(points.latency_us, dtype=np.float64)[used], size).reshape(shape)
+    figures = _medians(
+        cell[used], np.asarray(points.latency_us, dtype=np.float64)[used], size
+    ).reshape(shape)
     kept = np.flatnonzero(np.isfinite(figures).any(axis=1))
     row_of = np.full(shape[0], -1, dtype=np.int64)
     row_of[kept] = np.arange(kept.size)
@@ -127,9 +137,12 @@ def _column(values: array[int]) -> Integers:
 
 
 def _newest(cell: Integers, contents: Integers, campaign: Integers, count: int) -> Integers:
-    """Return each cell's newest contents: of its newest campaign; of several in that, those first stored last.
+    """Return each cell's newest contents: of its newest campaign.
 
-    A campaign may measure two programs in turns, night after night: which of them ran last says nothing.
+    Of several in that, those first stored last.
+
+    A campaign may measure two programs in turns, night after night: which of them ran last says
+    nothing.
     """
     newest = np.full(count, -1, dtype=np.int64)
     order = np.lexsort((contents, campaign))
@@ -146,15 +159,18 @@ def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
     cell, latency_us = cell[order], latency_us[order]
     starts = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
     sizes = np.diff(np.r_[starts, cell.size])
-    figures[cell[starts]] = (latency_us[starts + (sizes - 1) // 2] + latency_us[starts + sizes // 2]) / 2
+    figures[cell[starts]] = (
+        latency_us[starts + (sizes - 1) // 2] + latency_us[starts + sizes // 2]
+    ) / 2
     return figures
 
 
 def night_details(points: Points, table: NightTable) -> NightDetails:
     """Return what is known about each figure of a table, from the points that it was made of.
 
-    The interval is that of a report below 20 invocations: Student's t of the trimmed middle, widened by what they and
-    the device's other series of the night remember. Points are in the order of storing: gaps count as even.
+    The interval is that of a report below 20 invocations: Student's t of the trimmed middle,
+    widened by what they and the device's other series of the night remember. Points are in the
+    order of storing: gaps count as even.
     """
     shape = table.latency_us.shape
     size, nights = shape[0] * shape[1], max(1, shape[1])
@@ -164,9 +180,15 @@ def night_details(points: Points, table: NightTable) -> NightDetails:
     is_trusted = np.zeros(size, dtype=bool)
     is_trusted[cell[_column(points.trusted)[used] > 0]] = True
     invocations = np.bincount(cell, minlength=size)
-    devices = {serial: place for place, serial in enumerate({item.serial: None for item in table.sketches})}
+    devices = {
+        serial: place for place, serial in enumerate({item.serial: None for item in table.sketches})
+    }
     device = np.array([devices[item.serial] for item in table.sketches], dtype=np.int64)
-    at_once = (np.repeat(device, shape[1]) * shape[1] + np.tile(np.arange(shape[1]), shape[0])) if size else cell
+    at_once = (
+        (np.repeat(device, shape[1]) * shape[1] + np.tile(np.arange(shape[1]), shape[0]))
+        if size
+        else cell
+    )
     order = np.lexsort((campaign, cell))
     low, high = _intervals(logs[order], invocations, at_once)
     count = max(1, len(points.campaigns))
@@ -185,7 +207,9 @@ def night_details(points: Points, table: NightTable) -> NightDetails:
 
 
 def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[Floats, Floats]:
-    """Return each cell's interval, from logs by cell and time; ``at_once`` says which are of one device and night."""
+    """Return each cell's interval, from logs by cell and time; ``at_once`` says which are of one
+    device and night.
+    """
     low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
     begins = np.cumsum(invocations) - invocations
     parts = []
@@ -199,6 +223,10 @@ def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[
     for count, cells, samples, likelihood, grown in parts:
         shares = weights(likelihood, together[at_once[cells]] - likelihood)
         middle, error = middles(samples)
-        half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * np.maximum(1.0, np.sum(shares * grown, axis=1))
+        half = (
+            t_quantile((1 + LEVEL) / 2, degrees_of(count))
+            * error
+            * np.maximum(1.0, np.sum(shares * grown, axis=1))
+        )
         low[cells], high[cells] = np.exp(middle - half), np.exp(middle + half)
     return low, high

@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 
 from orchestrator import __version__
 from orchestrator.app.options import opt
-from orchestrator.extensions.history.causes import content_differences, content_steps, system_differences
+from orchestrator.extensions.history.causes import (
+    content_differences,
+    content_steps,
+    system_differences,
+)
 from orchestrator.extensions.history.changepoint import WINDOW_NIGHTS
 from orchestrator.extensions.history.changes import night_meant
 from orchestrator.extensions.history.regressions import (
@@ -71,18 +75,21 @@ class SiteRequest:
     out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")]
     since: Since = ""
     title: Title = TITLE
-    reports: Annotated[int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)] = (
-        None
-    )
+    reports: Annotated[
+        int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)
+    ] = None
     fresh: Annotated[bool, opt("--fresh", "Write existing reports again.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteEvent:
-    """Something that happened beside a series: a note of a person, an update of its phone, another program."""
+    """Something that happened beside a series: a note of a person, an update of its phone, another
+    program.
+    """
 
     night: date
-    #: ``note``, ``system``, ``build``, ``model``, ``file``, ``outputs``, ``figures`` or ``no figure``.
+    #: ``note``, ``system``, ``build``, ``model``, ``file``, ``outputs``, ``figures`` or ``no
+    #: figure``.
     kind: str
     text: str
 
@@ -127,7 +134,11 @@ class SiteSeries:
     @property
     def phone(self) -> str:
         """The device as people know it."""
-        return self.facts.title.removesuffix(" (virtual)") if self.facts is not None else str(self.case.serial)
+        return (
+            self.facts.title.removesuffix(" (virtual)")
+            if self.facts is not None
+            else str(self.case.serial)
+        )
 
     @property
     def model(self) -> str:
@@ -173,10 +184,11 @@ class SiteSeries:
 
     @property
     def badness(self) -> float:
-        """The order of the overview: the logarithm of the slow-down, by its newest change or against the window.
+        """The order of the overview: the logarithm of the slow-down, by its newest change or
+        against the window.
 
-        The larger counts; outputs that are wrong and weren't expected to be are worse than any. After a change that is
-        expected or refuted, the nights since then are the window.
+        The larger counts; outputs that are wrong and weren't expected to be are worse than any.
+        After a change that is expected or refuted, the nights since then are the window.
         """
         faulty = self.faulty_outputs
         if faulty is not None and faulty.after is ParityVerdict.WRONG and not faulty.expected:
@@ -293,7 +305,9 @@ class Site:
     @property
     def has_virtual(self) -> bool:
         """Whether any figure is a virtual phone's."""
-        return any(item.is_virtual for item in self.series) or any(item.is_virtual for item in self.campaigns)
+        return any(item.is_virtual for item in self.series) or any(
+            item.is_virtual for item in self.campaigns
+        )
 
     @property
     def has_real(self) -> bool:
@@ -306,7 +320,8 @@ def gather(
 ) -> tuple[Site, Mapping[CampaignId, str]]:
     """Return what the pages show, and of each campaign a mark that changes when its report does.
 
-    The marks are of the moment before the rest is read: later ones differ when something changes meanwhile.
+    The marks are of the moment before the rest is read: later ones differ when something changes
+    meanwhile.
     """
     campaigns, plain = store.campaigns(), plain_campaigns(store)
     nights = sorted({night_of(item.created_at, store.zone) for item in plain})
@@ -318,7 +333,10 @@ def gather(
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
     found = find_regressions(store, Question(since=first), table=whole)
-    series = sorted(_series(store, table, details.is_trusted, found, only), key=lambda row: (-row.badness, row.key))
+    series = sorted(
+        _series(store, table, details.is_trusted, found, only),
+        key=lambda row: (-row.badness, row.key),
+    )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
     pages = len(chosen) if reports is None else reports
     progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
@@ -331,7 +349,14 @@ def gather(
         groups=found.groups,
         # The unexpected and the wrong ones first.
         faulty_outputs=tuple(
-            sorted(faulty, key=lambda item: (bool(item.expected), item.after is not ParityVerdict.WRONG, item.label))
+            sorted(
+                faulty,
+                key=lambda item: (
+                    bool(item.expected),
+                    item.after is not ParityVerdict.WRONG,
+                    item.label,
+                ),
+            )
         ),
         campaigns=tuple(
             SiteCampaign(
@@ -349,13 +374,21 @@ def gather(
 
 
 def _series(
-    store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions, only: Collection[CampaignId]
+    store: Store,
+    table: NightTable,
+    trusted: NDArray[np.bool_],
+    found: Regressions,
+    only: Collection[CampaignId],
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table; ``only`` are the campaigns that count."""
     cases, devices, words = store.series(), store.devices(), describe_series(store)
     builds = {str(sha256): build.name for sha256, build in store.builds().items()}
-    annotations = [item for item in store.annotations() if table.nights and item.night >= table.nights[0]]
-    updates = {serial: _updates(seen, table, store.zone) for serial, seen in store.sightings().items()}
+    annotations = [
+        item for item in store.annotations() if table.nights and item.night >= table.nights[0]
+    ]
+    updates = {
+        serial: _updates(seen, table, store.zone) for serial, seen in store.sightings().items()
+    }
     changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
     for change in sorted(found.changes, key=lambda item: item.night):
         changes[change.series_key].append(change)
@@ -376,7 +409,10 @@ def _series(
             *updates.get(sketch.serial, ()),
             *_contents(table, place, builds),
             *mishaps.get(key, ()),
-            *(SiteEvent(night=item.night, kind="outputs", text=f"outputs {item.turn}") for item in outputs[key]),
+            *(
+                SiteEvent(night=item.night, kind="outputs", text=f"outputs {item.turn}")
+                for item in outputs[key]
+            ),
         ]
         if key in found.other_figures:
             text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
@@ -396,7 +432,9 @@ def _series(
         )
 
 
-def _updates(seen: Sequence[DeviceSighting], table: NightTable, zone: tzinfo | None) -> list[SiteEvent]:
+def _updates(
+    seen: Sequence[DeviceSighting], table: NightTable, zone: tzinfo | None
+) -> list[SiteEvent]:
     """Return what became another thing on a device within the nights."""
     events = []
     for before, after in pairwise(seen):
@@ -411,10 +449,16 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Itera
     """Yield the nights from which a series had another program, model or library."""
     for night, before, after in content_steps(table, place):
         for name, old, new in content_differences(before, after, builds):
-            yield SiteEvent(night=table.nights[night], kind=name.partition(" ")[0], text=f"{name} {old} -> {new}")
+            yield SiteEvent(
+                night=table.nights[night],
+                kind=name.partition(" ")[0],
+                text=f"{name} {old} -> {new}",
+            )
 
 
-def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> dict[SeriesKey, list[SiteEvent]]:
+def _mishaps(
+    store: Store, table: NightTable, only: Collection[CampaignId]
+) -> dict[SeriesKey, list[SiteEvent]]:
     """Return of each series the nights that it has no figure of, with what became of their runs."""
     if not table.nights:
         return {}
@@ -424,12 +468,24 @@ def _mishaps(store: Store, table: NightTable, only: Collection[CampaignId]) -> d
     for mark in store.marks(since=first_moment(table.nights[0], store.zone)):
         night, row = night_of(mark.created_at, store.zone), row_of.get(mark.series_key)
         place = place_of_night.get(night)
-        is_figure = mark.run_pass is FIGURE_PASS and mark.reason_code != THREADS_UNUSED and mark.campaign_id in only
-        if is_figure and row is not None and place is not None and not np.isfinite(table.latency_us[row][place]):
+        is_figure = (
+            mark.run_pass is FIGURE_PASS
+            and mark.reason_code != THREADS_UNUSED
+            and mark.campaign_id in only
+        )
+        if (
+            is_figure
+            and row is not None
+            and place is not None
+            and not np.isfinite(table.latency_us[row][place])
+        ):
             codes[mark.series_key, night][_what_became(mark)] += 1
     events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
     for (key, night), counts in codes.items():
-        text = ", ".join(code if count == 1 else f"{code} ({count} times)" for code, count in counts.most_common())
+        text = ", ".join(
+            code if count == 1 else f"{code} ({count} times)"
+            for code, count in counts.most_common()
+        )
         events[key].append(SiteEvent(night=night, kind="no figure", text=text))
     return events
 
@@ -444,10 +500,15 @@ def _what_became(mark: RunMark) -> str:
 def _grades(
     store: Store, table: NightTable, last: Sequence[int], only: Collection[CampaignId]
 ) -> dict[SeriesKey, Grade]:
-    """Return of each series the worst grade of the runs that its newest figure is of; of the newest nights only."""
+    """Return of each series the worst grade of the runs that its newest figure is of.
+
+    Of the newest nights only.
+    """
     first = max(0, len(table.nights) - SILENT_NIGHTS)
     recent = {
-        key: (row, place) for row, (key, place) in enumerate(zip(table.series, last, strict=True)) if place >= first
+        key: (row, place)
+        for row, (key, place) in enumerate(zip(table.series, last, strict=True))
+        if place >= first
     }
     wanted = {table.nights[place] for _, place in recent.values()}
     zone = store.zone
@@ -460,19 +521,35 @@ def _grades(
         row, place = recent.get(key, (-1, -1))
         if place < 0 or table.nights[place] != nights[run.campaign_id]:
             continue
-        if run.latency_us is not None and _contents_of(run.case) == table.contents[int(table.contents_at[row][place])]:
+        if (
+            run.latency_us is not None
+            and _contents_of(run.case) == table.contents[int(table.contents_at[row][place])]
+        ):
             grades[key, run.verdict.quality].append(run.verdict.grade)
     # As the figure: of the trusted ones where there are any.
-    counted = {key: grades.get((key, Quality.TRUSTED)) or grades.get((key, Quality.SUSPECT), []) for key in recent}
-    return {key: max(known) for key, of_key in counted.items() if (known := [item for item in of_key if item])}
+    counted = {
+        key: grades.get((key, Quality.TRUSTED)) or grades.get((key, Quality.SUSPECT), [])
+        for key in recent
+    }
+    return {
+        key: max(known)
+        for key, of_key in counted.items()
+        if (known := [item for item in of_key if item])
+    }
 
 
 def _contents_of(case: Case) -> Contents:
-    return Contents(model_sha256=case.model_sha256, build_sha256=case.build_sha256, files=tuple(sorted(case.files)))
+    return Contents(
+        model_sha256=case.model_sha256,
+        build_sha256=case.build_sha256,
+        files=tuple(sorted(case.files)),
+    )
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
-    """Return of each campaign what its report depends on, as a hash: how far it is, and what was read from its runs."""
+    """Return of each campaign what its report depends on, as a hash: how far it is, and what was
+    read from its runs.
+    """
     progress = store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
@@ -487,15 +564,26 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
             progress.get(item.campaign_id),
             readings.get(item.campaign_id, ""),
         )
-        marks[item.campaign_id] = hashlib.sha256(repr(told).encode(errors="surrogatepass")).hexdigest()
+        marks[item.campaign_id] = hashlib.sha256(
+            repr(told).encode(errors="surrogatepass")
+        ).hexdigest()
     return marks
 
 
-def _virtual_campaigns(store: Store, campaigns: Sequence[Campaign], points: Points) -> Collection[CampaignId]:
-    """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
+def _virtual_campaigns(
+    store: Store, campaigns: Sequence[Campaign], points: Points
+) -> Collection[CampaignId]:
+    """Return the campaigns with virtual phones.
+
+    Those without any figure are asked for their cases.
+    """
     devices = store.devices()
     is_virtual = [item.is_virtual for item in points.series]
-    places = {at for at, series in zip(points.campaign_at, points.series_at, strict=True) if is_virtual[series]}
+    places = {
+        at
+        for at, series in zip(points.campaign_at, points.series_at, strict=True)
+        if is_virtual[series]
+    }
     virtual = {points.campaigns[place].campaign_id for place in places}
     known = {item.campaign_id for item in points.campaigns}
     for item in campaigns:

@@ -1,4 +1,6 @@
-"""A folder of pages on the disk: only what changed is written, and only what was written here is ever removed."""
+"""A folder of pages on the disk: only what changed is written, and only what was written here is
+ever removed.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,44 @@ from orchestrator.files import write_whole
 
 #: Which files are the site's, and what was noted about each.
 MANIFEST: Final = ".benchfarm-site.json"
-_OWN_PATH: Final = re.compile(r"index\.html|(?:assets|series|campaigns|pages)/[a-z0-9-]{1,120}\.(?:html|css|js)")
+_OWN_PATH: Final = re.compile(
+    r"index\.html|(?:assets|series|campaigns|pages)/[a-z0-9-]{1,120}\.(?:html|css|js)"
+)
 
 
 class SiteFolder:
-    """One folder; raises UsageError when it holds something else, HostStorageError when the disk is full."""
+    """One folder.
+
+    Raises UsageError when it holds something else, HostStorageError when the disk is full.
+    """
 
     def __init__(self, folder: Path, paths: Collection[str]) -> None:
-        """``paths`` are the pages that will be written; nobody else's file may be in the place of one."""
+        """``paths`` are the pages that will be written.
+
+        Nobody else's file may be in the place of one.
+        """
         self._folder = folder
         self._counts: Counter[str] = Counter(written=0, unchanged=0, removed=0, size_bytes=0)
         self._files: dict[str, str] = {}
         with self._guarded():
-            for name in {"assets", "series", "campaigns", *(path.rpartition("/")[0] for path in paths)} - {""}:
+            for name in {
+                "assets",
+                "series",
+                "campaigns",
+                *(path.rpartition("/")[0] for path in paths),
+            } - {""}:
                 if (folder / name).is_symlink():
-                    raise UsageError(f"{folder / name} is a link", hint="choose an empty folder with --out")
+                    raise UsageError(
+                        f"{folder / name} is a link", hint="choose an empty folder with --out"
+                    )
                 (folder / name).mkdir(parents=True, exist_ok=True)
             self._before = self._manifest()
             for path in paths:
-                if path not in self._before and not path.startswith("assets/") and (folder / path).exists():
+                if (
+                    path not in self._before
+                    and not path.startswith("assets/")
+                    and (folder / path).exists()
+                ):
                     raise UsageError(
                         f"{folder / path} was not made by 'benchfarm history site'",
                         hint="choose an empty folder with --out, or move this file away",
@@ -67,7 +88,9 @@ class SiteFolder:
         return True
 
     def finish(self) -> dict[str, int]:
-        """Remove pages of builds before that this one doesn't have; return how many were written, unchanged, removed.
+        """Remove pages of builds before that this one doesn't have.
+
+        Return how many were written, unchanged, removed.
 
         ``size_bytes`` is beside them: of all pages.
         """
@@ -83,7 +106,9 @@ class SiteFolder:
         """Return each file's note; names that no build can have written are passed over."""
         try:
             found = json.loads((self._folder / MANIFEST).read_text("utf-8"))
-            return {str(path): str(note) for path, note in found.items() if _OWN_PATH.fullmatch(path)}
+            return {
+                str(path): str(note) for path, note in found.items() if _OWN_PATH.fullmatch(path)
+            }
         except FileNotFoundError:
             return {}
         except (ValueError, AttributeError):

@@ -1,6 +1,7 @@
 """Lines of nights as SVG paths: small ones for a row of a table, and a chart of one series.
 
-A path's units are its view box's; both are stretched to the width of their place, so that paths stay short.
+A path's units are its view box's; both are stretched to the width of their place, so that paths
+stay short.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 #: Height of a sparkline's view box, with room for the line's own width.
 SPARK_HEIGHT: Final = 32
 _SPARK_ROOM: Final = 3
-#: How far the scale of every sparkline goes, up and down, as the logarithm of a ratio; what is beyond is cut.
+#: How far the scale of every sparkline goes, up and down, as the logarithm of a ratio; what is
+#: beyond is cut.
 SPARK_REACH: Final = 0.2
 #: Nights whose middle is the last level.
 _LEVEL_NIGHTS: Final = 7
@@ -34,11 +36,15 @@ def spark_box(nights: int) -> str:
     return f"-1 0 {max(2, nights + 1)} {SPARK_HEIGHT}"
 
 
-def spark_path(figures: Sequence[float], changes: Iterable[int] = (), expected: Iterable[int] = ()) -> str:
-    """Return a series' nights as ``band|line|changes|expected``: vertical lines stand at the nights of changes.
+def spark_path(
+    figures: Sequence[float], changes: Iterable[int] = (), expected: Iterable[int] = ()
+) -> str:
+    """Return a series' nights as ``band|line|changes|expected``: vertical lines stand at the nights
+    of changes.
 
-    NaN is a night without a figure; the lowest figure is at the bottom. All series have one scale, ``SPARK_REACH`` up
-    and down from the middle of their range. The band is the noise from night to night (95 %) around the last level.
+    NaN is a night without a figure; the lowest figure is at the bottom. All series have one scale,
+    ``SPARK_REACH`` up and down from the middle of their range. The band is the noise from night to
+    night (95 %) around the last level.
     """
     logs = [math.log(value) for value in figures if math.isfinite(value)]
     if not logs:
@@ -53,14 +59,19 @@ def spark_path(figures: Sequence[float], changes: Iterable[int] = (), expected: 
     parts, x, y = [], 0, 0
     for number, (place, value) in enumerate(places.items()):
         at = y_of(value)
-        parts.append(f"M{place} {at}h0" if not number or place - x > _GAP else f"l{place - x} {at - y}")
+        parts.append(
+            f"M{place} {at}h0" if not number or place - x > _GAP else f"l{place - x} {at - y}"
+        )
         x, y = place, at
     steps = sorted(abs(after - before) for before, after in pairwise(logs)) or [0.0]
     noise = 1.96 * 1.4826 * steps[len(steps) // 2] / math.sqrt(2)
     level = sorted(logs[-_LEVEL_NIGHTS:])[min(len(logs), _LEVEL_NIGHTS) // 2]
     top, bottom = y_of(level + noise), y_of(level - noise)
     band = f"M0 {top}H{len(figures)}V{max(bottom, top + 1)}H0z"
-    marks = ("".join(f"M{place - 0.5:g} 0v{SPARK_HEIGHT}" for place in some) for some in (changes, expected))
+    marks = (
+        "".join(f"M{place - 0.5:g} 0v{SPARK_HEIGHT}" for place in some)
+        for some in (changes, expected)
+    )
     return "|".join((band, "".join(parts), *marks))
 
 
@@ -76,7 +87,8 @@ class Tick:
 class NightChart:
     """A series' nights, drawn."""
 
-    #: Paths in the view box: the line through the figures, trusted figures, suspect ones, intervals.
+    #: Paths in the view box: the line through the figures, trusted figures, suspect ones,
+    #: intervals.
     line: str
     trusted: str
     suspect: str
@@ -114,7 +126,9 @@ def night_chart(
     doubts: list[str] = []
     bars: list[str] = []
     last: int | None = None
-    for night, x, figure, lowest, highest, is_trusted in zip(nights, xs, figures, lows, highs, trusted, strict=True):
+    for night, x, figure, lowest, highest, is_trusted in zip(
+        nights, xs, figures, lows, highs, trusted, strict=True
+    ):
         if not math.isfinite(figure):
             continue
         at = f"{x:.0f} {y_of(figure):.0f}"
@@ -129,7 +143,10 @@ def night_chart(
         suspect="".join(doubts),
         intervals="".join(bars),
         x_ticks=_date_ticks(nights, xs),
-        y_ticks=tuple(Tick(at=y_of(value) / CHART_SIZE * 100, label=text) for value, text in _figure_ticks(low, high)),
+        y_ticks=tuple(
+            Tick(at=y_of(value) / CHART_SIZE * 100, label=text)
+            for value, text in _figure_ticks(low, high)
+        ),
         places=tuple(round(x / CHART_SIZE * 100, 2) for x in xs),
         low=low,
         high=high,
@@ -152,7 +169,9 @@ def _figure_ticks(low: float, high: float) -> list[tuple[float, str]]:
     digits = max(0, -math.floor(math.log10(step) + 1e-9))
     begin = math.ceil(low / step)
     return [
-        (number * step, f"{number * step:.{digits}f}") for number in range(begin, begin + 12) if number * step <= high
+        (number * step, f"{number * step:.{digits}f}")
+        for number in range(begin, begin + 12)
+        if number * step <= high
     ]
 
 

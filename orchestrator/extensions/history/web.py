@@ -1,9 +1,11 @@
-"""The web application: pages from a source, and what keeps strangers and other sites' scripts away from them.
+"""The web application: pages from a source, and what keeps strangers and other sites' scripts away
+from them.
 
-Only GET and HEAD are answered, and only for names that the source knows: no path of a request is ever a file's. What
-changes something is part of the API (api.py), and needs the token in a header of its own. A request must name a
-host that this server is known by, so that a site which lets its own name point here (DNS rebinding) gets nothing. Pages
-load nothing from elsewhere, and their policy forbids them to.
+Only GET and HEAD are answered, and only for names that the source knows: no path of a request is
+ever a file's. What changes something is part of the API (api.py), and needs the token in a header
+of its own. A request must name a host that this server is known by, so that a site which lets its
+own name point here (DNS rebinding) gets nothing. Pages load nothing from elsewhere, and their
+policy forbids them to.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ from orchestrator.extensions.history import api
 from orchestrator.records.answers import FarmAnswer
 
 _COOKIE: Final = "benchfarm-token"
-#: At once, and never more than a quarter of the descriptors that the process may have: the rest is for what is
-#: measured beside it.
+#: At once, and never more than a quarter of the descriptors that the process may have: the rest is
+#: for what is measured beside it.
 _MOST_CONNECTIONS: Final = 64
-#: What a host and its port look like in a request: a name, an address, or an IPv6 address in brackets.
+#: What a host and its port look like in a request: a name, an address, or an IPv6 address in
+#: brackets.
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^:\[\]\s]+))(?::[0-9]{1,5})?")
 #: After this time a browser asks again for what couldn't be read, seconds.
 _AGAIN_S: Final = 5
@@ -76,12 +79,13 @@ class ServedPage:
 def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) -> ServedPage:
     """Return a page with its policy.
 
-    ``script``: the policy's word for the script that the page's template has; never made of the page itself, whose data
-    may have brought one along. Without it only scripts of their own files are run. ``asks``: whether these may ask this
-    server.
+    ``script``: the policy's word for the script that the page's template has; never made of the
+    page itself, whose data may have brought one along. Without it only scripts of their own files
+    are run. ``asks``: whether these may ask this server.
     """
     ending = path.rpartition(".")[2]
-    # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the page.
+    # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the
+    # page.
     own = f"script-src 'self' {script} 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
     policy = own if script else "script-src 'self'; style-src 'self'; img-src 'self' data:"
     if asks:
@@ -124,7 +128,9 @@ class Access:
 
     @property
     def reading_key(self) -> str:
-        """What a browser keeps in the token's place: every port of this host gets its cookies, and it only reads."""
+        """What a browser keeps in the token's place: every port of this host gets its cookies, and
+        it only reads.
+        """
         return hmac.new(self.token.encode(), b"benchfarm: reading", hashlib.sha256).hexdigest()
 
     def lets_steer(self, request: Request) -> bool:
@@ -157,7 +163,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    """Return the name of ``name:port``, of ``[address]:port`` the address; empty for anything else."""
+    """Return the name of ``name:port``, of ``[address]:port`` the address.
+
+    Empty for anything else.
+    """
     found = _HOST.fullmatch(header.strip().lower())
     return (found["v6"] or found["name"]) if found is not None else ""
 
@@ -172,7 +181,8 @@ def make_app(
     """Return the application.
 
     Args:
-        page_at: returns the page of a path without its leading ``/``, None for none; called from several threads.
+        page_at: returns the page of a path without its leading ``/``, None for none; called from
+            several threads.
         access: who may ask.
         routes: the requests of the API.
         farm: returns the farm as it is now, for the API's events; None: there is no API.
@@ -181,11 +191,15 @@ def make_app(
     app.state.is_ending = False
     if farm is not None:
         most = min(api.MOST_STREAMS, most_connections() // 2)
-        made = api.make_api(routes, farm, is_ending=lambda: bool(app.state.is_ending), most_streams=most)
+        made = api.make_api(
+            routes, farm, is_ending=lambda: bool(app.state.is_ending), most_streams=most
+        )
         app.mount(api.PATH, made)
 
     @app.middleware("http")
-    async def _guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    async def _guard(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         response = _refusal(request, access) or await call_next(request)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
@@ -195,7 +209,9 @@ def make_app(
     @app.exception_handler(BenchfarmError)
     async def _unread(_: Request, error: BenchfarmError) -> Response:
         # A browser asks again by itself: what is away now may be back.
-        text = f"These pages can't be read now: {error}\n\nThis page asks again every {_AGAIN_S} s.\n"
+        text = (
+            f"These pages can't be read now: {error}\n\nThis page asks again every {_AGAIN_S} s.\n"
+        )
         return PlainTextResponse(
             text, status_code=503, headers={"Retry-After": f"{_AGAIN_S}", "Refresh": f"{_AGAIN_S}"}
         )
@@ -222,15 +238,23 @@ def _refusal(request: Request, access: Access) -> Response | None:
     if api.changes_something(request.method, request.scope["path"]):
         return _refused_change(request, access)
     if request.method not in {"GET", "HEAD"}:
-        return PlainTextResponse("These pages can only be read.\n", status_code=405, headers={"Allow": "GET, HEAD"})
+        return PlainTextResponse(
+            "These pages can only be read.\n", status_code=405, headers={"Allow": "GET, HEAD"}
+        )
     if access.token and "token" in request.query_params:
         if not same(access.token, request.query_params["token"]):
             return _unknown()
-        # The token leaves the address, so that it stands in no history and in no log. A proxy may serve these pages
-        # under a path of its own: the new address is relative to the old one.
-        response = RedirectResponse(f"./{quote(request.scope['path'].rpartition('/')[2])}", status_code=303)
+        # The token leaves the address, so that it stands in no history and in no log. A proxy may
+        # serve these pages under a path of its own: the new address is relative to the old one.
+        response = RedirectResponse(
+            f"./{quote(request.scope['path'].rpartition('/')[2])}", status_code=303
+        )
         response.set_cookie(
-            _COOKIE, access.reading_key, httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            _COOKIE,
+            access.reading_key,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
         )
         return response
     return None if access.admits(request) else _unknown()
@@ -238,12 +262,21 @@ def _refusal(request: Request, access: Access) -> Response | None:
 
 def _refused_change(request: Request, access: Access) -> Response | None:
     if not access.token:
-        return api.refusal(403, "the server was started without a token: it only shows", "serve --token-file FILE")
+        return api.refusal(
+            403, "the server was started without a token: it only shows", "serve --token-file FILE"
+        )
     if not access.lets_steer(request):
         return api.refusal(401, "this needs the token", "send it as 'Authorization: Bearer TOKEN'")
     length = request.headers.get("content-length", "0")
-    if "transfer-encoding" in request.headers or not length.isdecimal() or len(length) > 9 or int(length) > _MOST_BYTES:
-        return api.refusal(413, f"a request may bring {_MOST_BYTES} bytes along, and says how many it brings")
+    if (
+        "transfer-encoding" in request.headers
+        or not length.isdecimal()
+        or len(length) > 9
+        or int(length) > _MOST_BYTES
+    ):
+        return api.refusal(
+            413, f"a request may bring {_MOST_BYTES} bytes along, and says how many it brings"
+        )
     return None
 
 
@@ -287,17 +320,27 @@ def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
 
 
 class _Guarded(H11Protocol):
-    """A connection that is closed when it asks for nothing or doesn't read, and of which there are never too many."""
+    """A connection that is closed when it asks for nothing or doesn't read, and of which there are
+    never too many.
+    """
 
     #: Bytes that waited for the one who asked when this was last looked at.
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; when all places are taken, one that asks for nothing or doesn't read gives its place to this one."""
+        """Begin.
+
+        When all places are taken, one that asks for nothing or doesn't read gives its place to this
+        one.
+        """
         super().connection_made(transport)
         self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
         # What was aborted is among them for a moment yet.
-        there = [item for item in self.connections if isinstance(item, _Guarded) and not item.transport.is_closing()]
+        there = [
+            item
+            for item in self.connections
+            if isinstance(item, _Guarded) and not item.transport.is_closing()
+        ]
         of_address = [item for item in there if item.address == self.address]
         if len(there) > most_connections():
             self._make_room(there)
@@ -328,7 +371,9 @@ class _Guarded(H11Protocol):
     def drop(self) -> None:
         """End the connection at once; what it didn't read is forgotten, by the system too."""
         linger = struct.pack("ii", 1, 0)
-        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, linger
+        )
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -347,7 +392,11 @@ class _Guarded(H11Protocol):
 def most_connections() -> int:
     """Return how many connections are held at once."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(_MOST_CONNECTIONS, soft // 4))
+    return (
+        _MOST_CONNECTIONS
+        if soft == resource.RLIM_INFINITY
+        else max(1, min(_MOST_CONNECTIONS, soft // 4))
+    )
 
 
 class _Server(uvicorn.Server):
@@ -368,7 +417,8 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=_Guarded,
-        # What strangers send fills no log; a system without descriptors has an error a second for each of the backlog.
+        # What strangers send fills no log; a system without descriptors has an error a second for
+        # each of the backlog.
         log_level="error",
         access_log=False,
         server_header=False,

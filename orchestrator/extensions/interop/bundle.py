@@ -1,9 +1,10 @@
 """An evidence bundle: chosen campaigns with everything that their runs left behind, in one file.
 
-It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and runs as the store's
-documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs left behind, each content once). The
-manifest holds the sha256 of the records; a blob's name is its own. Another store takes the bundle in without changing
-anything that it holds, and reads the raw output again with its own version.
+It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and
+runs as the store's documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs
+left behind, each content once). The manifest holds the sha256 of the records; a blob's name is its
+own. Another store takes the bundle in without changing anything that it holds, and reads the raw
+output again with its own version.
 """
 
 from __future__ import annotations
@@ -43,19 +44,22 @@ _MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
 #: More than the manifest is.
 _LARGEST_HEAD_BYTES: Final = 1 << 20
-#: More than any one program prints, and than a year of a lab's records; a larger member was made to fill memory.
+#: More than any one program prints, and than a year of a lab's records; a larger member was made to
+#: fill memory.
 _LARGEST_BLOB_BYTES: Final = 1 << 30
 _LARGEST_RECORDS_BYTES: Final = 8 << 30
 _LARGEST_LINE_BYTES: Final = 64 << 20
-#: Values of one record: a campaign of 100,000 planned runs has half as many. Each takes some hundred bytes of memory.
+#: Values of one record: a campaign of 100,000 planned runs has half as many. Each takes some
+#: hundred bytes of memory.
 _MOST_VALUES: Final = 4_000_000
-#: Output that a run left behind beyond this may be at most 200 times its size in the file: programs print no
-#: such thing, and it would fill memory.
+#: Output that a run left behind beyond this may be at most 200 times its size in the file: programs
+#: print no such thing, and it would fill memory.
 _LARGE_BYTES: Final = 64 << 20
 _MOST_PACKED: Final = 200
 #: Things that one run leaves behind.
 _MOST_LEFT: Final = 1_000
-#: Parts of records in which texts of this computer stand; of runs on this computer also what its programs said.
+#: Parts of records in which texts of this computer stand; of runs on this computer also what its
+#: programs said.
 _OF_CAMPAIGNS: Final = ("plan_text", "skipped")
 _OF_RUNS: Final = ("reason", "verdict")
 _OF_HOST_RUNS: Final = (*_OF_RUNS, "command", "report")
@@ -89,9 +93,9 @@ def write_bundle(
 ) -> BundleContents:
     """Write campaigns, or only some of their runs, to a file that isn't there yet.
 
-    Folders of this computer are left out: those that the store knows, and ``folders``. Raises UsageError when the file
-    is there or can't be written, HostStorageError where there is no space, StoreError for a campaign or run that the
-    store doesn't hold.
+    Folders of this computer are left out: those that the store knows, and ``folders``. Raises
+    UsageError when the file is there or can't be written, HostStorageError where there is no space,
+    StoreError for a campaign or run that the store doesn't hold.
     """
     campaigns = []
     for campaign_id in campaign_ids:
@@ -102,7 +106,9 @@ def write_bundle(
     own = own_folders(store, campaigns, folders)
     try:
         with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
-            contents, records_sha256 = _write_records(archive, store, campaigns, frozenset(run_ids), own)
+            contents, records_sha256 = _write_records(
+                archive, store, campaigns, frozenset(run_ids), own
+            )
             manifest = {
                 "schema": SCHEMA,
                 "schema_version": SCHEMA_VERSION,
@@ -115,7 +121,9 @@ def write_bundle(
             text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
             archive.writestr(_MANIFEST, text)
     except FileExistsError:
-        raise UsageError(f"{path}: is there already", hint="name a new file; bundles are never overwritten") from None
+        raise UsageError(
+            f"{path}: is there already", hint="name a new file; bundles are never overwritten"
+        ) from None
     except BaseException as error:
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -126,15 +134,24 @@ def write_bundle(
 
 
 def _write_records(
-    archive: zipfile.ZipFile, store: Store, campaigns: Sequence[Campaign], chosen: Collection[RunId], own: OwnFolders
+    archive: zipfile.ZipFile,
+    store: Store,
+    campaigns: Sequence[Campaign],
+    chosen: Collection[RunId],
+    own: OwnFolders,
 ) -> tuple[BundleContents, str]:
-    """Write what runs left behind, and the records; return how much there is, and the records' sha256."""
+    """Write what runs left behind, and the records.
+
+    Return how much there is, and the records' sha256.
+    """
     blobs: set[str] = set()
     cases: list[Case] = []
     run_ids: set[RunId] = set()
     lines: list[str] = []
     virtual_runs = 0
-    for run in store.runs(campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True):
+    for run in store.runs(
+        campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True
+    ):
         if chosen and run.run_id not in chosen:
             continue
         run_ids.add(run.run_id)
@@ -142,7 +159,10 @@ def _write_records(
         virtual_runs += run.is_virtual
         # A phone's own paths stay as they are, whatever this computer's are called.
         is_host = run.case.serial == HOST_SERIAL
-        kept = [replace(item, data=own.hide_bytes(item.data)) if is_host else item for item in run.attachments]
+        kept = [
+            replace(item, data=own.hide_bytes(item.data)) if is_host else item
+            for item in run.attachments
+        ]
         left = [[item.name, item.sha256] for item in kept]
         for item in kept:
             if item.sha256 not in blobs:
@@ -152,7 +172,9 @@ def _write_records(
         lines.append(_line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left))
     if missing := set(chosen) - run_ids:
         raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
-    contents = BundleContents(campaigns=len(campaigns), runs=len(lines), virtual_runs=virtual_runs, blobs=len(blobs))
+    contents = BundleContents(
+        campaigns=len(campaigns), runs=len(lines), virtual_runs=virtual_runs, blobs=len(blobs)
+    )
     digest = hashlib.sha256()
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
         for line in (*_referring(store, campaigns, cases, own, is_cut=bool(chosen)), *lines):
@@ -163,17 +185,27 @@ def _write_records(
 
 
 def _referring(
-    store: Store, campaigns: Sequence[Campaign], cases: Sequence[Case], own: OwnFolders, *, is_cut: bool
+    store: Store,
+    campaigns: Sequence[Campaign],
+    cases: Sequence[Case],
+    own: OwnFolders,
+    *,
+    is_cut: bool,
 ) -> Iterator[str]:
-    """Yield the lines of campaigns and of everything that their cases refer to, without this computer's paths.
+    """Yield the lines of campaigns and of everything that their cases refer to, without this
+    computer's paths.
 
     ``is_cut``: of a part of the runs, without the plan of the others.
     """
     for campaign in campaigns:
-        portable = replace(campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs=""))
+        portable = replace(
+            campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs="")
+        )
         portable = replace(portable, invocations=(), skipped=()) if is_cut else portable
         yield _line("campaign", portable, own, _OF_CAMPAIGNS)
-    planned = () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
+    planned = (
+        () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
+    )
     used = [*cases, *planned]
     devices, models, builds = store.devices(), store.models(), store.builds()
     for serial in dict.fromkeys(case.serial for case in used):
@@ -185,7 +217,11 @@ def _referring(
 
 
 def _line(
-    kind: str, record: object, own: OwnFolders | None = None, parts: Collection[str] = (), **beside: object
+    kind: str,
+    record: object,
+    own: OwnFolders | None = None,
+    parts: Collection[str] = (),
+    **beside: object,
 ) -> str:
     document = json.loads(dump_document(record))
     if own is not None:
@@ -223,8 +259,8 @@ class Bundle:
     def __init__(self, path: Path) -> None:
         """Open a bundle and check that it is whole.
 
-        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it is damaged,
-        StoreError when a newer benchfarm wrote it.
+        Raises UsageError when there is no such file or it is no bundle, StoreCorruptError when it
+        is damaged, StoreError when a newer benchfarm wrote it.
         """
         self.path = path
         try:
@@ -232,7 +268,9 @@ class Bundle:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}") from error
         except zipfile.BadZipFile:
-            raise UsageError(f"{path}: is no bundle", hint="'benchfarm export' writes bundles") from None
+            raise UsageError(
+                f"{path}: is no bundle", hint="'benchfarm export' writes bundles"
+            ) from None
         try:
             manifest = self._read_manifest(self._content(_MANIFEST, _LARGEST_HEAD_BYTES))
             digest = hashlib.sha256()
@@ -240,7 +278,9 @@ class Bundle:
                 for part in iter(lambda: stream.read(1 << 20), b""):
                     digest.update(part)
             if digest.hexdigest() != manifest.records_sha256:
-                raise StoreCorruptError(f"{path}: is damaged: the records aren't those that were written")
+                raise StoreCorruptError(
+                    f"{path}: is damaged: the records aren't those that were written"
+                )
         except BaseException:
             self._archive.close()
             raise
@@ -256,7 +296,9 @@ class Bundle:
         for where, line in self._lines():
             if line.kind == "run":
                 self._check_sizes(where, line)
-                left = (Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left)
+                left = (
+                    Attachment(name=name, data=self._blob(sha256)) for name, sha256 in line.left
+                )
                 yield replace(line.read(where), attachments=tuple(left))
 
     def checked(self) -> Mapping[str, list[Any]]:
@@ -276,7 +318,9 @@ class Bundle:
     def _lines(self) -> Iterator[tuple[str, _Line]]:
         """Yield each line of the records with its place."""
         with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1):
+            for number, line in enumerate(
+                iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1
+            ):
                 where = f"{self.path}: {_RECORDS}:{number}"
                 if line.count(b",") > _MOST_VALUES:
                     raise StoreCorruptError(f"{where}: holds more values than any record")
@@ -286,18 +330,28 @@ class Bundle:
         """Raise StoreCorruptError when what a run left behind is there to fill memory."""
         found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in line.left]
         size_bytes = sum(info.file_size for info in found if info is not None)
-        packed_bytes = sum({info.filename: info.compress_size for info in found if info is not None}.values())
-        if len(found) > _MOST_LEFT or (size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes):
-            raise StoreCorruptError(f"{where}: left {len(found)} outputs of {size_bytes} bytes behind")
+        packed_bytes = sum(
+            {info.filename: info.compress_size for info in found if info is not None}.values()
+        )
+        if len(found) > _MOST_LEFT or (
+            size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes
+        ):
+            raise StoreCorruptError(
+                f"{where}: left {len(found)} outputs of {size_bytes} bytes behind"
+            )
 
     def _read_manifest(self, data: bytes) -> _Manifest:
         try:
-            manifest = load_document(_Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle")
+            manifest = load_document(
+                _Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle"
+            )
         except StoreError as error:
             raise UsageError(str(error), hint="'benchfarm export' writes bundles") from error
         if manifest.schema != SCHEMA:
             hint = "'benchfarm export' writes bundles"
-            raise UsageError(f"{self.path}: is no bundle: schema {manifest.schema[:80]!r}", hint=hint)
+            raise UsageError(
+                f"{self.path}: is no bundle: schema {manifest.schema[:80]!r}", hint=hint
+            )
         if manifest.schema_version > SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path}: was written by benchfarm {manifest.benchfarm_version}",

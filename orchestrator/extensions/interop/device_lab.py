@@ -1,7 +1,9 @@
-"""Runs of LiteRT's device lab and of its leaderboard, which others made: their files and lines are read, never run.
+"""Runs of LiteRT's device lab and of its leaderboard, which others made: their files and lines are
+read, never run.
 
-A job of a session leaves ``results.pb`` and ``runtime_info.pb`` (a model) or ``metrics.pb`` and ``provenance.txt`` (a
-language model), with the phone's whole log; the leaderboard has a line for each (leaderboard.py).
+A job of a session leaves ``results.pb`` and ``runtime_info.pb`` (a model) or ``metrics.pb`` and
+``provenance.txt`` (a language model), with the phone's whole log; the leaderboard has a line for
+each (leaderboard.py).
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
 STDOUT: Final = "stdout.txt"
-_LOG_LINE: Final = re.compile(rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)")
+_LOG_LINE: Final = re.compile(
+    rb"\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+(\d+)\s+\d+ [VDIWEF] (\S.*?)\s*: (.*)"
+)
 
 
 class DeviceLabTool(ImportedTool):
@@ -61,11 +65,17 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         process = _with_evidence(decode_language_model(metrics), raw.data(LOGCAT))
         flags = dict(case.flags)
         # The job's flags count; the metrics repeat them.
-        asked = {name: flags[f"{name}_tokens"] for name in PHASES if flags.get(f"{name}_tokens", "").isdecimal()}
+        asked = {
+            name: flags[f"{name}_tokens"]
+            for name in PHASES
+            if flags.get(f"{name}_tokens", "").isdecimal()
+        }
         process.asked |= {name: int(value) for name, value in asked.items()}
         if (context := flags.get("max_num_tokens", "")).isdecimal():
             process.asked["tokens"] = int(context)
-        return reports_of(process, requested=case.delegate.value)[PHASES.index(phase) if phase in PHASES else 1]
+        return reports_of(process, requested=case.delegate.value)[
+            PHASES.index(phase) if phase in PHASES else 1
+        ]
     return parse_run(
         stdout=raw.data(STDOUT),
         logcat=raw.data(LOGCAT),
@@ -76,10 +86,13 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
 
 
 def _with_evidence(process: Process, logcat: bytes) -> Process:
-    """Add what the job's process logged of where the operators ran; other processes log too, and are left out.
+    """Add what the job's process logged of where the operators ran.
 
-    The job's is the process that logged results; of a log without any, none is. Since 0.3 the command runs a process
-    before, which fills the caches: the measured one is the last with as many repetitions as its file has.
+    Other processes log too, and are left out.
+
+    The job's is the process that logged results; of a log without any, none is. Since 0.3 the
+    command runs a process before, which fills the caches: the measured one is the last with as many
+    repetitions as its file has.
     """
     logged: defaultdict[bytes, list[str]] = defaultdict(list)
     own: dict[bytes, None] = {}

@@ -1,4 +1,6 @@
-"""What ``benchfarm import`` takes: bundles, sessions and leaderboards of a device lab, the console of an iOS app."""
+"""What ``benchfarm import`` takes: bundles, sessions and leaderboards of a device lab, the console
+of an iOS app.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ import zipfile
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.plugins import CommandResult, Importer, ImportRequest, Settings, Workspace, import_result
+from orchestrator.plugins import (
+    CommandResult,
+    Importer,
+    ImportRequest,
+    Settings,
+    Workspace,
+    import_result,
+)
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
@@ -14,7 +23,10 @@ from orchestrator.units import counted
 
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
-    """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left out."""
+    """Store what a bundle holds and isn't stored yet.
+
+    The exit code is 1 when runs had to be left out.
+    """
     from orchestrator.engine.review import read_imported
     from orchestrator.extensions.interop.bundle import Bundle
     from orchestrator.extensions.interop.taking_in import take_in
@@ -31,7 +43,9 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
         done = take_in(bundle, workspace.store, read=read)
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
     lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
-    lines.append(f"read again from their raw output; imported from {path.name}, sha256 {done.origin.sha256}")
+    lines.append(
+        f"read again from their raw output; imported from {path.name}, sha256 {done.origin.sha256}"
+    )
     if done.other_runs:
         why = "the store holds others in their place, or they are of a campaign of its own"
         lines.append(f"{counted(len(done.other_runs), 'run')} left out: {why}")
@@ -59,5 +73,9 @@ def _is_session(path: Path) -> bool:
 
 
 BUNDLE = Importer(title="a bundle", takes=zipfile.is_zipfile, take_in=_import_bundle)
-SESSION = Importer(title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions)
-CONSOLE = Importer(title="the iOS app's console text", takes=Path.is_file, take_in=_import_console, is_last=True)
+SESSION = Importer(
+    title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions
+)
+CONSOLE = Importer(
+    title="the iOS app's console text", takes=Path.is_file, take_in=_import_console, is_last=True
+)

@@ -1,7 +1,8 @@
 """TensorFlow's iOS benchmark app: the console's text of a run that somebody started by a tap.
 
-The app reads its parameters from its bundle and echoes them to its console, so that a text shows what it is of. The
-text of its result view names neither model, delegate nor threads, and is no result.
+The app reads its parameters from its bundle and echoes them to its console, so that a text shows
+what it is of. The text of its result view names neither model, delegate nor threads, and is no
+result.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from orchestrator.records.run import ToolReport
 from orchestrator.records.workload import DelegateName, ToolName
 
 #: Flags of delegates as the program echoes them.
-_DELEGATE_ECHOES: Final = {"Use CoreML": "use_coreml", "Use gpu": "use_gpu", "Use xnnpack": "use_xnnpack"}
+_DELEGATE_ECHOES: Final = {
+    "Use CoreML": "use_coreml",
+    "Use gpu": "use_gpu",
+    "Use xnnpack": "use_xnnpack",
+}
 #: Further parameters that make another case: echo -> flag.
 _FLAG_ECHOES: Final = {
     "Allow fp16": "allow_fp16",
@@ -48,11 +53,18 @@ _SETTING_ECHOES: Final = {
     "Min warmup runs duration (seconds)": "warmup_min_secs",
 }
 #: With one of these the figures are of something else than the model's inferences.
-_NO_TIMING: Final = ("Enable op profiling", "Report the peak memory footprint", "Run w/o invoking kernels")
+_NO_TIMING: Final = (
+    "Enable op profiling",
+    "Report the peak memory footprint",
+    "Run w/o invoking kernels",
+)
 
 
 def read_console(text: str) -> list[ToolReport]:
-    """Return one report for each run in a console's text, judged by the delegate that it echoes; none without a run."""
+    """Return one report for each run in a console's text, judged by the delegate that it echoes.
+
+    None without a run.
+    """
     source = text.encode()
     try:
         requested = [_delegate(report).value for report in parse_text(source)]
@@ -64,25 +76,39 @@ def read_console(text: str) -> list[ToolReport]:
 
 
 def _without_path(report: ToolReport) -> ToolReport:
-    """Leave out the path in the app's bundle: the file there may have any name; the size identifies the model."""
-    return replace(report, extra={key: value for key, value in report.extra.items() if key != "graph"})
+    """Leave out the path in the app's bundle: the file there may have any name.
+
+    The size identifies the model.
+    """
+    return replace(
+        report, extra={key: value for key, value in report.extra.items() if key != "graph"}
+    )
 
 
 def scenario_of(report: ToolReport) -> Scenario:
-    """Return what a run's echoed parameters mean; raises OutputParseError for a run that measured no latency."""
+    """Return what a run's echoed parameters mean.
+
+    Raises OutputParseError for a run that measured no latency.
+    """
     if odd := next((echo for echo in _NO_TIMING if _is_on(report.echoed, echo)), None):
         raise OutputParseError(f"it says '{odd}: [1]', so its times are no latency")
     threads = report.echoed.get("Num threads", "")
     try:
         settings = {
-            field: int(report.echoed[echo]) if field.endswith("runs") else float(report.echoed[echo])
+            field: int(report.echoed[echo])
+            if field.endswith("runs")
+            else float(report.echoed[echo])
             for echo, field in _SETTING_ECHOES.items()
             if echo in report.echoed
         }
         return Scenario(
             delegate=_delegate(report),
             threads=int(threads) if threads else -1,
-            flags=tuple((flag, report.echoed[echo]) for echo, flag in _FLAG_ECHOES.items() if echo in report.echoed),
+            flags=tuple(
+                (flag, report.echoed[echo])
+                for echo, flag in _FLAG_ECHOES.items()
+                if echo in report.echoed
+            ),
             settings=settings,
         )
     except ValueError as error:
@@ -97,7 +123,9 @@ def _delegate(report: ToolReport) -> DelegateName:
     """Return the delegate whose flags the run echoes; the builtin kernels where it echoes none."""
     given = {flag for echo, flag in _DELEGATE_ECHOES.items() if _is_on(report.echoed, echo)}
     asked = {name: own.flags.get(FlagFamily.IOS_APP, {}) for name, own in DELEGATES.items()}
-    fitting = (name for name, flags in asked.items() if any(flags.get(flag) == "true" for flag in given))
+    fitting = (
+        name for name, flags in asked.items() if any(flags.get(flag) == "true" for flag in given)
+    )
     return next(fitting, DelegateName.CPU)
 
 

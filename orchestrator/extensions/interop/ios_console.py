@@ -1,11 +1,20 @@
-"""Results of TensorFlow's iOS app, which a person starts: the text of its console, as runs of a named device."""
+"""Results of TensorFlow's iOS app, which a person starts: the text of its console, as runs of a
+named device.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
+from orchestrator.app.importing import (
+    Imported,
+    ImportRequest,
+    raw_output,
+    read_source,
+    require_printable,
+    store_import,
+)
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import Workspace
@@ -36,7 +45,9 @@ def import_files(workspace: Workspace, request: ImportRequest) -> Imported:
     facts = _facts(workspace, request.device, request.profile)
     batch = ImportBatch(devices={facts.serial: facts})
     readers = [
-        (each.name, each.results) for each in programs() if each.results is not None and each.results.kind is facts.kind
+        (each.name, each.results)
+        for each in programs()
+        if each.results is not None and each.results.kind is facts.kind
     ]
     if not readers:
         raise UsageError(
@@ -45,7 +56,14 @@ def import_files(workspace: Workspace, request: ImportRequest) -> Imported:
         )
     for path, data in sources:
         text = data.decode("utf-8", "replace")
-        found = next(((tool, results, reports) for tool, results in readers if (reports := results.read(text))), None)
+        found = next(
+            (
+                (tool, results, reports)
+                for tool, results in readers
+                if (reports := results.read(text))
+            ),
+            None,
+        )
         if found is None:
             known = " or ".join(program(tool).title for tool, _ in readers)
             batch.faults.append(f"{path}: no result of {known}")
@@ -69,17 +87,25 @@ def _facts(workspace: Workspace, serial: str, profile_name: str) -> DeviceFacts:
     if known is not None:
         if known.is_virtual or known.kind is DeviceKind.HOST:
             what = "a virtual phone" if known.is_virtual else "a computer"
-            raise UsageError(f"{serial} is {what}; results of a real phone need a name of their own")
+            raise UsageError(
+                f"{serial} is {what}; results of a real phone need a name of their own"
+            )
         return known
     if not profile_name:
         return DeviceFacts(serial=Serial(serial), kind=DeviceKind.IOS, is_virtual=False)
     profile = workspace.profiles.get(profile_name)
     if profile is None or profile.kind is DeviceKind.HOST:
-        names = ", ".join(name for name, item in workspace.profiles.items() if item.kind is not DeviceKind.HOST)
-        raise UsageError(f"there is no profile of a phone {profile_name!r}", hint=f"there are {names}")
+        names = ", ".join(
+            name for name, item in workspace.profiles.items() if item.kind is not DeviceKind.HOST
+        )
+        raise UsageError(
+            f"there is no profile of a phone {profile_name!r}", hint=f"there are {names}"
+        )
     clusters, first = [], 0
     for cores in profile.cluster_cores:
-        clusters.append(CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None))
+        clusters.append(
+            CpuCluster(cpus=tuple(range(first, first + cores)), min_khz=None, max_khz=None)
+        )
         first += cores
     return DeviceFacts(
         serial=Serial(serial),
@@ -101,7 +127,10 @@ def _case(
     results: Results,
     report: ToolReport,
 ) -> Case:
-    """Return the case of one report, with its model and build in the batch; raises OutputParseError."""
+    """Return the case of one report, with its model and build in the batch.
+
+    Raises OutputParseError.
+    """
     scenario = results.scenario(report)
     size_mb = report.model_size_mb
     fitting = [
@@ -111,8 +140,12 @@ def _case(
     ]
     if len(fitting) != 1:
         size = f", of {size_mb:g} MB" if size_mb is not None else ""
-        given = "".join(f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in models if size)
-        raise OutputParseError(f"name the file of the one model that was measured{size} with --model{given}")
+        given = "".join(
+            f"; {model.path} has {model.size_bytes / 1e6:g} MB" for model in models if size
+        )
+        raise OutputParseError(
+            f"name the file of the one model that was measured{size} with --model{given}"
+        )
     build = foreign_build(program(tool), app)
     batch.models[fitting[0].sha256] = fitting[0]
     batch.builds[build.sha256] = build

@@ -1,8 +1,10 @@
-"""LiteRT's leaderboard: one JSON object a line, one line a process that a device lab, an app or a computer ran.
+"""LiteRT's leaderboard: one JSON object a line, one line a process that a device lab, an app or a
+computer ran.
 
-A line tells either of a model's inferences (``latency_ms``) or of a language model's tokens (``metrics`` and
-``iterations``); litert-samples' benchmark/leaderboard has both files. Whoever wrote a line is a stranger: every value
-is checked before it is used, and what a line doesn't tell stays unknown.
+A line tells either of a model's inferences (``latency_ms``) or of a language model's tokens
+(``metrics`` and ``iterations``); litert-samples' benchmark/leaderboard has both files. Whoever
+wrote a line is a stranger: every value is checked before it is used, and what a line doesn't tell
+stays unknown.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from orchestrator.records.tokens import PHASES
 from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
 
-#: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by itself.
+#: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by
+#: itself.
 ACCELERATORS: Final[Mapping[str, DelegateName]] = {
     "cpu": DelegateName.XNNPACK,
     "gpu": DelegateName.GPU,
@@ -35,13 +38,27 @@ _CALLED: Final = (
     (re.compile(r"xnnpack", re.IGNORECASE), DelegateName.XNNPACK),
     (re.compile(r"coreml", re.IGNORECASE), DelegateName.COREML),
     (re.compile(r"dispatch|npu|qnn|neuron", re.IGNORECASE), DelegateName.NPU),
-    (re.compile(r"litert_cl|litert_metal|gpu|opencl|opengl|metal|vulkan|webgpu", re.IGNORECASE), DelegateName.GPU),
+    (
+        re.compile(r"litert_cl|litert_metal|gpu|opencl|opengl|metal|vulkan|webgpu", re.IGNORECASE),
+        DelegateName.GPU,
+    ),
 )
 #: The texts of a row, those that it has to have, and those whose keys are other ones.
 _TEXTS: Final = (
-    "row_id", "repository", "file", "device_id", "device", "os", "runtime", "version", "binary", "runner", "session",
-    "job", "status",
-)  # fmt: skip
+    "row_id",
+    "repository",
+    "file",
+    "device_id",
+    "device",
+    "os",
+    "runtime",
+    "version",
+    "binary",
+    "runner",
+    "session",
+    "job",
+    "status",
+)
 _NEEDED: Final = frozenset({"row_id", "repository", "file", "device_id"})
 _KEYS: Final[Mapping[str, str]] = {"repository": "model", "version": "runtime_version"}
 _LONGEST_LINE: Final = 1 << 20
@@ -50,9 +67,14 @@ _MOST_ITERATIONS: Final = 1000
 _MOST_TOKENS: Final = 10_000_000
 _LARGEST: Final = 1e12
 _TIMES: Final = {
-    "mean_us": "avg", "median_us": "median", "p5_us": "p5", "p95_us": "p95", "min_us": "min", "max_us": "max",
+    "mean_us": "avg",
+    "median_us": "median",
+    "p5_us": "p5",
+    "p95_us": "p95",
+    "min_us": "min",
+    "max_us": "max",
     "std_us": "stddev",
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)
@@ -109,10 +131,17 @@ class Checked:
         value = self.values.get(key)
         if value is None:
             return []
-        if not isinstance(value, list) or len(value) > _MOST_ITERATIONS or not all(isinstance(i, dict) for i in value):
+        if (
+            not isinstance(value, list)
+            or len(value) > _MOST_ITERATIONS
+            or not all(isinstance(i, dict) for i in value)
+        ):
             self._wrong(key, f"a list of at most {_MOST_ITERATIONS} objects")
             return []
-        return [Checked(item, self.faults, f"{self.place}{key}[{place}].") for place, item in enumerate(value)]
+        return [
+            Checked(item, self.faults, f"{self.place}{key}[{place}].")
+            for place, item in enumerate(value)
+        ]
 
     def _wrong(self, key: str, wanted: str) -> None:
         self.faults.append(f"{self.place}{key}: is {_short(self.values.get(key))}, not {wanted}")
@@ -120,7 +149,10 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: what was measured where, and what came of it; a report each of prefill and decode, or one."""
+    """One line: what was measured where, and what came of it.
+
+    A report each of prefill and decode, or one.
+    """
 
     row_id: str
     #: The model's repository and its file's name.
@@ -180,21 +212,31 @@ def read_row(line: bytes) -> Row:
 def _row(row: Checked) -> Row:
     accelerator, platform = row.text("accelerator", needed=True), row.text("platform", needed=True)
     if accelerator and accelerator not in ACCELERATORS:
-        row.faults.append(f"accelerator: is {_short(accelerator)}, not one of {', '.join(ACCELERATORS)}")
+        row.faults.append(
+            f"accelerator: is {_short(accelerator)}, not one of {', '.join(ACCELERATORS)}"
+        )
     if platform and platform not in PLATFORMS:
         row.faults.append(f"platform: is {_short(platform)}, not one of {', '.join(PLATFORMS)}")
-    if "latency_ms" not in row.values and "metrics" not in row.values and "iterations" not in row.values:
+    if (
+        "latency_ms" not in row.values
+        and "metrics" not in row.values
+        and "iterations" not in row.values
+    ):
         row.faults.append("it has neither latency_ms nor metrics: no figure")
     delegate = ACCELERATORS.get(accelerator, DelegateName.XNNPACK)
     is_of_tokens = "metrics" in row.values or "iterations" in row.values
     conditions = row.part("conditions")
-    tokens = {key: conditions.count(key) for key in ("decode_tokens", "max_num_tokens", "prefill_tokens")}
+    tokens = {
+        key: conditions.count(key) for key in ("decode_tokens", "max_num_tokens", "prefill_tokens")
+    }
     evidence = _evidence(row, delegate)
     if is_of_tokens and delegate.is_cpu and not evidence.actual:
         # The CPU has no further delegate to fall back to, and the collector names none of it.
         line = "LiteRT-LM's backend cpu is XNNPACK; the row names no delegate"
         evidence = replace(evidence, actual=delegate.value, lines=(line,))
-    reports = _of_tokens(row, conditions, evidence) if is_of_tokens else (_of_inferences(row, evidence),)
+    reports = (
+        _of_tokens(row, conditions, evidence) if is_of_tokens else (_of_inferences(row, evidence),)
+    )
     texts = {name: row.text(_KEYS.get(name, name), needed=name in _NEEDED) for name in _TEXTS}
     return Row(
         **texts,
@@ -221,9 +263,15 @@ def _day(row: Checked) -> datetime | None:
 def _evidence(row: Checked, wanted: DelegateName) -> DelegateEvidence:
     """Return where the operators ran, by the delegate's name and the nodes of the main subgraph."""
     named = row.text("delegate")
-    own, every, parts = row.count("nodes_delegated"), row.count("nodes_total"), row.count("partitions")
+    own, every, parts = (
+        row.count("nodes_delegated"),
+        row.count("nodes_total"),
+        row.count("partitions"),
+    )
     actual = next((delegate for pattern, delegate in _CALLED if pattern.search(named)), None)
-    share = DelegateShare(delegate=named, delegated_nodes=own or 0, total_nodes=every, partitions=parts)
+    share = DelegateShare(
+        delegate=named, delegated_nodes=own or 0, total_nodes=every, partitions=parts
+    )
     return DelegateEvidence(
         requested=wanted.value,
         actual=actual.value if actual is not None else "",
@@ -246,13 +294,21 @@ def _of_inferences(row: Checked, evidence: DelegateEvidence) -> ToolReport:
 
     figures = {name: us(key) for name, key in _TIMES.items()}
     mean, figure = figures["mean_us"], figures["median_us"] or figures["mean_us"]
-    extra = {"source": row.text("source"), "warmup_runs": row.count("warmup_runs"), "runner": row.text("runner")}
+    extra = {
+        "source": row.text("source"),
+        "warmup_runs": row.count("warmup_runs"),
+        "runner": row.text("runner"),
+    }
     status = row.text("status")
     is_ok = bool(figure) and status in {"", "measured"}
     return ToolReport(
         outcome="ok" if is_ok else "failed",
         failure_code="" if is_ok else "no-result",
-        failure_reason="" if is_ok else f"status {status!r}" if status not in {"", "measured"} else "no latency",
+        failure_reason=""
+        if is_ok
+        else f"status {status!r}"
+        if status not in {"", "measured"}
+        else "no latency",
         init_us=us("init"),
         first_inference_us=us("first_inference"),
         warmup_mean_us=us("warm_up_avg"),
@@ -266,18 +322,26 @@ def _of_inferences(row: Checked, evidence: DelegateEvidence) -> ToolReport:
     )
 
 
-def _of_tokens(row: Checked, conditions: Checked, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
+def _of_tokens(
+    row: Checked, conditions: Checked, evidence: DelegateEvidence
+) -> tuple[ToolReport, ...]:
     metrics, iterations = row.part("metrics"), row.parts("iterations")
     warmups = conditions.count("warmup_iterations", _MOST_ITERATIONS) or 0
     process = Process(warmups=warmups if iterations else 0)
-    process.asked = {phase: tokens for phase in PHASES if (tokens := conditions.count(f"{phase}_tokens"))}
+    process.asked = {
+        phase: tokens for phase in PHASES if (tokens := conditions.count(f"{phase}_tokens"))
+    }
     if context := conditions.count("max_num_tokens"):
         process.asked["tokens"] = context
     for phase in PHASES:
         if phase not in process.asked:
-            row.faults.append(f"conditions.{phase}_tokens: isn't told, so that the speed is of an unknown context")
+            row.faults.append(
+                f"conditions.{phase}_tokens: isn't told, so that the speed is of an unknown context"
+            )
     if iterations and len(iterations) <= warmups:
-        row.faults.append(f"iterations: {len(iterations)}, of which {warmups} warm up: none is left")
+        row.faults.append(
+            f"iterations: {len(iterations)}, of which {warmups} warm up: none is left"
+        )
     for item in iterations or [metrics]:
         repetition = Repetition(rules=1)
         for phase in PHASES:

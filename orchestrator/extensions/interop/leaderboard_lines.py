@@ -1,7 +1,7 @@
 """Results as the lines of LiteRT's leaderboard: a JSON object for each process that gave figures.
 
-A line says ``measured`` only of a clean figure of a real phone, shown to be the delegate's; any other says what it is.
-Keys that the leaderboard hasn't got stand under ``benchfarm``.
+A line says ``measured`` only of a clean figure of a real phone, shown to be the delegate's; any
+other says what it is. Keys that the leaderboard hasn't got stand under ``benchfarm``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import BUILTIN, IMPORTED_TOOLS, Build, Model
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
-_ACCELERATORS: Final = {BUILTIN: "cpu"} | {delegate: name for name, delegate in ACCELERATORS.items()}
+_ACCELERATORS: Final = {BUILTIN: "cpu"} | {
+    delegate: name for name, delegate in ACCELERATORS.items()
+}
 _PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
@@ -32,7 +34,8 @@ def leaderboard_lines(
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
 ) -> Iterator[str]:
-    """Yield a line for each process with a figure, from the runs of each campaign, of which one is held at a time.
+    """Yield a line for each process with a figure, from the runs of each campaign, of which one is
+    held at a time.
 
     What others measured isn't ours to tell.
     """
@@ -40,28 +43,42 @@ def leaderboard_lines(
     for runs in campaigns:
         for group in _processes(runs, devices):
             first = group[0]
-            line = _line(group, devices.get(first.case.serial), models.get(first.case.model_sha256), builds)
+            line = _line(
+                group, devices.get(first.case.serial), models.get(first.case.model_sha256), builds
+            )
             name = str(line["row_id"])
             counts[name] = counts.get(name, 0) + 1
-            line |= {"row_id": name if counts[name] == 1 else f"{name}#{counts[name]}", "repeat": counts[name]}
+            line |= {
+                "row_id": name if counts[name] == 1 else f"{name}#{counts[name]}",
+                "repeat": counts[name],
+            }
             yield f"{json.dumps(line, allow_nan=False)}\n"
 
 
-def _processes(runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]) -> Iterable[list[RunRecord]]:
+def _processes(
+    runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]
+) -> Iterable[list[RunRecord]]:
     """Return the runs of a campaign that have a figure and are our own, by process."""
     groups: dict[tuple[str, int], list[RunRecord]] = {}
     for run in runs:
         facts = devices.get(run.case.serial)
-        is_own = run.case.tool not in IMPORTED_TOOLS and not (facts is not None and facts.is_imported)
+        is_own = run.case.tool not in IMPORTED_TOOLS and not (
+            facts is not None and facts.is_imported
+        )
         if is_own and run.latency_us is not None and run.case.delegate in _ACCELERATORS:
             # A language model's prefill and decode are two cases of one process.
-            row = run.case.to_row() | {"flags": sorted(flag for flag in run.case.flags if flag[0] != FIGURE)}
+            row = run.case.to_row() | {
+                "flags": sorted(flag for flag in run.case.flags if flag[0] != FIGURE)
+            }
             groups.setdefault((json.dumps(row, sort_keys=True), run.invocation), []).append(run)
     return groups.values()
 
 
 def _line(
-    runs: list[RunRecord], facts: DeviceFacts | None, model: Model | None, builds: Mapping[str, Build]
+    runs: list[RunRecord],
+    facts: DeviceFacts | None,
+    model: Model | None,
+    builds: Mapping[str, Build],
 ) -> dict[str, object]:
     run = runs[0]
     report, case, build = run.report, run.case, builds.get(run.case.build_sha256)
@@ -70,10 +87,19 @@ def _line(
     accelerator = _ACCELERATORS[case.delegate]
     platform = _PLATFORMS.get(facts.kind, "linux") if facts is not None else "android"
     codename = facts.codename if facts is not None else ""
-    device_id = f"{codename or 'unknown'}-{facts.sdk}" if facts is not None and facts.sdk else codename or "unknown"
+    device_id = (
+        f"{codename or 'unknown'}-{facts.sdk}"
+        if facts is not None and facts.sdk
+        else codename or "unknown"
+    )
     version = build.version if build is not None else ""
     file = model.path.name if model is not None and model.path is not None else case.model_name
-    name = next((share.delegate for share in delegate.shares if share.delegated_nodes), delegate.actual) or None
+    name = (
+        next(
+            (share.delegate for share in delegate.shares if share.delegated_nodes), delegate.actual
+        )
+        or None
+    )
     row_id = f"{case.model_name}:{file}@{version or case.build_sha256[:12]}/{platform}/{device_id}/{accelerator}"
     api = f" (API {facts.sdk})" if facts is not None and facts.sdk else ""
     line: dict[str, object] = {
@@ -110,7 +136,9 @@ def _line(
             "delegate_truth": delegate.truth.value,
             "quality": [item.verdict.quality.word for item in runs],
             "grade": run.verdict.grade.value if run.verdict.grade is not None else None,
-            "findings": sorted({finding.code for item in runs for finding in item.verdict.findings}),
+            "findings": sorted(
+                {finding.code for item in runs for finding in item.verdict.findings}
+            ),
         },
     }
     return line | (_tokens(runs, row_id) if case.is_per_token else _inferences(run))
@@ -120,7 +148,9 @@ def _status(runs: list[RunRecord]) -> str:
     if any(run.is_virtual for run in runs):
         return "virtual"
     if any(run.verdict.quality is not Quality.TRUSTED for run in runs):
-        return next(run.verdict.quality.word for run in runs if run.verdict.quality is not Quality.TRUSTED)
+        return next(
+            run.verdict.quality.word for run in runs if run.verdict.quality is not Quality.TRUSTED
+        )
     is_shown = all(run.report is not None and run.report.delegate.truth in _SHOWN for run in runs)
     return "measured" if is_shown else "not-confirmed"
 
@@ -133,8 +163,18 @@ def _inferences(run: RunRecord) -> dict[str, object]:
     report = run.report
     assert report is not None, "it has a figure"
     figures, warmup = report.inference, report.warmup
-    names = {"median": "median", "avg": "mean", "p5": "p5", "p95": "p95", "min": "min", "max": "max", "stddev": "std"}
-    times: dict[str, float | None] = {key: getattr(figures, f"{name}_us", None) for key, name in names.items()}
+    names = {
+        "median": "median",
+        "avg": "mean",
+        "p5": "p5",
+        "p95": "p95",
+        "min": "min",
+        "max": "max",
+        "stddev": "std",
+    }
+    times: dict[str, float | None] = {
+        key: getattr(figures, f"{name}_us", None) for key, name in names.items()
+    }
     times["avg"] = report.inference_mean_us or times["avg"]
     times |= {
         "init": report.init_us,
@@ -164,7 +204,9 @@ def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
         metrics[f"{phase}_tok_s"] = round(speed, 3) if speed is not None else None
         each = str(report.extra.get("repetitions_us", "")).split() if report is not None else []
         warmup = [report.warmup_mean_us] if report is not None and report.warmup_mean_us else []
-        speeds[phase] = [round(US_PER_S / value, 3) for value in (*warmup, *map(float, each)) if value > 0]
+        speeds[phase] = [
+            round(US_PER_S / value, 3) for value in (*warmup, *map(float, each)) if value > 0
+        ]
     report = next(iter(of_phase.values())).report
     assert report is not None, "it has a figure"
     first_us = report.extra.get("derived_first_token_us")
@@ -176,15 +218,23 @@ def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
     }
     warmups = int(report.warmup_mean_us is not None)
     conditions = {
-        name: int(flags[name]) for name in ("prefill_tokens", "decode_tokens", "max_num_tokens") if name in flags
+        name: int(flags[name])
+        for name in ("prefill_tokens", "decode_tokens", "max_num_tokens")
+        if name in flags
     }
     count = max(map(len, speeds.values()))
     iterations = [
-        {f"{phase}_tok_s": own[place] if place < len(own) else None for phase, own in speeds.items()}
+        {
+            f"{phase}_tok_s": own[place] if place < len(own) else None
+            for phase, own in speeds.items()
+        }
         | {"ttft_s": None, "init_total_ms": metrics["init_total_ms"]}
         for place in range(count)
     ]
-    named = "".join(f"-{letter}{conditions.get(key, '')}" for letter, key in zip("pdn", conditions, strict=False))
+    named = "".join(
+        f"-{letter}{conditions.get(key, '')}"
+        for letter, key in zip("pdn", conditions, strict=False)
+    )
     return {
         "row_id": f"{row_id}/{named.lstrip('-')}",
         "conditions": conditions

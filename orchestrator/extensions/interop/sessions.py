@@ -1,4 +1,6 @@
-"""Imports session folders of LiteRT's device lab, and its leaderboard's files of one JSON object a line."""
+"""Imports session folders of LiteRT's device lab, and its leaderboard's files of one JSON object a
+line.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.importing import Imported, ImportRequest, raw_output, read_source, require_printable, store_import
+from orchestrator.app.importing import (
+    Imported,
+    ImportRequest,
+    raw_output,
+    read_source,
+    require_printable,
+    store_import,
+)
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.device_lab import (
@@ -44,12 +53,15 @@ _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
 _OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
 #: What the other harness notes of the phone's heat, by run; from 1 on the phone holds itself back.
-_THERMAL: Final = re.compile(r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE)
+_THERMAL: Final = re.compile(
+    r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE
+)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
 _MOST_FAULTS: Final = 20
-#: The flag of an imported case that says whether a process before had filled the caches; and what that one left.
+#: The flag of an imported case that says whether a process before had filled the caches; and what
+#: that one left.
 MODEL_CACHES: Final = "model_caches"
 _WARM_UP: Final = "warmup_results.pb"
 _SIZE_TOLERANCE: Final = 1e-3
@@ -70,14 +82,19 @@ def is_session(path: Path) -> bool:
 
 
 def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Imported]:
-    """Import session folders and leaderboard files, each as a campaign; raises UsageError kinds and stores nothing.
+    """Import session folders and leaderboard files, each as a campaign.
 
-    A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file is an error.
+    Raises UsageError kinds and stores nothing.
+
+    A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file
+    is an error.
     """
     from orchestrator.models.inspect import identify_model
 
     if request.device or request.profile or request.app:
-        raise UsageError("a session says itself what it ran on and with", hint="give --model and --name only")
+        raise UsageError(
+            "a session says itself what it ran on and with", hint="give --model and --name only"
+        )
     require_printable(name=request.name)
     known = [identify_model(path) for path in request.models]
     batches = []
@@ -86,7 +103,11 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         origin = _folder(path, batch) if path.is_dir() else _file(path, batch)
         if not batch.runs:
             hint = "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them"
-            hint = hint if path.is_dir() else "the leaderboard's files have a JSON object with row_id in each line"
+            hint = (
+                hint
+                if path.is_dir()
+                else "the leaderboard's files have a JSON object with row_id in each line"
+            )
             raise UsageError(f"{path}: nothing to import{_listed(batch.faults)}", hint=hint)
         batches.append((batch, origin))
     done = []
@@ -95,7 +116,9 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         taken = store_import(workspace, batch, request=request, origin=origin, notes=notes)
         doubted = sum(run.verdict.quality.value == "suspect" for run in taken.result.runs)
         if doubted:
-            notes.append(f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers")
+            notes.append(
+                f"{doubted} of {len(taken.result.runs)} figures are suspect by their own numbers"
+            )
         done.append(taken)
     return done
 
@@ -112,26 +135,45 @@ class _Batch(ImportBatch):
     known: Sequence[Model]
 
     def model(self, repository: str, file: str, size_bytes: int) -> Model:
-        """Return the model: a known file of that name and size, else one that is known by its description."""
+        """Return the model: a known file of that name and size, else one that is known by its
+        description.
+        """
         name = file.rpartition("/")[2].rpartition(".")[0] or file
         for model in self.known:
             is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
             if model.name == name and is_as_large:
                 break
         else:
-            sha256 = ModelSha(content_key({"repository": repository, "file": file, "bytes": size_bytes}))
+            sha256 = ModelSha(
+                content_key({"repository": repository, "file": file, "bytes": size_bytes})
+            )
             model = Model(name=name, sha256=sha256, size_bytes=size_bytes)
         return self.models.setdefault(model.sha256, model)
 
-    def build(self, told: Mapping[str, object], *, name: str, version: str, platform: str) -> BuildSha:
+    def build(
+        self, told: Mapping[str, object], *, name: str, version: str, platform: str
+    ) -> BuildSha:
         """Return the program, which is known by its description."""
         sha256 = BuildSha(content_key({"program": PROGRAM.title, **told}))
         abi = "arm64-v8a" if platform == "android" else ""
-        self.builds.setdefault(sha256, Build(name=name, tool=PROGRAM.name, sha256=sha256, abi=abi, version=version))
+        self.builds.setdefault(
+            sha256, Build(name=name, tool=PROGRAM.name, sha256=sha256, abi=abi, version=version)
+        )
         return sha256
 
-    def device(self, device_id: str, *, platform: str, runner: str, title: str, system: str, build: str = "") -> Serial:
-        """Return the device as its session calls it: many phones may have one id, and none is one of ours."""
+    def device(
+        self,
+        device_id: str,
+        *,
+        platform: str,
+        runner: str,
+        title: str,
+        system: str,
+        build: str = "",
+    ) -> Serial:
+        """Return the device as its session calls it: many phones may have one id, and none is one
+        of ours.
+        """
         serial = Serial(f"{device_id}@{runner or 'device-lab'}")
         named = _DEVICE_ID.fullmatch(device_id)
         release, api = re.search(r"\d+(?:\.\d+)*", system), re.search(r"API (\d+)", system)
@@ -154,8 +196,14 @@ class _Batch(ImportBatch):
 
     def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:
         """Add a run, or a language model's two."""
-        flags = [(*case.flags, (FIGURE, phase)) for phase in PHASES] if is_language_model else [case.flags]
-        self.runs += [ForeignRun(case=replace(case, flags=tuple(sorted(own))), raw=raw) for own in flags]
+        flags = (
+            [(*case.flags, (FIGURE, phase)) for phase in PHASES]
+            if is_language_model
+            else [case.flags]
+        )
+        self.runs += [
+            ForeignRun(case=replace(case, flags=tuple(sorted(own))), raw=raw) for own in flags
+        ]
 
 
 def _file(path: Path, batch: _Batch) -> Origin:
@@ -193,7 +241,9 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> No
     name = f"{row.runtime} {row.version}".strip() or "LiteRT"
     model = batch.model(row.repository, row.file, row.size_bytes)
     case = Case(
-        serial=batch.device(row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os),
+        serial=batch.device(
+            row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os
+        ),
         model_sha256=model.sha256,
         model_name=model.name,
         delegate=row.delegate,
@@ -212,12 +262,16 @@ def _beside(doubt: str) -> list[Attachment]:
 
 
 def _unusual(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the rows whose model is far slower than the device's other models are, against another device."""
+    """Return the rows whose model is far slower than the device's other models are, against another
+    device.
+    """
     groups: defaultdict[tuple[str, ...], dict[tuple[str, str], dict[str, Row]]] = defaultdict(dict)
     for row in rows:
         if not row.is_language_model and row.reports[0].latency_us():
             of_kind = groups[row.platform, row.runtime, row.version, row.delegate.value]
-            of_kind.setdefault((row.device_id, row.device), {})[f"{row.repository}:{row.file}"] = row
+            of_kind.setdefault((row.device_id, row.device), {})[f"{row.repository}:{row.file}"] = (
+                row
+            )
     found: dict[str, str] = {}
     for devices in groups.values():
         for (_, one), (_, other) in pairwise(sorted(devices.items())):
@@ -227,7 +281,9 @@ def _unusual(rows: Sequence[Row]) -> dict[str, str]:
             usual = statistics.median(ratios.values())
             for name, ratio in ratios.items():
                 if max(ratio / usual, usual / ratio) > _UNUSUAL:
-                    slow, fast = (one[name], other[name]) if ratio > usual else (other[name], one[name])
+                    slow, fast = (
+                        (one[name], other[name]) if ratio > usual else (other[name], one[name])
+                    )
                     times, expected = (ratio, usual) if ratio > usual else (1 / ratio, 1 / usual)
                     found[slow.row_id] = (
                         f"{times:.1f} times the latency of {fast.device or fast.device_id}, "
@@ -246,7 +302,9 @@ def _folder(path: Path, batch: _Batch) -> Origin:
         try:
             files = job.read()
             for name, data in sorted(files.items()):
-                sums.update(f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode())
+                sums.update(
+                    f"{job.folder.relative_to(path)}/{name} {hashlib.sha256(data).hexdigest()}\n".encode()
+                )
             _add_job(batch, job, files)
         except OutputParseError as error:
             batch.faults.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
@@ -266,7 +324,10 @@ class _Job:
     run: str = ""
 
     def read(self) -> dict[str, bytes]:
-        """Return its files; raises UsageError for one that is too large, OutputParseError for a link to elsewhere."""
+        """Return its files.
+
+        Raises UsageError for one that is too large, OutputParseError for a link to elsewhere.
+        """
         found = {}
         for name, called in self.names.items():
             if (self.folder / called).is_symlink():
@@ -295,10 +356,16 @@ def _jobs(path: Path) -> Iterator[_Job]:
     for folder in folders:
         named = _JOB.fullmatch(folder.name)
         if named is not None:
-            yield _Job(folder=folder, accelerator=named[1], device_id=named[2], names={name: name for name in _FILES})
+            yield _Job(
+                folder=folder,
+                accelerator=named[1],
+                device_id=named[2],
+                names={name: name for name in _FILES},
+            )
             continue
         found = (_OTHER_RUN.fullmatch(file.name) for file in sorted(folder.iterdir()))
-        # It ends with 0 whatever its runs come to: one that left an exit code and no results failed.
+        # It ends with 0 whatever its runs come to: one that left an exit code and no results
+        # failed.
         for run, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
             names = {METRICS: f"metrics_{run}.pb", PROVENANCE: PROVENANCE}
             names |= {LOGCAT: f"{run}_logcat.txt", STDOUT: f"{run}.log"}
@@ -325,9 +392,13 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     if not is_lm and RESULTS not in files:
         files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
         ended = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
-        raise OutputParseError(f"has {files_of}: the job failed{ended}, or its files weren't downloaded")
+        raise OutputParseError(
+            f"has {files_of}: the job failed{ended}, or its files weren't downloaded"
+        )
     tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
-    file = (said["model"] or flags.get("model_path") or flags.get("graph") or _logged_model(files)).rpartition("/")[2]
+    file = (
+        said["model"] or flags.get("model_path") or flags.get("graph") or _logged_model(files)
+    ).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
     if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
@@ -336,10 +407,16 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     device_id = said["device_id"] or job.device_id or (product[2] if product is not None else "")
     if not device_id:
         raise OutputParseError("nothing says which device it ran on")
-    sums = sorted(re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE))
+    sums = sorted(
+        re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE)
+    )
     # Without a sum the program is unknown: another session's counts as another one.
     known_by = {"sums": sums} if sums else {"session": job.folder.parent.name}
-    model = batch.model("", file, 0) if file else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+    model = (
+        batch.model("", file, 0)
+        if file
+        else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+    )
     caches = said["model_caches"] or ("on" if job.file(_WARM_UP) is not None else "")
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
@@ -358,7 +435,9 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         tool=PROGRAM.name,
         build_sha256=batch.build(
             {"version": said["runtime_version"], **known_by},
-            name=" ".join(filter(None, ["LiteRT-LM" if is_lm else "LiteRT", said["runtime_version"]])),
+            name=" ".join(
+                filter(None, ["LiteRT-LM" if is_lm else "LiteRT", said["runtime_version"]])
+            ),
             version=said["runtime_version"],
             platform=said["platform"],
         ),
@@ -367,7 +446,9 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         affinity="all",
     )
     heat = [
-        f"{found[3]} {found[1]} it" for found in _THERMAL.finditer(provenance) if found[2] == job.run and int(found[3])
+        f"{found[3]} {found[1]} it"
+        for found in _THERMAL.finditer(provenance)
+        if found[2] == job.run and int(found[3])
     ]
     doubt = f"the phone's thermal status was {' and '.join(heat)}" if heat else ""
     raw = raw_output(
@@ -385,7 +466,11 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
     tokens = {f"{name}_tokens": str(count) for name, count in process.asked.items()}
     for name in TOKENS:
         told = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
-        value = flags.get(f"benchmark_{name}") or flags.get(name) or (told[1] if told is not None else "")
+        value = (
+            flags.get(f"benchmark_{name}")
+            or flags.get(name)
+            or (told[1] if told is not None else "")
+        )
         if value.isdecimal() and len(value) <= 7 and int(value):
             tokens[name] = value
     if not {"prefill_tokens", "decode_tokens"} <= tokens.keys():
@@ -395,11 +480,21 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
     return tokens
 
 
-_STATED: Final = ("platform", "runner", "device_id", "device", "os", "runtime_version", "model", "created")
+_STATED: Final = (
+    "platform",
+    "runner",
+    "device_id",
+    "device",
+    "os",
+    "runtime_version",
+    "model",
+    "created",
+)
 
 
 def _said(job: _Job) -> tuple[dict[str, str], Mapping[str, str]]:
-    """Return what ``session.json`` and ``ddp_session.json`` state of a job, and its program's arguments.
+    """Return what ``session.json`` and ``ddp_session.json`` state of a job, and its program's
+    arguments.
 
     Raises OutputParseError for what no runner writes.
     """
@@ -416,11 +511,22 @@ def _said(job: _Job) -> tuple[dict[str, str], Mapping[str, str]]:
                 merged |= values
     checked = Checked(merged)
     config = checked.part("sessionConfig")
-    named = next((item for item in config.parts("jobConfigs") if item.text("displayName") == job.folder.name), None)
+    named = next(
+        (
+            item
+            for item in config.parts("jobConfigs")
+            if item.text("displayName") == job.folder.name
+        ),
+        None,
+    )
     own = named or Checked({})
     labels, action = own.part("labels"), own.part("action").part("androidNativeBinary")
     given = action.values.get("args")
-    arguments = dict(_FLAG.findall(" ".join(map(str, given)))) if isinstance(given, list) and len(given) < 200 else {}
+    arguments = (
+        dict(_FLAG.findall(" ".join(map(str, given))))
+        if isinstance(given, list) and len(given) < 200
+        else {}
+    )
     said = {key: checked.text(key) for key in _STATED}
     said["model"] = labels.text("model") or said["model"]
     said["model_caches"] = labels.text("model_caches")
@@ -448,7 +554,9 @@ def _line_of(text: str, key: str) -> str:
 
 def _logged_model(files: Mapping[str, bytes]) -> str:
     for name in (STDOUT, LOGCAT):
-        found = re.search(rb"(?:Loading model from: |Graph: \[)([\w./+-]{1,300})", files.get(name, b""))
+        found = re.search(
+            rb"(?:Loading model from: |Graph: \[)([\w./+-]{1,300})", files.get(name, b"")
+        )
         if found is not None:
             return found[1].decode()
     return ""
@@ -456,5 +564,7 @@ def _logged_model(files: Mapping[str, bytes]) -> str:
 
 def _names_gpu(logcat: bytes) -> bool:
     return any(
-        names_gpu(line.decode("utf-8", "replace")) for line in logcat.splitlines() if b"reat" in line or b"API" in line
+        names_gpu(line.decode("utf-8", "replace"))
+        for line in logcat.splitlines()
+        if b"reat" in line or b"API" in line
     )

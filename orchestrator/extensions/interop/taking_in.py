@@ -43,11 +43,14 @@ class TakenIn:
 
 
 def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
-    """Store what a bundle holds and the store doesn't; what the store holds already is never changed.
+    """Store what a bundle holds and the store doesn't.
 
-    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A file
-    can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart from
-    this lab's own. An import that was cut off is continued by importing again.
+    What the store holds already is never changed.
+
+    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A
+    file can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's
+    computer, and apart from this lab's own. An import that was cut off is continued by importing
+    again.
 
     Args:
         bundle: What is taken in.
@@ -55,13 +58,19 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
         read: Reads a run again.
 
     Raises:
-        StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is, nothing from there on.
-        StoreError: a campaign of this id is stored and is another one, or a record can't be stored as it is.
+        StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is,
+            nothing from there on.
+        StoreError: a campaign of this id is stored and is another one, or a record can't be stored
+            as it is.
     """
     origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path))
     records = bundle.checked()
-    campaigns: dict[CampaignId, Campaign] = {_plain(bundle, item.campaign_id): item for item in records["campaign"]}
-    stored_ids = {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
+    campaigns: dict[CampaignId, Campaign] = {
+        _plain(bundle, item.campaign_id): item for item in records["campaign"]
+    }
+    stored_ids = (
+        {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
+    )
     # Nothing that comes from a file is added to what this lab has measured itself.
     stored = [store.campaign(campaign_id) for campaign_id in campaigns]
     own = {item.campaign_id for item in stored if item is not None and item.terms.origin is None}
@@ -71,7 +80,9 @@ def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
     for run in bundle.runs():
         campaign = campaigns.get(run.campaign_id)
         if campaign is None:
-            raise StoreCorruptError(f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold")
+            raise StoreCorruptError(
+                f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold"
+            )
         _plain(bundle, run.run_id)
         if run.run_id in stored_ids:
             known += 1
@@ -116,7 +127,8 @@ def _begin(
 ) -> list[CampaignId]:
     """Begin the campaigns that the store doesn't hold; return their ids."""
     begun = []
-    # What the store knows of a device, a model or a build, above all where its file is, stays as it is.
+    # What the store knows of a device, a model or a build, above all where its file is, stays as it
+    # is.
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices: list[DeviceFacts] = records["device"]
     models = [known_models.get(item.sha256, item) for item in records["model"]]
@@ -141,11 +153,17 @@ def _begin(
                 # Whatever it was, and however far this import comes: it can't be resumed here.
                 status=CampaignStatus.FINISHED,
                 terms=replace(campaign.terms, origin=origin),
-                invocations=tuple(replace(item, case=_here(item.case, campaign)) for item in campaign.invocations),
+                invocations=tuple(
+                    replace(item, case=_here(item.case, campaign)) for item in campaign.invocations
+                ),
                 skipped=tuple(_here(item, campaign) for item in campaign.skipped),
             ),
-            # The store refuses a virtual phone under a real one's serial number, and the other way round.
-            devices=[item if item.is_virtual == new.is_virtual else new for item, new in zip(kept, moved, strict=True)],
+            # The store refuses a virtual phone under a real one's serial number, and the other way
+            # round.
+            devices=[
+                item if item.is_virtual == new.is_virtual else new
+                for item, new in zip(kept, moved, strict=True)
+            ],
             models=models,
             builds=builds,
         )

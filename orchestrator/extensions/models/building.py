@@ -1,8 +1,9 @@
-"""Builds .tflite files with TensorFlow: variants, batches and sizes of one network, each reproducible from its recipe.
+"""Builds .tflite files with TensorFlow: variants, batches and sizes of one network, each
+reproducible from its recipe.
 
-TensorFlow runs in a process of its own (``models.conversion``): it takes seconds to import, prints a lot, and its
-converter and calibrator are native code that may abort. Each file is placed as soon as it is made: what ends the
-process loses only those that it hadn't built yet.
+TensorFlow runs in a process of its own (``models.conversion``): it takes seconds to import, prints
+a lot, and its converter and calibrator are native code that may abort. Each file is placed as soon
+as it is made: what ends the process loses only those that it hadn't built yet.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class BuildOrder:
     #: Empty: the source's own size.
     sizes: tuple[int, ...] = ()
     weights: str = "random"
-    #: .npy (one input) or .npz (by input name) with samples in the first dimension; empty for random ones.
+    #: .npy (one input) or .npz (by input name) with samples in the first dimension; empty for
+    #: random ones.
     representative: str = ""
     seed: int = 0
     #: Lets TensorFlow's own operators stay in the model, which then needs the Flex delegate.
@@ -66,7 +68,11 @@ class BuildOrder:
     def name(self, size: int | None, batch: int | None, variant: str) -> str:
         """Return what the file of one variant is called, without its ending."""
         parts = [self.source if self.is_named else Path(self.source).stem]
-        parts += [re.sub(r"[^\w.-]+", "-", self.signature)] if self.signature != DEFAULT_SIGNATURE else []
+        parts += (
+            [re.sub(r"[^\w.-]+", "-", self.signature)]
+            if self.signature != DEFAULT_SIGNATURE
+            else []
+        )
         parts += [str(size)] if size is not None else []
         parts += [f"b{batch}"] if batch not in {None, 1} else []
         return "_".join([*parts, variant])
@@ -110,12 +116,15 @@ Outcome = BuiltModel | FailedBuild
 def build_models(
     orders: Sequence[BuildOrder], folder: Path, *, environ: Mapping[str, str]
 ) -> Iterator[tuple[BuildOrder, Outcome]]:
-    """Build the files of some orders into a folder; yield each as soon as it is placed or abandoned.
+    """Build the files of some orders into a folder.
+
+    Yield each as soon as it is placed or abandoned.
 
     Files that are there are replaced, each once it is whole.
 
     Raises:
-        UsageError: an order can't be, for example because of a name that isn't known; before anything is built.
+        UsageError: an order can't be, for example because of a name that isn't known; before
+            anything is built.
         ModelError: TensorFlow can't be started; the message has its last words.
         HostStorageError: no space left.
     """
@@ -133,9 +142,13 @@ def _build(
     count = len(lacking)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="benchfarm-build-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(
+            prefix="benchfarm-build-", ignore_cleanup_errors=True
+        ) as name:
             work = Path(name)
-            (work / "orders.json").write_text(json.dumps([[asdict(order) for order in orders], lacking]), "utf-8")
+            (work / "orders.json").write_text(
+                json.dumps([[asdict(order) for order in orders], lacking]), "utf-8"
+            )
             with _building(work, environ) as (process, lines):
                 for line in lines:
                     told = json.loads(line)
@@ -150,23 +163,34 @@ def _build(
                 for number, lost in lacking:
                     yield orders[number], FailedBuild(name=lost, reason=reason, hint=hint)
     except OSError as error:
-        raise HostStorageError(f"the models can't be written to {folder}: {error.strerror}") from error
+        raise HostStorageError(
+            f"the models can't be written to {folder}: {error.strerror}"
+        ) from error
 
 
 @contextlib.contextmanager
-def _building(work: Path, environ: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
-    """Start the process; yield it and the lines that it reports. It ends with this block and with this process."""
-    code = (
-        "import sys; from orchestrator.extensions.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
+def _building(
+    work: Path, environ: Mapping[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
+    """Start the process; yield it and the lines that it reports.
+
+    It ends with this block and with this process.
+    """
+    code = "import sys; from orchestrator.extensions.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
+    quiet = child_environment(
+        environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
     )
-    quiet = child_environment(environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow")
     hearing, telling = os.pipe()
     with (work / "log").open("wb") as log, os.fdopen(hearing, encoding="utf-8") as lines:
         try:
             process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", "-c", code, str(work), str(telling)],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, env=quiet, pass_fds=(telling,),
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=quiet,
+                pass_fds=(telling,),
+            )
         finally:
             os.close(telling)
         try:
@@ -184,15 +208,22 @@ def _last_words(log: Path, code: int) -> tuple[str, str]:
     if "No module named 'tensorflow'" in text or "No module named 'keras'" in text:
         return "TensorFlow isn't installed, and models are built with it", "pip install tensorflow"
     if "No space left on device" in text:
-        return "no space is left where temporary files go", f"free some in {tempfile.gettempdir()}, or set TMPDIR"
+        return (
+            "no space is left where temporary files go",
+            f"free some in {tempfile.gettempdir()}, or set TMPDIR",
+        )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
     # The interpreter's own last words: the innermost line of Python that was being run.
     place = re.search(r'Current thread [^\n]*\n +File "([^"]+)", line \d+ in (\w+)', text)
     where = f" in {Path(place[1]).name}, {place[2]}" if place else ""
     before = text.partition("Fatal Python error")[0]
-    said = " ".join(line.strip() for line in before.splitlines() if not _NOISE.match(line))[-_TEXT_SHOWN:]
+    said = " ".join(line.strip() for line in before.splitlines() if not _NOISE.match(line))[
+        -_TEXT_SHOWN:
+    ]
     hint = "a fault of TensorFlow's; other variants and versions of it may go" if code < 0 else ""
-    return f"the process with TensorFlow {how}{where}" + (f"; its last words: {said}" if said else ""), hint
+    return f"the process with TensorFlow {how}{where}" + (
+        f"; its last words: {said}" if said else ""
+    ), hint
 
 
 def _check(order: BuildOrder) -> None:
@@ -210,7 +241,10 @@ def _check(order: BuildOrder) -> None:
     if not order.is_named and path.is_dir():
         _check_saved_model(order, path)
     if order.weights == "imagenet" and order.source not in APPLICATIONS:
-        raise UsageError("imagenet weights are for Keras applications", hint=f"choose of {', '.join(APPLICATIONS)}")
+        raise UsageError(
+            "imagenet weights are for Keras applications",
+            hint=f"choose of {', '.join(APPLICATIONS)}",
+        )
     for what, given in (("weights", order.weights), ("representative data", order.representative)):
         if given and given not in {"random", "imagenet"} and not Path(given).is_file():
             raise UsageError(f"there is no file {given!r} of {what}")
@@ -230,7 +264,9 @@ def _check_saved_model(order: BuildOrder, folder: Path) -> None:
 
 
 def _check_names(orders: Sequence[BuildOrder]) -> None:
-    """Raise where two orders would write the same file: the second would silently replace the first."""
+    """Raise where two orders would write the same file: the second would silently replace the
+    first.
+    """
     counts = Counter(name for order in orders for name in order.names)
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:

@@ -33,7 +33,9 @@ def _lines(facts: ModelFacts) -> list[str]:
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
-        f"parameters     {facts.parameters / 1e6:.3g} million" if facts.parameters else "parameters     none",
+        f"parameters     {facts.parameters / 1e6:.3g} million"
+        if facts.parameters
+        else "parameters     none",
         f"multiply-adds  {macs}",
         f"arena          {arena}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
@@ -58,7 +60,11 @@ def _lines(facts: ModelFacts) -> list[str]:
 
 
 def _bundle_lines(facts: LanguageModelFacts) -> list[str]:
-    context = "unknown" if facts.context_tokens is None else f"{facts.context_tokens} tokens, prompt and answer"
+    context = (
+        "unknown"
+        if facts.context_tokens is None
+        else f"{facts.context_tokens} tokens, prompt and answer"
+    )
     lines = [
         f"form           {facts.form} {facts.version}".rstrip(),
         f"size           {format_bytes(facts.size_bytes)}",
@@ -83,7 +89,11 @@ def _runtime(facts: ModelFacts) -> str:
 
 
 def _tensor(tensor: TensorFacts) -> str:
-    scale = "" if tensor.scale is None else f", scale {tensor.scale:.6g}, zero point {tensor.zero_point}"
+    scale = (
+        ""
+        if tensor.scale is None
+        else f", scale {tensor.scale:.6g}, zero point {tensor.zero_point}"
+    )
     return f"{tensor.name}: {tensor.dtype} {list(tensor.shape_signature)}{scale}"
 
 
@@ -113,7 +123,11 @@ def diff(
 
     found = compare_models(first, second)
     rows = [(change.what, _short(change.first), _short(change.second)) for change in found.changes]
-    same = "the same file" if found.is_same_file else "the same structure; constants, names or layout differ"
+    same = (
+        "the same file"
+        if found.is_same_file
+        else "the same structure; constants, names or layout differ"
+    )
     text = text_table(("what", str(first), str(second)), rows) if rows else same
     return CommandResult(text=text, data=found, exit_code=0 if found.is_same_file else 1)
 
@@ -131,8 +145,12 @@ def samples(
     Example: benchfarm model samples --out .
     """
     models = model_files.samples(out)
-    rows = [(str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models]
-    return CommandResult(text=text_table(("model", "size", "sha256"), rows, right=(1,)), data=models)
+    rows = [
+        (str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models
+    ]
+    return CommandResult(
+        text=text_table(("model", "size", "sha256"), rows, right=(1,)), data=models
+    )
 
 
 @command("model build")
@@ -145,7 +163,10 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     """
     say = partial(tell, settings.log_format, "model-built")
     done = model_files.build(settings, request, on_done=say)
-    rows = [(item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path)) for item in done.models]
+    rows = [
+        (item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path))
+        for item in done.models
+    ]
     lines = [text_table(("model", "size", "sha256", "file"), rows, right=(1,))]
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
@@ -163,7 +184,9 @@ def fetch(
     names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
     *,
     out: Folder = None,
-    mirror: Annotated[str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")] = "",
+    mirror: Annotated[
+        str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
+    ] = "",
     accept_changed: Annotated[
         bool, opt("--accept-changed", "Accept content that differs from the first download.")
     ] = False,
@@ -174,16 +197,22 @@ def fetch(
 
     A model must have the content of its first download.
     """
-    entries = model_files.fetch(settings, names, out=out, mirror=mirror, accept_changed=accept_changed)
+    entries = model_files.fetch(
+        settings, names, out=out, mirror=mirror, accept_changed=accept_changed
+    )
     rows = [(entry.name, entry.sha256[:12], str(entry.path), status) for entry, status in entries]
     text = text_table(("model", "sha256", "file", ""), rows)
-    return CommandResult(text=text, data=[{"status": status, "model": entry} for entry, status in entries])
+    return CommandResult(
+        text=text, data=[{"status": status, "model": entry} for entry, status in entries]
+    )
 
 
 @command("model list")
 def list_models(
     settings: Settings,
-    folder: Annotated[Path | None, arg("Folder of a models.yaml (default: the data folder).")] = None,
+    folder: Annotated[
+        Path | None, arg("Folder of a models.yaml (default: the data folder).")
+    ] = None,
 ) -> CommandResult:
     """List known models, and names to build or download.
 
@@ -200,7 +229,12 @@ def list_models(
         for entry in known.models
     ]
     lines = (
-        [text_table(("model", "sha256", "accuracy", "file"), rows)] if rows else [f"no models in {known.manifest} yet"]
+        [text_table(("model", "sha256", "accuracy", "file"), rows)]
+        if rows
+        else [f"no models in {known.manifest} yet"]
     )
-    lines += [f"can be built: {', '.join(known.buildable)}", f"can be fetched: {', '.join(known.fetchable)}"]
+    lines += [
+        f"can be built: {', '.join(known.buildable)}",
+        f"can be fetched: {', '.join(known.fetchable)}",
+    ]
     return CommandResult(text="\n".join(lines), data=known)

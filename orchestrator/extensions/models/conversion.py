@@ -1,7 +1,7 @@
 """What runs in the process with TensorFlow: networks to .tflite files, one after the other.
 
-``orders.json`` in its folder says what to build. It reports what became of each file through a pipe, a line of JSON
-each (``models.building``).
+``orders.json`` in its folder says what to build. It reports what became of each file through a
+pipe, a line of JSON each (``models.building``).
 """
 
 # ruff: noqa: ANN401 - TensorFlow, its tensors and its decorators carry no types
@@ -30,21 +30,35 @@ _RANDOM_SAMPLES: Final = 16
 _TEXT_SHOWN: Final = 600
 #: What an error of TensorFlow's or Keras' says, and what its reader can do.
 _HINTS: Final = (
-    (("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither"),
-     "give --flex to leave TensorFlow's own operators in"),
-    (("No model config found",),
-     "the file holds weights only: name the network, and give the file by --weights"),
-    (("`Lambda` layer", "could not be deserialized", "Unknown layer", "Could not locate class"),
-     "it has layers whose code isn't in the file: export a SavedModel where the code is (model.export('folder'))"),
-    (("No space left on device",),
-     "free some space where temporary files go, or set TMPDIR"),
-    (("File format not supported", "accessible `.keras` zip file", "Unable to synchronously open", "not a zip file"),
-     "is it a whole .keras or .h5 file?"),
-)  # fmt: skip
+    (
+        ("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither"),
+        "give --flex to leave TensorFlow's own operators in",
+    ),
+    (
+        ("No model config found",),
+        "the file holds weights only: name the network, and give the file by --weights",
+    ),
+    (
+        ("`Lambda` layer", "could not be deserialized", "Unknown layer", "Could not locate class"),
+        "it has layers whose code isn't in the file: export a SavedModel where the code is (model.export('folder'))",
+    ),
+    (("No space left on device",), "free some space where temporary files go, or set TMPDIR"),
+    (
+        (
+            "File format not supported",
+            "accessible `.keras` zip file",
+            "Unable to synchronously open",
+            "not a zip file",
+        ),
+        "is it a whole .keras or .h5 file?",
+    ),
+)
 
 
 def serve(folder: str, telling: int) -> None:
-    """Build what ``orders.json`` in a folder asks for, report what became of it, and end with the process above."""
+    """Build what ``orders.json`` in a folder asks for, report what became of it, and end with the
+    process above.
+    """
     work = Path(folder)
     orders, lacking = json.loads((work / "orders.json").read_text(encoding="utf-8"))
     threading.Thread(target=_end_with_parent, args=(work,), daemon=True).start()
@@ -57,7 +71,10 @@ def serve(folder: str, telling: int) -> None:
 
 
 def _end_with_parent(work: Path) -> None:
-    """Wait until standard input ends, which it does with the process that holds its other end; then leave nothing."""
+    """Wait until standard input ends, which it does with the process that holds its other end.
+
+    Then leave nothing.
+    """
     while os.read(0, 1):
         pass
     shutil.rmtree(work, ignore_errors=True)
@@ -117,14 +134,23 @@ def _entry(
             have = ", ".join(loaded.signatures) or "none"
             raise ValueError(f"the SavedModel has no signature {order.signature!r}, only {have}")
         function = loaded.signatures[order.signature]
-        given = {name: (spec.shape, spec.dtype) for name, spec in function.structured_input_signature[1].items()}
+        given = {
+            name: (spec.shape, spec.dtype)
+            for name, spec in function.structured_input_signature[1].items()
+        }
 
         def entry(**inputs: Any) -> Any:
-            assert loaded is not None, "it owns the function's variables, and goes with its last user"
+            assert loaded is not None, (
+                "it owns the function's variables, and goes with its last user"
+            )
             return function(**inputs)
 
     else:
-        model = make_network(keras, order.source, size, order.weights) if order.is_named else _loaded(keras, order)
+        model = (
+            make_network(keras, order.source, size, order.weights)
+            if order.is_named
+            else _loaded(keras, order)
+        )
         given = {tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs}
         names = list(given)
         outputs = model.output_names if hasattr(model, "output_names") else []
@@ -135,7 +161,11 @@ def _entry(
             if isinstance(results, Mapping):
                 return dict(results)
             many = list(results) if isinstance(results, (list, tuple)) else [results]
-            called = outputs if len(outputs) == len(many) else [f"output_{number}" for number in range(len(many))]
+            called = (
+                outputs
+                if len(outputs) == len(many)
+                else [f"output_{number}" for number in range(len(many))]
+            )
             return dict(zip(called, many, strict=True))
 
     specs = {
@@ -152,7 +182,9 @@ def _loaded(keras: Any, order: BuildOrder) -> Any:
     return model
 
 
-def _shape(shape: Sequence[int | None], size: int | None, batch: int | None, order: BuildOrder) -> list[int]:
+def _shape(
+    shape: Sequence[int | None], size: int | None, batch: int | None, order: BuildOrder
+) -> list[int]:
     fixed = list(shape)
     if batch is not None and fixed:
         if fixed[0] not in {None, batch}:
@@ -160,7 +192,9 @@ def _shape(shape: Sequence[int | None], size: int | None, batch: int | None, ord
         fixed[0] = batch
     if size is not None and len(fixed) == 4 and not order.is_named:
         if fixed[1] not in {None, size} or fixed[2] not in {None, size}:
-            raise ValueError(f"its pictures are fixed at {fixed[1]}x{fixed[2]}, so it can't be built for {size}")
+            raise ValueError(
+                f"its pictures are fixed at {fixed[1]}x{fixed[2]}, so it can't be built for {size}"
+            )
         fixed[1] = fixed[2] = size
     if any(length is None for length in fixed):
         shown = ["?" if length is None else str(length) for length in fixed]
@@ -169,7 +203,9 @@ def _shape(shape: Sequence[int | None], size: int | None, batch: int | None, ord
 
 
 def _save(tf: Any, entry: Callable[..., Any], specs: Mapping[str, Any], folder: Path) -> None:
-    """Save the network with its weights as constants: variables would stay variables in the converted model."""
+    """Save the network with its weights as constants: variables would stay variables in the
+    converted model.
+    """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     concrete = tf.function(entry).get_concrete_function(**specs)
@@ -180,17 +216,22 @@ def _save(tf: Any, entry: Callable[..., Any], specs: Mapping[str, Any], folder: 
     @tf.function(input_signature=[specs[name] for name in order])  # type: ignore[untyped-decorator]
     def network(*inputs: Any) -> dict[str, Any]:
         results = frozen(*inputs)
-        return dict(zip(outputs, results if isinstance(results, (list, tuple)) else [results], strict=True))
+        return dict(
+            zip(outputs, results if isinstance(results, (list, tuple)) else [results], strict=True)
+        )
 
     module = tf.Module()
     module.network = network
-    # Nobody trains it; and a gradient of its own that refers to a frozen weight (swish) can't be saved.
+    # Nobody trains it; and a gradient of its own that refers to a frozen weight (swish) can't be
+    # saved.
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     signatures = {"serving_default": network.get_concrete_function()}
     tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
 
 
-def _set_up(tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Mapping[str, Any]) -> None:
+def _set_up(
+    tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Mapping[str, Any]
+) -> None:
     sets = tf.lite.OpsSet
     wanted = [sets.TFLITE_BUILTINS]
     if variant != "float32":
@@ -201,7 +242,9 @@ def _set_up(tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Map
         converter.representative_dataset = lambda: _samples(order, specs)
         wide = variant == "int16x8"
         wanted = [
-            sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8 if wide else sets.TFLITE_BUILTINS_INT8
+            sets.EXPERIMENTAL_TFLITE_BUILTINS_ACTIVATIONS_INT16_WEIGHTS_INT8
+            if wide
+            else sets.TFLITE_BUILTINS_INT8
         ]
         if all(spec.dtype == tf.float32 for spec in specs.values()):
             converter.inference_input_type = tf.int16 if wide else tf.int8
@@ -229,19 +272,28 @@ def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, 
 
 
 def _given_samples(path: str, specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the samples of a file by the inputs' names; raises ValueError for those that don't fit."""
+    """Return the samples of a file by the inputs' names.
+
+    Raises ValueError for those that don't fit.
+    """
     import numpy as np
 
     try:
         loaded = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"the representative data is no .npy or .npz file of numbers: {error}") from error
+        raise ValueError(
+            f"the representative data is no .npy or .npz file of numbers: {error}"
+        ) from error
     arrays = dict(loaded.items()) if hasattr(loaded, "items") else {next(iter(specs)): loaded}
     if set(arrays) != set(specs):
-        raise ValueError(f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}")
+        raise ValueError(
+            f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}"
+        )
     for name, array in arrays.items():
         if len(array) == 0 or list(array.shape[1:]) != list(specs[name].shape[1:]):
-            raise ValueError(f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]")
+            raise ValueError(
+                f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]"
+            )
     return arrays
 
 
@@ -253,12 +305,19 @@ def _random(rng: Any, spec: Any) -> Any:
 
 
 def _recipe(
-    order: BuildOrder, size: int | None, batch: int | None, variant: str, tensorflow: str, keras: str
+    order: BuildOrder,
+    size: int | None,
+    batch: int | None,
+    variant: str,
+    tensorflow: str,
+    keras: str,
 ) -> dict[str, str]:
     recipe = {
         "source": order.source,
         "variant": variant,
-        "weights": order.weights if order.is_named or order.weights != "random" else "as in the source",
+        "weights": order.weights
+        if order.is_named or order.weights != "random"
+        else "as in the source",
         "seed": str(order.seed),
         "tensorflow": tensorflow,
         "keras": keras,
@@ -270,7 +329,11 @@ def _recipe(
     recipe |= {"flex": "yes"} if order.flex else {}
     if variant in _CALIBRATED:
         recipe["representative"] = order.representative or f"{_RANDOM_SAMPLES} random inputs"
-    files = {"source": order.source, "weights": order.weights, "representative": order.representative}
+    files = {
+        "source": order.source,
+        "weights": order.weights,
+        "representative": order.representative,
+    }
     for what, path in files.items():
         if path and Path(path).is_file():
             recipe[f"{what}_sha256"] = sha256_of(Path(path))
@@ -280,7 +343,10 @@ def _recipe(
 
 
 def _folder_sha256(folder: Path) -> str:
-    """Return one hash of a folder's files and their names; a SavedModel's fingerprint tells each save apart."""
+    """Return one hash of a folder's files and their names.
+
+    A SavedModel's fingerprint tells each save apart.
+    """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         digest.update(str(path.relative_to(folder)).encode() + b"\0")

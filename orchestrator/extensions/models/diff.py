@@ -26,7 +26,9 @@ def compare_models(first: Path, second: Path) -> Compared:
         *differences(inspect_model(first), inspect_model(second)),
         *operator_changes(open_graph(first), open_graph(second)),
     ]
-    return Compared(is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes)
+    return Compared(
+        is_same_file=identify_model(first).sha256 == identify_model(second).sha256, changes=changes
+    )
 
 
 #: Facts that are compared by counts below instead.
@@ -45,7 +47,9 @@ def differences(first: ModelFacts, second: ModelFacts) -> list[ModelChange]:
     for what in sorted(_COUNTED, reverse=True):
         one, two = getattr(first, what), getattr(second, what)
         changes += [
-            ModelChange(what=f"{what} {name}", first=str(one.get(name, 0)), second=str(two.get(name, 0)))
+            ModelChange(
+                what=f"{what} {name}", first=str(one.get(name, 0)), second=str(two.get(name, 0))
+            )
             for name in sorted({*one, *two})
             if one.get(name, 0) != two.get(name, 0)
         ]

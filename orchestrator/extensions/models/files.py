@@ -37,22 +37,38 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 _AS_IS = "as-is"
 
 
-Folder = Annotated[Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")]
+Folder = Annotated[
+    Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
     """Which models are built, and where to."""
 
-    sources: Annotated[Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")]
-    variants: Annotated[Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")] = ()
+    sources: Annotated[
+        Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")
+    ]
+    variants: Annotated[
+        Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")
+    ] = ()
     batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4), or as-is (default: 1).")] = ()
-    sizes: Annotated[Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")] = ()
-    weights: Annotated[str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")] = "random"
+    sizes: Annotated[
+        Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")
+    ] = ()
+    weights: Annotated[
+        str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")
+    ] = "random"
     representative: Annotated[
-        str, opt("--representative", "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).")
+        str,
+        opt(
+            "--representative",
+            "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).",
+        ),
     ] = ""
-    seed: Annotated[int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)] = 0
+    seed: Annotated[
+        int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)
+    ] = 0
     flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
     signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
     out: Folder = None
@@ -65,9 +81,13 @@ class BuildRequest:
             BuildOrder(
                 source=_source(source),
                 variants=tuple(dict.fromkeys(self.variants)) or ("float32",),
-                batches=() if self.batches == (_AS_IS,) else _numbers("--batch", self.batches) or (1,),
+                batches=()
+                if self.batches == (_AS_IS,)
+                else _numbers("--batch", self.batches) or (1,),
                 sizes=_numbers("--size", self.sizes),
-                weights=self.weights if self.weights in {"random", "imagenet"} else _whole(self.weights),
+                weights=self.weights
+                if self.weights in {"random", "imagenet"}
+                else _whole(self.weights),
                 representative=_whole(self.representative) if self.representative else "",
                 seed=self.seed,
                 flex=self.flex,
@@ -82,7 +102,9 @@ def _whole(path: str) -> str:
 
 
 def _source(text: str) -> str:
-    """Return a name as it is and a file's whole path, so that the manifest's command works from everywhere."""
+    """Return a name as it is and a file's whole path, so that the manifest's command works from
+    everywhere.
+    """
     from orchestrator.extensions.models.networks import NAMES
 
     path = Path(text).expanduser()
@@ -107,7 +129,9 @@ class Built:
 
 
 def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str], None]) -> Built:
-    """Build models and write the manifest as they come; call ``on_done`` for each. ModelError when none could be built.
+    """Build models and write the manifest as they come; call ``on_done`` for each.
+
+    ModelError when none could be built.
 
     What was built before an interruption is there and in the manifest.
     """
@@ -141,7 +165,9 @@ def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
     precision = inspect_model(model.path).precision
     variant = model.build["variant"]
     if variant != "float32" and precision == "float32":
-        notes.append(f"{variant} changed nothing: no weights were large enough for the converter to make smaller")
+        notes.append(
+            f"{variant} changed nothing: no weights were large enough for the converter to make smaller"
+        )
     return ManifestEntry(
         name=model.name,
         sha256=model.sha256,
@@ -153,7 +179,16 @@ def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
 
 
 def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
-    words = ["benchfarm", "model", "build", order.source, "--variant", build["variant"], "--seed", str(order.seed)]
+    words = [
+        "benchfarm",
+        "model",
+        "build",
+        order.source,
+        "--variant",
+        build["variant"],
+        "--seed",
+        str(order.seed),
+    ]
     words += ["--batch", build.get("batch", "as-is")]
     words += ["--size", build["size"]] if "size" in build else []
     words += ["--weights", order.weights] if order.weights != "random" else []
@@ -178,7 +213,9 @@ def fetch(
     known = published_models()
     for name in names:
         if name not in known:
-            raise UsageError(f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}")
+            raise UsageError(
+                f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}"
+            )
     with Workspace(settings) as workspace:
         downloader = workspace.downloader(mirror=mirror)
         return [
@@ -188,14 +225,21 @@ def fetch(
 
 
 def _fetched(
-    settings: Settings, model: PublishedModel, downloader: Downloader, out: Path | None, *, accept_changed: bool
+    settings: Settings,
+    model: PublishedModel,
+    downloader: Downloader,
+    out: Path | None,
+    *,
+    accept_changed: bool,
 ) -> tuple[ManifestEntry, str]:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.extensions.models.published import take_model
     from orchestrator.models.inspect import identify_model
 
     folder, manifest = places(settings, out)
-    before = next((entry for entry in load_manifest(manifest).values() if entry.name == model.name), None)
+    before = next(
+        (entry for entry in load_manifest(manifest).values() if entry.name == model.name), None
+    )
     target = folder / f"{model.name}.tflite"
     if before is not None and before.url == model.url and not accept_changed and target.exists():
         try:
@@ -247,14 +291,21 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     from orchestrator.extensions.models.published import published_models
 
     if folder is not None and not folder.is_dir():
-        raise UsageError(f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml")
+        raise UsageError(
+            f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml"
+        )
     _, manifest = places(settings, folder)
     entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
-    return KnownModels(manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models()))
+    return KnownModels(
+        manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models())
+    )
 
 
 def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
-    """Look inside a model; of a language model only what its bundle holds is known; raises ModelError."""
+    """Look inside a model; of a language model only what its bundle holds is known.
+
+    Raises ModelError.
+    """
     from orchestrator.models.inspect import inspect_model
     from orchestrator.models.language_model import inspect_bundle
     from orchestrator.records.tokens import is_language_model
@@ -263,7 +314,10 @@ def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
 
 
 def samples(out: Path | None) -> list[Model]:
-    """Return the sample models as they lie here, or copied to ``out``; raises UsageError, HostStorageError."""
+    """Return the sample models as they lie here, or copied to ``out``.
+
+    Raises UsageError, HostStorageError.
+    """
     from orchestrator.models.inspect import identify_model
     from orchestrator.models.zoo import sample_models
 
@@ -272,7 +326,9 @@ def samples(out: Path | None) -> list[Model]:
         copies = [out / path.name for path in paths]
         for path, copy in zip(paths, copies, strict=True):
             if copy.exists() and copy.read_bytes() != path.read_bytes():
-                raise UsageError(f"{copy} is there already and is another file", hint="name another folder")
+                raise UsageError(
+                    f"{copy} is there already and is another file", hint="name another folder"
+                )
             write_file(copy, path.read_bytes())
         paths = copies
     return [identify_model(path) for path in paths]

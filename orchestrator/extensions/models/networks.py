@@ -1,4 +1,6 @@
-"""The networks that benchfarm can build by name: Keras applications, and small ones of its own for quick tries."""
+"""The networks that benchfarm can build by name: Keras applications, and small ones of its own for
+quick tries.
+"""
 
 # ruff: noqa: ANN401 - Keras carries no types
 from __future__ import annotations
@@ -31,10 +33,13 @@ def _tiny_cnn(keras: Any, size_px: int) -> Any:
     inlet = keras.Input((size_px, size_px, 3), name="image")
     x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu6")(inlet)
     x = layers.DepthwiseConv2D(3, padding="same", activation="relu6")(x)
-    # Weights of at least 1,024 elements: the converter leaves smaller ones as they are in dynamic-range models.
+    # Weights of at least 1,024 elements: the converter leaves smaller ones as they are in
+    # dynamic-range models.
     x = layers.Conv2D(160, 1, activation="relu6")(x)
     x = layers.GlobalAveragePooling2D()(x)
-    return keras.Model(inlet, layers.Dense(10, activation="softmax", name="probabilities")(x), name="tiny_cnn")
+    return keras.Model(
+        inlet, layers.Dense(10, activation="softmax", name="probabilities")(x), name="tiny_cnn"
+    )
 
 
 def _tiny_residual(keras: Any, size_px: int) -> Any:
@@ -59,7 +64,9 @@ def _tiny_attention(keras: Any, length: int) -> Any:
     inlet = keras.Input((length, 32), name="tokens")
     x = layers.MultiHeadAttention(2, 16)(inlet, inlet)
     x = layers.LayerNormalization()(layers.Add()([inlet, x]))
-    return keras.Model(inlet, layers.Dense(32, activation="gelu", name="states")(x), name="tiny_attention")
+    return keras.Model(
+        inlet, layers.Dense(32, activation="gelu", name="states")(x), name="tiny_attention"
+    )
 
 
 #: Name -> what makes it, and the size of its input: pixels, features, or tokens.
@@ -79,7 +86,8 @@ def make_network(keras: Any, name: str, size: int | None, weights: str) -> Any:
         keras: The module.
         name: Which one.
         size: Pixels of a side (features, tokens); the usual size when None.
-        weights: ``random``, ``imagenet`` (Keras downloads them), or a weights file of the same network.
+        weights: ``random``, ``imagenet`` (Keras downloads them), or a weights file of the same
+            network.
     """
     if name in SMALL:
         make, usual = SMALL[name]
@@ -88,7 +96,8 @@ def make_network(keras: Any, name: str, size: int | None, weights: str) -> Any:
         class_name, usual = APPLICATIONS[name]
         side = size or usual
         given = "imagenet" if weights == "imagenet" else None
-        # The classifier's size is that of ImageNet; only without a top could trained weights take any picture size.
+        # The classifier's size is that of ImageNet; only without a top could trained weights take
+        # any picture size.
         model = getattr(keras.applications, class_name)(weights=given, input_shape=(side, side, 3))
     if weights not in {"random", "imagenet"}:
         model.load_weights(weights)

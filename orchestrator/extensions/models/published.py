@@ -34,7 +34,9 @@ def published_models() -> Mapping[str, PublishedModel]:
                 title=row["title"],
                 url=row["url"],
                 accuracy=Accuracy(
-                    percent=float(row["top1_percent"]), metric="ImageNet top-1", source=row["accuracy_source"]
+                    percent=float(row["top1_percent"]),
+                    metric="ImageNet top-1",
+                    source=row["accuracy_source"],
                 ),
             )
             for row in csv.DictReader(stream)
@@ -54,7 +56,9 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
-            found = [member for member in tar if member.isfile() and member.name.endswith(".tflite")]
+            found = [
+                member for member in tar if member.isfile() and member.name.endswith(".tflite")
+            ]
             if len(found) != 1:
                 names = ", ".join(repr(member.name) for member in found[:5])
                 raise ModelError(
@@ -66,10 +70,14 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
                 shutil.copyfileobj(source, stream)
         draft.replace(target)
     except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise ModelError(f"{label}: the archive is damaged: {error}", hint="fetch it again") from error
+        raise ModelError(
+            f"{label}: the archive is damaged: {error}", hint="fetch it again"
+        ) from error
     except OSError as error:
         if error.errno is None:  # gzip's own word for damage
-            raise ModelError(f"{label}: the archive is damaged: {error}", hint="fetch it again") from error
+            raise ModelError(
+                f"{label}: the archive is damaged: {error}", hint="fetch it again"
+            ) from error
         raise HostStorageError(f"{target} can't be written: {error.strerror}") from error
     finally:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,6 @@
-"""The trace of somebody's own app while it is used: TensorFlow Lite's slices, from any app that may be traced."""
+"""The trace of somebody's own app while it is used: TensorFlow Lite's slices, from any app that may
+be traced.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,8 @@ class _Seen:
     pids: set[int] = field(default_factory=set)
     #: Those that ran before.
     before: frozenset[int] = frozenset()
-    #: The exit code of ``during``; None when there was none, or it was ended because its time was over.
+    #: The exit code of ``during``; None when there was none, or it was ended because its time was
+    #: over.
     exit_code: int | None = None
     is_cut: bool = False
     is_interrupted: bool = False
@@ -74,7 +77,8 @@ class _Seen:
 def record_app(workspace: Workspace, request: TraceRequest, folder: Path) -> TracedApp:
     """Record an app on one phone.
 
-    Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored whatever happens.
+    Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored
+    whatever happens.
     """
     _check(request, folder)
     device, facts = _phone(workspace, request)
@@ -101,7 +105,9 @@ def record_app(workspace: Workspace, request: TraceRequest, folder: Path) -> Tra
     summary, faults = None, []
     if request.has_summary:
         try:
-            summary = summarise_app(read_recording(trace.name, trace.data), request.package, seen.pids)
+            summary = summarise_app(
+                read_recording(trace.name, trace.data), request.package, seen.pids
+            )
         except OutputParseError as error:
             faults.append(f"the trace can't be read: {error}")
     faults += _faults(request, facts, seen, summary)
@@ -126,10 +132,14 @@ def _check(request: TraceRequest, folder: Path) -> None:
         )
     if request.activity and not _ACTIVITY.fullmatch(request.activity):
         raise UsageError(
-            f"--activity {request.activity!r} isn't the name of an activity", hint="such as .MainActivity, no package/"
+            f"--activity {request.activity!r} isn't the name of an activity",
+            hint="such as .MainActivity, no package/",
         )
     if request.during and request.seconds is not None:
-        raise UsageError("--during and --seconds can't be used together", hint="a command says itself when it ends")
+        raise UsageError(
+            "--during and --seconds can't be used together",
+            hint="a command says itself when it ends",
+        )
     if request.during and not _words(request.during):
         raise UsageError("--during names no command")
     check_folder(folder, has_summary=request.has_summary)
@@ -146,7 +156,9 @@ def _phone(workspace: Workspace, request: TraceRequest) -> tuple[Device, DeviceF
     found = workspace.open_devices(DeviceSelection(serials=request.serials)).devices
     if len(found) != 1:
         serials = ", ".join(facts.serial for _, facts in found)
-        raise UsageError(f"an app is traced on one phone, these fit: {serials}", hint="choose one with -s")
+        raise UsageError(
+            f"an app is traced on one phone, these fit: {serials}", hint="choose one with -s"
+        )
     ((device, facts),) = found
     if facts.kind is not DeviceKind.ANDROID:
         raise UsageError(f"{facts.serial}: apps are traced on Android phones only")
@@ -154,7 +166,10 @@ def _phone(workspace: Workspace, request: TraceRequest) -> tuple[Device, DeviceF
 
 
 def _installed(device: Device, facts: DeviceFacts, package: str) -> str:
-    """Return the installed version; raises UsageError when it isn't there or doesn't let itself be traced."""
+    """Return the installed version.
+
+    Raises UsageError when it isn't there or doesn't let itself be traced.
+    """
     found = device.package(package)
     if found is None:
         raise UsageError(
@@ -173,16 +188,27 @@ def _installed(device: Device, facts: DeviceFacts, package: str) -> str:
 
 def _pids(device: Device, package: str) -> set[int]:
     told = ask(device.shell, {"pids": f"pidof {shlex.quote(package)}"}).value("pids")
-    return {int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10}
+    return {
+        int(word) for word in told.split() if word.isascii() and word.isdecimal() and len(word) < 10
+    }
 
 
-def _use(workspace: Workspace, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen) -> None:
-    """Start what is to be started, and wait until it is over; the app's processes are looked for meanwhile."""
+def _use(
+    workspace: Workspace, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen
+) -> None:
+    """Start what is to be started, and wait until it is over.
+
+    The app's processes are looked for meanwhile.
+    """
     if request.activity:
         component = shlex.quote(f"{request.package}/{request.activity}")
         result = device.shell(f"am start -W -n {component}", timeout_s=90.0)
         said = (result.stdout + result.stderr).decode("utf-8", "replace")
-        wrong = [line for line in said.splitlines() if line.startswith(("Error", "java.lang.", "Exception"))]
+        wrong = [
+            line
+            for line in said.splitlines()
+            if line.startswith(("Error", "java.lang.", "Exception"))
+        ]
         if result.exit_code != 0 or wrong:
             raise DeviceCommandError(
                 f"{request.package}/{request.activity} can't be started: {' '.join(wrong) or said.strip()[-300:]}",
@@ -192,7 +218,11 @@ def _use(workspace: Workspace, device: Device, facts: DeviceFacts, request: Trac
     end_s = time.monotonic() + (LONGEST_S if request.seconds is None else request.seconds)
     try:
         with _during(workspace, request, facts) as process:
-            _tell(workspace, facts, f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded")
+            _tell(
+                workspace,
+                facts,
+                f"{request.package} is being recorded; Ctrl-C ends it and keeps what is recorded",
+            )
             seen.pids |= _pids(device, request.package)
             while (left_s := end_s - time.monotonic()) > 0 and seen.exit_code is None:
                 if process is None:
@@ -222,7 +252,11 @@ def _during(
     try:
         # What it prints goes to standard error, beside our own words.
         process = subprocess.Popen(
-            words, env=_environ(workspace, facts), stdin=subprocess.DEVNULL, stdout=sys.stderr, stderr=sys.stderr
+            words,
+            env=_environ(workspace, facts),
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+            stderr=sys.stderr,
         )
     except (OSError, ValueError) as error:
         raise UsageError(f"--during: {words[0]} can't be run: {error}") from error
@@ -242,11 +276,16 @@ def _environ(workspace: Workspace, facts: DeviceFacts) -> dict[str, str]:
     attached = workspace.pick(facts.serial, workspace.attached(serials=[facts.serial]))
     address = getattr(attached.server, "address", None)
     reach = {} if address is None else {"ADB_SERVER_SOCKET": str(address)}
-    return child_environment(workspace.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address)
+    return child_environment(
+        workspace.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address
+    )
 
 
 def _give_back(workspace: Workspace, device: Device, facts: DeviceFacts) -> None:
-    """Put the phone back; what can't be undone now stays in the journal and is named, and hides no other fault."""
+    """Put the phone back.
+
+    What can't be undone now stays in the journal and is named, and hides no other fault.
+    """
     try:
         workspace.conditioner.restore(device, on_note=lambda text: _tell(workspace, facts, text))
     except BenchfarmError as error:
@@ -254,7 +293,9 @@ def _give_back(workspace: Workspace, device: Device, facts: DeviceFacts) -> None
         _tell(workspace, facts, f"could not be restored ({error}); {hint}")
 
 
-def _faults(request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None) -> Iterator[str]:
+def _faults(
+    request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: AppSummary | None
+) -> Iterator[str]:
     """Yield what went wrong, each with the next step."""
     if seen.exit_code:
         yield f"the command of --during ended with exit code {seen.exit_code}: look at what it printed"
@@ -284,4 +325,6 @@ def _faults(request: TraceRequest, facts: DeviceFacts, seen: _Seen, summary: App
 
 def _tell(workspace: Workspace, facts: DeviceFacts, text: str) -> None:
     keys = {"serial": str(facts.serial)}
-    workspace.observer.on_event(Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys))
+    workspace.observer.on_event(
+        Notice(event="device-note", text=f"{facts.serial}: {text}", keys=keys)
+    )

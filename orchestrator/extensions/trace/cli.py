@@ -43,11 +43,14 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
     refuse(context, _OF_AN_APP, "without --app")
     with workspace_telling(settings) as farm:
         measured = runs.record(farm, request, folder)
-        # It is a campaign with a report like any other; what ended a device's part is told as there.
+        # It is a campaign with a report like any other; what ended a device's part is told as
+        # there.
         measuring.told(farm, measured, None)
         traced = runs.traced_runs(farm, measured, folder, has_summary=request.has_summary)
     campaign = measured.campaign
-    is_whole = bool(traced) and all(item.file is not None and item.outcome is Outcome.COMPLETED for item in traced)
+    is_whole = bool(traced) and all(
+        item.file is not None and item.outcome is Outcome.COMPLETED for item in traced
+    )
     skips = [one_line(f"not run on {skip.serial}: {skip.reason}") for skip in campaign.skipped]
     return CommandResult(
         text="\n\n".join(["\n".join(_lines(run)) for run in traced] + skips) or "nothing was run",
@@ -59,7 +62,9 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
 def _trace_app(settings: Settings, request: TraceRequest, folder: Path) -> CommandResult:
     with workspace_telling(settings) as farm:
         traced = apps.record_app(farm, request, folder)
-    return CommandResult(text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0)
+    return CommandResult(
+        text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0
+    )
 
 
 def _app_lines(traced: TracedApp) -> Iterator[str]:
@@ -79,7 +84,9 @@ def _app_lines(traced: TracedApp) -> Iterator[str]:
     else:
         yield "no whole inference was recorded; operators' slices outside one:"
     if rows := _parts(summary.operators or summary.outside):
-        yield table(("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4))
+        yield table(
+            ("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4)
+        )
     if summary.inferences:
         yield f"outside all operators: {_ms(summary.between_us)} ({summary.between_us / summary.total_us:.1%})"
     yield from _handovers(summary)
@@ -140,7 +147,9 @@ def _lines(run: TracedRun) -> Iterator[str]:
     if run.file is None:
         yield one_line(f"{run.serial}{label}: no trace")
         return
-    yield one_line(f"{run.serial}{label}: {run.file} ({run.size_bytes} bytes); open it at https://ui.perfetto.dev")
+    yield one_line(
+        f"{run.serial}{label}: {run.file} ({run.size_bytes} bytes); open it at https://ui.perfetto.dev"
+    )
     if run.fault:
         yield one_line(f"it can't be read: {run.fault}")
     if run.summary is None:

@@ -1,7 +1,7 @@
 """The pass ``trace``: a run while the operators' slices are recorded.
 
-What is changed for it is journalled first and restored right after the run: a traced program is slower, also when
-nobody records.
+What is changed for it is journalled first and restored right after the run: a traced program is
+slower, also when nobody records.
 """
 
 from __future__ import annotations
@@ -46,11 +46,17 @@ class TraceRecording:
     def __init__(self, hold: Hold) -> None:
         """``hold`` makes a change that is written down first."""
         self._hold = hold
-        #: What the property was on devices where it couldn't be restored: there it shows our own value now.
+        #: What the property was on devices where it couldn't be restored: there it shows our own
+        #: value now.
         self._unrestored: dict[Serial, str] = {}
 
     def run(
-        self, tool: Tool, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None
+        self,
+        tool: Tool,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
     ) -> RawOutput:
         """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
         if device.kind is not DeviceKind.ANDROID:
@@ -66,17 +72,28 @@ class TraceRecording:
         return replace(raw, attachments=(*raw.attachments, trace))
 
     def around(
-        self, device: Device, work: Callable[[], _Result], *, app: str, token: str, sdk: int, limit_s: float
+        self,
+        device: Device,
+        work: Callable[[], _Result],
+        *,
+        app: str,
+        token: str,
+        sdk: int,
+        limit_s: float,
     ) -> tuple[_Result, Attachment]:
-        """Return what ``work`` returned, and the trace of the time that it took; raises DeviceError kinds.
+        """Return what ``work`` returned, and the trace of the time that it took.
 
-        ``app`` is the package, or the program's path, whose slices are wanted. perfetto ends by itself after
-        ``limit_s`` of the phone's seconds.
+        Raises DeviceError kinds.
+
+        ``app`` is the package, or the program's path, whose slices are wanted. perfetto ends by
+        itself after ``limit_s`` of the phone's seconds.
         """
         apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
         tracers = set(ask(device.shell, {"tracers": call("tracers")}).text("tracers").split())
         if not tracers & {"perfetto", "atrace"}:
-            raise DeviceCommandError("the phone has neither perfetto nor atrace", serial=device.serial)
+            raise DeviceCommandError(
+                "the phone has neither perfetto nor atrace", serial=device.serial
+            )
         config = _slices_config(apps, round(limit_s * 1000)) if "perfetto" in tracers else ""
         recorder = Recorder(device, self._hold, token=token, sdk=sdk, config=config, apps=apps)
         with self._operators_traced(device):
@@ -94,7 +111,14 @@ class TraceRecording:
         if before is None:
             before = property_of(device, _PROPERTY)
         self._unrestored[device.serial] = before
-        hold_property(device, self._hold, _PROPERTY, _WANTED, before, what=f"operators being traced ({_PROPERTY})")
+        hold_property(
+            device,
+            self._hold,
+            _PROPERTY,
+            _WANTED,
+            before,
+            what=f"operators being traced ({_PROPERTY})",
+        )
         try:
             yield
         finally:
@@ -105,11 +129,14 @@ class TraceRecording:
 
 
 def _slices_config(apps: Sequence[str], duration_ms: int) -> str:
-    """Return a TraceConfig as text: slices of ``apps``, what runs on each core, clocks and process names."""
+    """Return a TraceConfig as text: slices of ``apps``, what runs on each core, clocks and process
+    names.
+    """
     escaped = (app.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for app in apps)
     names = " ".join(f'atrace_apps: "{app}"' for app in escaped)
     events = " ".join(
-        f'ftrace_events: "{event}"' for event in ("ftrace/print", "sched/sched_switch", "power/cpu_frequency")
+        f'ftrace_events: "{event}"'
+        for event in ("ftrace/print", "sched/sched_switch", "power/cpu_frequency")
     )
     return (
         f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\n"

@@ -31,15 +31,20 @@ class TraceRequest:
     """What is traced, and with what: a run of a model, or an app while it is used."""
 
     model: Annotated[Path | None, arg("Model file (.tflite); none with --app.")] = None
-    package: Annotated[str, opt("--app", "Package of an app of yours, traced while it is used.")] = ""
+    package: Annotated[
+        str, opt("--app", "Package of an app of yours, traced while it is used.")
+    ] = ""
     activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
     during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
     seconds: Annotated[
-        float | None, opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600)
+        float | None,
+        opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600),
     ] = None
     restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
     serials: Device = ()
-    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = BUILTIN
+    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = (
+        BUILTIN
+    )
     threads: Annotated[int, opt("--threads -t", "Number of threads.", min=1)] = 1
     tool: Annotated[str, opt("--tool", "native, apk, litert-native or perf-options.")] = USUAL_TOOL
     builds: Annotated[
@@ -49,9 +54,13 @@ class TraceRequest:
             "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
         ),
     ] = ()
-    num_runs: Annotated[int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)] = 20
+    num_runs: Annotated[
+        int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)
+    ] = 20
     timeout_s: Annotated[float, opt("--timeout", "Seconds that the run may take.", min=1)] = 120.0
-    has_summary: Annotated[bool, opt("--summary/--no-summary", "Read the trace after recording it.")] = True
+    has_summary: Annotated[
+        bool, opt("--summary/--no-summary", "Read the trace after recording it.")
+    ] = True
     out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None
 
 
@@ -78,14 +87,22 @@ def check_folder(folder: Path, *, has_summary: bool) -> None:
     if has_summary:
         require_perfetto()
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", hint="--out names the folder for the trace files")
+        raise UsageError(
+            f"{folder} is no folder", hint="--out names the folder for the trace files"
+        )
     check_writable(folder / "trace")
 
 
 def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> Path:
-    """Write a trace to a file in a folder that is named by words; no word leads out of the folder."""
+    """Write a trace to a file in a folder that is named by words.
+
+    No word leads out of the folder.
+    """
     safe = [
-        "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in word)
+        "".join(
+            letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
+            for letter in word
+        )
         for word in words
     ]
     stem = "-".join(word.lstrip(".-")[:60] or "unnamed" for word in safe)
@@ -113,7 +130,10 @@ def record(workspace: Workspace, request: TraceRequest, folder: Path) -> Measure
 def traced_runs(
     workspace: Workspace, measured: MeasuredCampaign, folder: Path, *, has_summary: bool
 ) -> list[TracedRun]:
-    """Write what was recorded to files in a folder; devices that were lost before their run have none."""
+    """Write what was recorded to files in a folder.
+
+    Devices that were lost before their run have none.
+    """
     runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
     traced = [_traced(workspace.store, run, folder, has_summary=has_summary) for run in runs]
     there = {run.serial for run in traced}
@@ -126,7 +146,10 @@ def traced_runs(
 
 
 def _plan(request: TraceRequest, model: Path) -> Plan:
-    """Return one run of one case in the pass ``trace``; raises PlanError naming the options at fault."""
+    """Return one run of one case in the pass ``trace``.
+
+    Raises PlanError naming the options at fault.
+    """
     from orchestrator.config.plan import plan_from_options
 
     plan = plan_from_options(

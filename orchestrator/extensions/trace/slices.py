@@ -1,9 +1,10 @@
 """What a system trace says of a model's operators, and of an app's inferences.
 
-A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite writes
-``OP@node/subgraph`` around each operator and ``Invoke@0/SUBGRAPH`` around an inference
-(tensorflow/lite/profiling/atrace_profiler.cc); what a delegate took is one operator, the delegate's kernel.
-It writes no slice for a copy: only what the app or a delegate calls a copy in a slice of its own is counted as one.
+A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite
+writes ``OP@node/subgraph`` around each operator and ``Invoke@0/SUBGRAPH`` around an inference
+(tensorflow/lite/profiling/atrace_profiler.cc); what a delegate took is one operator, the delegate's
+kernel. It writes no slice for a copy: only what the app or a delegate calls a copy in a slice of
+its own is counted as one.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ from orchestrator.delegates.evidence import is_delegate_kernel
 from orchestrator.extensions.trace.trace_file import Mark, Recording
 from orchestrator.records.workload import grouped
 
-_OPERATOR: Final = re.compile(r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII)
+_OPERATOR: Final = re.compile(
+    r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII
+)
 _INVOKE: Final = "invoke"
 #: Letters of a task's name in the kernel; for a package the last ones.
 _TASK_LETTERS: Final = 15
-_INPUT: Final = re.compile(r"input|upload|write|to_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
-_OUTPUT: Final = re.compile(r"output|download|read|from_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE)
+_INPUT: Final = re.compile(
+    r"input|upload|write|to_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE
+)
+_OUTPUT: Final = re.compile(
+    r"output|download|read|from_?(?:device|delegate|gpu|npu|tensor)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +133,11 @@ class Slice:
 
 
 def _slices_of(marks: Iterable[Mark]) -> tuple[list[Slice], Counter[int]]:
-    """Return all slices in the order of their ends, and for each process how many operators' lack a half.
+    """Return all slices in the order of their ends, and for each process how many operators' lack a
+    half.
 
-    Events come core by core and are sorted by time first; those of one moment keep the order in which they were read.
+    Events come core by core and are sorted by time first; those of one moment keep the order in
+    which they were read.
     """
     slices: list[Slice] = []
     unmatched: Counter[int] = Counter()
@@ -137,11 +146,16 @@ def _slices_of(marks: Iterable[Mark]) -> tuple[list[Slice], Counter[int]]:
         process, stack = stacks.setdefault(mark.thread, (mark.process, []))
         if mark.name is not None:
             if process != mark.process:
-                # A thread number that was given to another process: what the first left open never ends.
+                # A thread number that was given to another process: what the first left open never
+                # ends.
                 unmatched[process] += sum(bool(item.operator) for item in stack)
                 stack = []
                 stacks[mark.thread] = (mark.process, stack)
-            stack.append(Slice(mark.name, mark.process, mark.thread, mark.at_ns, stack[-1] if stack else None))
+            stack.append(
+                Slice(
+                    mark.name, mark.process, mark.thread, mark.at_ns, stack[-1] if stack else None
+                )
+            )
         elif not stack:
             unmatched[process] += 1
         else:
@@ -159,13 +173,18 @@ def _slices_of(marks: Iterable[Mark]) -> tuple[list[Slice], Counter[int]]:
 def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
     """Return what the operators of the benchmark took.
 
-    The benchmark is the process that ``command`` names; where none does, the one with most operator slices.
+    The benchmark is the process that ``command`` names; where none does, the one with most operator
+    slices.
     """
     slices, unmatched = _slices_of(recording.marks)
     operators = [item for item in slices if item.operator]
     counts = Counter(item.process for item in operators)
     names = recording.processes
-    named = {process for process in counts if len(names.get(process, "")) > 1 and names[process] in command}
+    named = {
+        process
+        for process in counts
+        if len(names.get(process, "")) > 1 and names[process] in command
+    }
     chosen = max(named or counts, key=lambda process: (counts[process], -process), default=None)
     if chosen is None:
         return TraceSummary(lost_events=recording.lost_events, gaps=recording.gaps)
@@ -198,7 +217,11 @@ def _operators(slices: Sequence[Slice]) -> tuple[OperatorSlices, ...]:
                 share=self_ns / all_ns if all_ns else 0.0,
             )
         )
-    return tuple(sorted(found, key=lambda slices: (-slices.self_us, slices.subgraph, slices.node, slices.name)))
+    return tuple(
+        sorted(
+            found, key=lambda slices: (-slices.self_us, slices.subgraph, slices.node, slices.name)
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +240,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegateGaps:
-    """What lies between the slices of delegates in the same inference: there data goes back and forth."""
+    """What lies between the slices of delegates in the same inference: there data goes back and
+    forth.
+    """
 
     count: int
     total_us: float
@@ -255,7 +280,9 @@ class AppSummary(LeftOut):
 
 
 def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()) -> AppSummary:
-    """Return what the processes of an app did: those with its name, and ``pids``, which were seen to be its own."""
+    """Return what the processes of an app did: those with its name, and ``pids``, which were seen
+    to be its own.
+    """
     slices, unmatched = _slices_of(recording.marks)
     names = recording.processes
     own = {process for process, name in names.items() if _is_of(name, package)} | set(pids)
@@ -267,11 +294,15 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
     inside = [item for item in steps if id(item.inference) in whole]
     kernels = [item for item in inside if is_delegate_kernel(item.operator)]
     # A copy inside another is part of it.
-    copies = [item for item in ours if item.is_copy and not any(outer.is_copy for outer in item.around())]
+    copies = [
+        item for item in ours if item.is_copy and not any(outer.is_copy for outer in item.around())
+    ]
     durations = [item.duration_ns for item in inferences]
     total_ns = sum(durations)
 
-    def parts(found: Sequence[Slice], *, are_copies: bool = False, are_inside: bool = True) -> tuple[Part, ...]:
+    def parts(
+        found: Sequence[Slice], *, are_copies: bool = False, are_inside: bool = True
+    ) -> tuple[Part, ...]:
         """Return the sums by name, longest first."""
         each = []
         for name, items in grouped(found, lambda item: item.operator or item.name).items():
@@ -282,7 +313,9 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
                     count=len(items),
                     total_us=sum_ns / 1000,
                     share=sum_ns / total_ns if total_ns and are_inside else None,
-                    per_inference=len(items) / len(inferences) if inferences and are_inside else None,
+                    per_inference=len(items) / len(inferences)
+                    if inferences and are_inside
+                    else None,
                     direction=_direction(name) if are_copies else "",
                 )
             )
@@ -299,7 +332,9 @@ def summarise_app(recording: Recording, package: str, pids: Collection[int] = ()
         delegates=parts(kernels),
         delegate_gaps=_gaps(inside),
         between_us=max(0, total_ns - sum(item.self_ns for item in inside)) / 1000,
-        outside=parts([item for item in steps if id(item.inference) not in whole], are_inside=False),
+        outside=parts(
+            [item for item in steps if id(item.inference) not in whole], are_inside=False
+        ),
         copies=parts(copies, are_copies=True),
         unmatched=sum(unmatched[process] for process in own),
         lost_events=recording.lost_events,
@@ -319,11 +354,15 @@ def _direction(name: str) -> str:
 
 
 def _gaps(inside: Sequence[Slice]) -> DelegateGaps:
-    """Return what lies between a delegate's slice and the next one in the same inference and thread."""
+    """Return what lies between a delegate's slice and the next one in the same inference and
+    thread.
+    """
     count, total_ns = 0, 0
     times: Counter[str] = Counter()
     for steps in grouped(inside, lambda item: f"{id(item.inference)} {item.thread}").values():
-        kernels = sorted((it for it in steps if is_delegate_kernel(it.operator)), key=lambda item: item.begun_ns)
+        kernels = sorted(
+            (it for it in steps if is_delegate_kernel(it.operator)), key=lambda item: item.begun_ns
+        )
         for first, second in pairwise(kernels):
             count += 1
             total_ns += max(0, second.begun_ns - first.ended_ns)

@@ -1,7 +1,8 @@
 """Trace files of both tracers as begins and ends of slices.
 
-perfetto's files are read with the messages of the ``perfetto`` package (the extra ``trace``). Its TraceProcessor isn't
-used: it downloads a program at its first use, and slices need none of it. atrace (systrace) prints text.
+perfetto's files are read with the messages of the ``perfetto`` package (the extra ``trace``). Its
+TraceProcessor isn't used: it downloads a program at its first use, and slices need none of it.
+atrace (systrace) prints text.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TraceStats
 
-#: ``TASK-PID (TGID) [CPU] flags SECONDS: tracing_mark_write: TEXT``; a task's name may hold anything.
+#: ``TASK-PID (TGID) [CPU] flags SECONDS: tracing_mark_write: TEXT``; a task's name may hold
+#: anything.
 _LINE: Final = re.compile(
     r"\s*(?P<task>.{1,32}?)-(?P<pid>\d{1,9})\s+(?:\(\s*(?P<tgid>\d{1,9}|-+)\)\s+)?\[\d{1,4}\]\s+(?:\S{1,8}\s+)?"
     r"(?P<s>\d{1,12})\.(?P<us>\d{6}):\s+(?:tracing_mark_write|print):\s+(?P<text>.*)",
     re.ASCII,
 )
-_ENTRIES: Final = re.compile(r"#\s*entries-in-buffer/entries-written: (\d{1,18})/(\d{1,18})", re.ASCII)
+_ENTRIES: Final = re.compile(
+    r"#\s*entries-in-buffer/entries-written: (\d{1,18})/(\d{1,18})", re.ASCII
+)
 _LOST: Final = re.compile(r"CPU:\s*\d{1,4} \[LOST (?:(\d{1,18}) )?EVENTS\]", re.ASCII)
 
 
@@ -68,7 +72,9 @@ def require_perfetto() -> None:
 
 
 def mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
-    """Return the mark that a line in the kernel's trace marker means, None for another (counters, async slices)."""
+    """Return the mark that a line in the kernel's trace marker means, None for another (counters,
+    async slices).
+    """
     text = text.rstrip("\n")
     kind, _, rest = text.partition("|")
     process, bar, name = rest.partition("|")
@@ -103,7 +109,9 @@ def _read_atrace(data: bytes) -> Recording:
             lost += int(found[1] or 0)
             if not found[1]:
                 gaps.append("the kernel says that it lost events, and not how many")
-    return Recording(marks=tuple(marks), processes=processes, lost_events=lost, gaps=tuple(dict.fromkeys(gaps)))
+    return Recording(
+        marks=tuple(marks), processes=processes, lost_events=lost, gaps=tuple(dict.fromkeys(gaps))
+    )
 
 
 def _read_perfetto(data: bytes) -> Recording:
@@ -127,11 +135,17 @@ def _read_perfetto(data: bytes) -> Recording:
             if event.HasField("print"):
                 mark = mark_of(event.print.buf, at_ns=event.timestamp, thread=event.pid)
                 marks += [mark] if mark is not None else []
-        processes |= {process.pid: process.cmdline[0] for process in packet.process_tree.processes if process.cmdline}
+        processes |= {
+            process.pid: process.cmdline[0]
+            for process in packet.process_tree.processes
+            if process.cmdline
+        }
         if packet.HasField("ftrace_stats"):
             # What the kernel's buffers report at the start was lost before it.
             stats = packet.ftrace_stats
-            own = sum(cpu.overrun + cpu.commit_overrun + cpu.dropped_events for cpu in stats.cpu_stats)
+            own = sum(
+                cpu.overrun + cpu.commit_overrun + cpu.dropped_events for cpu in stats.cpu_stats
+            )
             lost += -own if stats.phase == stats.START_OF_TRACE else own
         if packet.HasField("trace_stats"):
             gaps += _buffer_gaps(packet.trace_stats)
@@ -139,7 +153,12 @@ def _read_perfetto(data: bytes) -> Recording:
             gaps.append(f"core {packet.ftrace_events.cpu} lost events between two readings")
         if packet.compressed_packets:
             gaps.append("it holds compressed packets, which aren't read here")
-    return Recording(marks=tuple(marks), processes=processes, lost_events=max(0, lost), gaps=tuple(dict.fromkeys(gaps)))
+    return Recording(
+        marks=tuple(marks),
+        processes=processes,
+        lost_events=max(0, lost),
+        gaps=tuple(dict.fromkeys(gaps)),
+    )
 
 
 def _buffer_gaps(stats: TraceStats) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""What is known of the flags of each program: what it printed for ``--help``, kept by its sha256, and the tables."""
+"""What is known of the flags of each program: what it printed for ``--help``, kept by its sha256,
+and the tables.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from orchestrator.programs.flags.checking import check_flags, documented_flags, 
 from orchestrator.records.build_spec import FlagFault, FlagSchema
 from orchestrator.records.workload import Build, Case, DelegateName, Pass
 
-#: Only performance_options has it, whose help leaves out every flag that it hands on to benchmark_model.
+#: Only performance_options has it, whose help leaves out every flag that it hands on to
+#: benchmark_model.
 _OPTIONS_FLAG: Final = "perf_options_list"
 
 
@@ -32,9 +35,13 @@ class FlagBook:
         self._schemas: dict[str, FlagSchema] = {}
 
     def schema(self, build: Build) -> FlagSchema:
-        """Return the flags of a build: its own with what the tables know of them, the tables alone when unknown."""
+        """Return the flags of a build: its own with what the tables know of them, the tables alone
+        when unknown.
+        """
         if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._learned(build) or documented_flags(program(build.tool).family)
+            self._schemas[build.sha256] = self._learned(build) or documented_flags(
+                program(build.tool).family
+            )
         return self._schemas[build.sha256]
 
     def names(self, build: Build) -> frozenset[str]:
@@ -43,19 +50,23 @@ class FlagBook:
         return frozenset(schema.flags) if schema.is_learned else frozenset()
 
     def help_command(self, build: Build, program_path: str) -> str:
-        """Return the device's command line that makes a program print its flags; "" for one that can't.
+        """Return the device's command line that makes a program print its flags; "" for one that
+        can't.
 
         The programs print them to standard error and end with 1.
         """
-        # LiteRT's own program needs its libraries beside it to say anything; performance_options lists only the flags
-        # that it has beside benchmark_model's.
+        # LiteRT's own program needs its libraries beside it to say anything; performance_options
+        # lists only the flags that it has beside benchmark_model's.
         if build.tool.is_app or not program(build.tool).is_benchmark_model:
             return ""
         libraries = shlex.quote(str(PurePosixPath(program_path).parent))
         return f"LD_LIBRARY_PATH={libraries} {shlex.quote(program_path)} --help"
 
     def learn(self, build: Build, printed: bytes) -> bool:
-        """Keep what a program printed when asked for its flags; False (and nothing kept) when it lists none."""
+        """Keep what a program printed when asked for its flags.
+
+        False (and nothing kept) when it lists none.
+        """
         schema = _read(printed)
         if schema is None:
             return False
@@ -66,13 +77,18 @@ class FlagBook:
         return True
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        """Return everything that is wrong with the flags of one pass over a case, with this program."""
+        """Return everything that is wrong with the flags of one pass over a case, with this
+        program.
+        """
         if (find := program(build.tool).flag_faults) is not None:
             found = find(dict(case.flags))
-            return tuple(FlagFault(code="wrong-value", flag=flag, message=told) for flag, told in found)
+            return tuple(
+                FlagFault(code="wrong-value", flag=flag, message=told) for flag, told in found
+            )
         schema = self.schema(build)
         if not program(build.tool).is_benchmark_model:
-            # Only the user's own, and not for what they need beside them: the program may set that itself.
+            # Only the user's own, and not for what they need beside them: the program may set that
+            # itself.
             known = check_flags(format_flags(list(case.flags)), schema)
             return tuple(fault for fault in known if fault.code != "ineffective-flag")
         return case_faults(case, run_pass, schema)
@@ -88,7 +104,9 @@ class FlagBook:
 
 
 def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return what is wrong with all flags of one pass over a case: the user's, the delegate's and benchfarm's own."""
+    """Return what is wrong with all flags of one pass over a case: the user's, the delegate's and
+    benchfarm's own.
+    """
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
     words = format_flags(case_flags(case, pass_of(run_pass), "model.tflite", "/", known))
     users = dict(case.flags)
@@ -97,7 +115,9 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
         if fault.flag in users or fault.code != "unknown-flag":
             faults.append(fault)
         elif fault.flag in own_flags(case.delegate):
-            message = f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
+            message = (
+                f"this binary has no delegate '{case.delegate}': it doesn't know --{fault.flag}"
+            )
             faults.append(FlagFault(code="delegate-flag", flag=fault.flag, message=message))
         else:
             message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
@@ -111,11 +131,18 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
 
 def own_flags(delegate: DelegateName) -> frozenset[str]:
     """Return the flags that a delegate is switched on with."""
-    return frozenset(name for name, value in flags_of(delegate, FlagFamily.BENCHMARK_MODEL).items() if value == "true")
+    return frozenset(
+        name
+        for name, value in flags_of(delegate, FlagFamily.BENCHMARK_MODEL).items()
+        if value == "true"
+    )
 
 
 def _read(printed: bytes) -> FlagSchema | None:
-    """Return the flags that a program printed, with what the tables know of them; None when they aren't all listed."""
+    """Return the flags that a program printed, with what the tables know of them.
+
+    None when they aren't all listed.
+    """
     try:
         learned = parse_help(printed.decode("utf-8", "replace"))
     except OutputParseError:

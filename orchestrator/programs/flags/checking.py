@@ -1,7 +1,9 @@
-"""The flags of a benchmark program: learned from its ``--help``, merged with the documented tables, and checked.
+"""The flags of a benchmark program: learned from its ``--help``, merged with the documented tables,
+and checked.
 
-The programs themselves are lenient to a fault: an unknown or repeated flag is a warning, ``--num_runs=2.5`` runs twice,
-``--num_threads=1,2`` means one thread, ``--num_runs=`` means none. So a user's flags are checked before anything runs.
+The programs themselves are lenient to a fault: an unknown or repeated flag is a warning,
+``--num_runs=2.5`` runs twice, ``--num_threads=1,2`` means one thread, ``--num_runs=`` means none.
+So a user's flags are checked before anything runs.
 """
 
 from __future__ import annotations
@@ -26,13 +28,17 @@ _HELP_LINE: Final = re.compile(
 #: A vendor's option with its type and its default.
 _OPTION: Final = re.compile(r"(\w+):(\S+)=(\S*)")
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
-_DECIMAL: Final = re.compile(r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII)
+_DECIMAL: Final = re.compile(
+    r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII
+)
 _TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
 _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
 
 
 def parse_help(text: str) -> FlagSchema:
-    """Return the schema that a binary prints for ``--help``; a flag that is listed twice counts as listed first.
+    """Return the schema that a binary prints for ``--help``.
+
+    A flag that is listed twice counts as listed first.
 
     Raises:
         OutputParseError: there is no flag in the text.
@@ -49,7 +55,8 @@ def parse_help(text: str) -> FlagSchema:
             )
     if not flags:
         raise OutputParseError(
-            "the program's --help lists no flags", hint="the text is printed to standard error; give both streams"
+            "the program's --help lists no flags",
+            hint="the text is printed to standard error; give both streams",
         )
     return FlagSchema(flags=flags, is_learned=True)
 
@@ -58,19 +65,30 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds."""
     if family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK):
         vendors = [
-            (f"{vendor}_{name}", kind, default, "npu", f"option {name} of the vendor's NPU ({vendor})")
+            (
+                f"{vendor}_{name}",
+                kind,
+                default,
+                "npu",
+                f"option {name} of the vendor's NPU ({vendor})",
+            )
             for vendor, options in flag_tables.VENDORS.items()
             for name, kind, default in _OPTION.findall(options)
         ]
         own = _specs([*flag_tables.CORE, *flag_tables.LITERT], flag_tables.LITERT_NEEDS)
-        return FlagSchema(flags=own | {name: replace(spec, needs="use_npu") for name, spec in _specs(vendors).items()})
+        return FlagSchema(
+            flags=own
+            | {name: replace(spec, needs="use_npu") for name, spec in _specs(vendors).items()}
+        )
     tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
     if family is FlagFamily.PERFORMANCE_OPTIONS:
         tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]
     return FlagSchema(flags=_specs(tables, flag_tables.NEEDS))
 
 
-def _specs(rows: Iterable[flag_tables.Row], needs: Mapping[str, str] = MappingProxyType({})) -> dict[str, FlagSpec]:
+def _specs(
+    rows: Iterable[flag_tables.Row], needs: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, FlagSpec]:
     return {
         name: FlagSpec(
             name=name,
@@ -92,17 +110,25 @@ def _switch_of(name: str) -> str:
 
 
 def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return everything that is wrong with flags as a user writes them (``--name=value``), in their order."""
+    """Return everything that is wrong with flags as a user writes them (``--name=value``), in their
+    order.
+    """
     faults: list[FlagFault] = []
     given: dict[str, str] = {}
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
         spec = schema.flags.get(name)
         if not word.startswith("--") or not name:
-            faults.append(FlagFault(code="bad-form", flag=word, message=f"{word!r} isn't of the form --name=value"))
+            faults.append(
+                FlagFault(
+                    code="bad-form", flag=word, message=f"{word!r} isn't of the form --name=value"
+                )
+            )
         elif not equals:
             example = "true" if spec is not None and spec.kind == "bool" else "..."
-            message = f"--{name} without a value is ignored by the program: write --{name}={example}"
+            message = (
+                f"--{name} without a value is ignored by the program: write --{name}={example}"
+            )
             faults.append(FlagFault(code="bad-form", flag=name, message=message))
         elif name in given:
             message = f"--{name} is given twice; the program takes the first ({given[name]!r}) and no other"
@@ -118,10 +144,14 @@ def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFau
     if spec is None:
         nearest = schema.nearest(name)
         program = "this binary" if schema.is_learned else "the program"
-        message = f"{program} has no flag --{name}" + (f"; did you mean --{nearest}?" if nearest else "")
+        message = f"{program} has no flag --{name}" + (
+            f"; did you mean --{nearest}?" if nearest else ""
+        )
         yield FlagFault(code="unknown-flag", flag=name, message=message, nearest=nearest)
     elif expected := _type_fault(spec, value):
-        yield FlagFault(code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected")
+        yield FlagFault(
+            code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected"
+        )
     elif spec.choices and value and value not in spec.choices:
         nearest = next(iter(difflib.get_close_matches(value, spec.choices, n=1)), "")
         message = f"--{name}={value}: one of {', '.join(spec.choices)} is expected"
@@ -147,7 +177,12 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
     for name, value in given.items():
         spec = schema.flags.get(name)
         # A flag at its default asks for nothing, so nothing is lost.
-        if spec is None or value == spec.default or not spec.needs or spec.needs not in schema.flags:
+        if (
+            spec is None
+            or value == spec.default
+            or not spec.needs
+            or spec.needs not in schema.flags
+        ):
             continue
         if not _is_on(given.get(spec.needs, schema.flags[spec.needs].default)):
             need = schema.flags[spec.needs]
@@ -155,13 +190,19 @@ def _ineffective(given: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
             faults.append(_idle(name, f"without {example}", need.name))
     if _is_on(given.get("nnapi_accelerator_name", "")) and "disable_nnapi_cpu" in given:
         faults.append(_idle("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
-    if "run_delay" in given and _DECIMAL.fullmatch(rate := given.get("run_frequency", "")) and float(rate) > 0:
+    if (
+        "run_delay" in given
+        and _DECIMAL.fullmatch(rate := given.get("run_frequency", ""))
+        and float(rate) > 0
+    ):
         faults.append(_idle("run_delay", "when --run_frequency is above 0"))
     return faults
 
 
 def _idle(name: str, when: str, nearest: str = "") -> FlagFault:
-    return FlagFault(code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}", nearest=nearest)
+    return FlagFault(
+        code="ineffective-flag", flag=name, message=f"--{name} does nothing {when}", nearest=nearest
+    )
 
 
 def _is_on(value: str) -> bool:

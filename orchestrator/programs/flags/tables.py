@@ -1,10 +1,11 @@
-"""The documented flags of the benchmark programs: type, default, which build has them, and what depends on what.
+"""The documented flags of the benchmark programs: type, default, which build has them, and what
+depends on what.
 
-A program's own ``--help`` is the better source where it can be had; these tables add what it doesn't say.
-Facts from the sources of August 2026.
+A program's own ``--help`` is the better source where it can be had; these tables add what it
+doesn't say. Facts from the sources of August 2026.
 
-A vendor's options are looked at only with ``use_npu``. The program removes every flag that begins with a vendor's name
-from the command line, known or not, and so never says that one is misspelt.
+A vendor's options are looked at only with ``use_npu``. The program removes every flag that begins
+with a vendor's name from the command line, known or not, and so never says that one is misspelt.
 """
 
 from __future__ import annotations
@@ -12,17 +13,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-#: One row: name, type, default, build, meaning. A type as ``cl|gl`` lists the only values that a string may have;
-#: another is ignored without a word or refused at start. Builds: "all", "android", "ios", "gpu" (built with the GPU
-#: delegate), "hexagon", "ynnpack", "nnapi", "coreml", "stable" (built with that provider).
+#: One row: name, type, default, build, meaning. A type as ``cl|gl`` lists the only values that a
+#: string may have; another is ignored without a word or refused at start. Builds: "all", "android",
+#: "ios", "gpu" (built with the GPU delegate), "hexagon", "ynnpack", "nnapi", "coreml", "stable"
+#: (built with that provider).
 Row = tuple[str, str, str, str, str]
 
 CORE: Final[tuple[Row, ...]] = (
-    ("num_runs", "int32", "50", "all", "least number of measured inferences; min_secs may make it more"),
+    (
+        "num_runs",
+        "int32",
+        "50",
+        "all",
+        "least number of measured inferences; min_secs may make it more",
+    ),
     ("min_secs", "float", "1", "all", "least duration of the measurement in seconds"),
-    ("max_secs", "float", "150", "all", "longest duration in seconds, of warm-up and measurement each"),
+    (
+        "max_secs",
+        "float",
+        "150",
+        "all",
+        "longest duration in seconds, of warm-up and measurement each",
+    ),
     ("run_delay", "float", "-1", "all", "pause between inferences in seconds; 0 or less is none"),
-    ("run_frequency", "float", "-1", "all", "inferences per second at a fixed rate; overrides run_delay"),
+    (
+        "run_frequency",
+        "float",
+        "-1",
+        "all",
+        "inferences per second at a fixed rate; overrides run_delay",
+    ),
     ("num_threads", "int32", "-1", "all", "CPU threads; -1 leaves it to the runtime"),
     ("use_caching", "bool", "false", "all", "cache packed weights (Ruy)"),
     ("benchmark_name", "string", "", "all", "a label that is only echoed"),
@@ -31,33 +51,123 @@ CORE: Final[tuple[Row, ...]] = (
     ("warmup_min_secs", "float", "0.5", "all", "least duration of the warm-up in seconds"),
     ("verbose", "bool", "false", "all", "echo every parameter, not only those given"),
     ("dry_run", "bool", "false", "all", "load and prepare without inference; prints count=0"),
-    ("report_peak_memory_footprint", "bool", "false", "all", "sample memory in a thread of its own; perturbs times"),
-    ("memory_footprint_check_interval_ms", "int32", "50", "all", "sampling interval in milliseconds, above 0"),
-    ("gpu_invoke_loop_times", "int32", "1", "all", "GPU invocations per inference, in special builds"),
+    (
+        "report_peak_memory_footprint",
+        "bool",
+        "false",
+        "all",
+        "sample memory in a thread of its own; perturbs times",
+    ),
+    (
+        "memory_footprint_check_interval_ms",
+        "int32",
+        "50",
+        "all",
+        "sampling interval in milliseconds, above 0",
+    ),
+    (
+        "gpu_invoke_loop_times",
+        "int32",
+        "1",
+        "all",
+        "GPU invocations per inference, in special builds",
+    ),
 )
 MODEL: Final[tuple[Row, ...]] = (
     ("graph", "string", "", "all", "the model file, or fd:N:offset:size"),
-    ("signature_to_run_for", "string", "", "all", "which signature; needed when the model has several"),
+    (
+        "signature_to_run_for",
+        "string",
+        "",
+        "all",
+        "which signature; needed when the model has several",
+    ),
     ("list_signatures", "bool", "false", "all", "list the signatures and exit with 1"),
-    ("input_layer", "string", "", "all", "names of the inputs in the model's order, comma-separated"),
+    (
+        "input_layer",
+        "string",
+        "",
+        "all",
+        "names of the inputs in the model's order, comma-separated",
+    ),
     ("input_layer_shape", "string", "", "all", "shapes of the inputs, as 1,224,224,3:1,20; no -1"),
-    ("input_layer_value_range", "string", "", "all", "range of random inputs, as name,low,high:..., whole numbers"),
-    ("input_layer_value_files", "string", "", "all", "input files, as name:path,...; of exactly the tensor's bytes"),
+    (
+        "input_layer_value_range",
+        "string",
+        "",
+        "all",
+        "range of random inputs, as name,low,high:..., whole numbers",
+    ),
+    (
+        "input_layer_value_files",
+        "string",
+        "",
+        "all",
+        "input files, as name:path,...; of exactly the tensor's bytes",
+    ),
     ("allow_fp16", "bool", "false", "all", "let float32 be computed in float16 where a kernel can"),
-    ("require_full_delegation", "bool", "false", "all", "fail when an applied delegate leaves operators to the CPU"),
+    (
+        "require_full_delegation",
+        "bool",
+        "false",
+        "all",
+        "fail when an applied delegate leaves operators to the CPU",
+    ),
     ("enable_op_profiling", "bool", "false", "all", "time each operator; perturbs latency"),
-    ("op_profiling_output_mode", "stdout|csv|proto", "stdout", "all", "form of the profile: stdout, csv or proto"),
+    (
+        "op_profiling_output_mode",
+        "stdout|csv|proto",
+        "stdout",
+        "all",
+        "form of the profile: stdout, csv or proto",
+    ),
     ("op_profiling_output_file", "string", "", "all", "where the profile goes; empty is the log"),
     ("max_profiling_buffer_entries", "int32", "1024", "all", "first size of the profiling buffer"),
-    ("allow_dynamic_profiling_buffer_increase", "bool", "false", "all", "let the profiling buffer grow"),
-    ("profiling_output_csv_file", "string", "", "all", "deprecated: op_profiling_output_file with mode csv"),
+    (
+        "allow_dynamic_profiling_buffer_increase",
+        "bool",
+        "false",
+        "all",
+        "let the profiling buffer grow",
+    ),
+    (
+        "profiling_output_csv_file",
+        "string",
+        "",
+        "all",
+        "deprecated: op_profiling_output_file with mode csv",
+    ),
     ("export_model_runtime_info", "bool", "false", "all", "write which delegate took which node"),
     ("model_runtime_info_output_file", "string", "", "all", "where the runtime info goes"),
-    ("print_preinvoke_state", "bool", "false", "all", "print the interpreter before the inferences"),
-    ("print_postinvoke_state", "bool", "false", "all", "print the interpreter after the inferences"),
+    (
+        "print_preinvoke_state",
+        "bool",
+        "false",
+        "all",
+        "print the interpreter before the inferences",
+    ),
+    (
+        "print_postinvoke_state",
+        "bool",
+        "false",
+        "all",
+        "print the interpreter after the inferences",
+    ),
     ("release_dynamic_tensors", "bool", "false", "all", "free dynamic tensors when unused"),
-    ("optimize_memory_for_large_tensors", "int32", "0", "all", "size in bytes from which tensors are freed early"),
-    ("disable_delegate_clustering", "bool", "false", "all", "don't join nodes into larger partitions"),
+    (
+        "optimize_memory_for_large_tensors",
+        "int32",
+        "0",
+        "all",
+        "size in bytes from which tensors are freed early",
+    ),
+    (
+        "disable_delegate_clustering",
+        "bool",
+        "false",
+        "all",
+        "don't join nodes into larger partitions",
+    ),
     ("enable_builtin_cast_constant_cache", "bool", "false", "all", "cache CAST of constants"),
     ("output_filepath", "string", "", "all", "where the raw outputs of the last inference go"),
     ("output_proto_filepath", "string", "", "all", "where the outputs go as a tensorflow.Example"),
@@ -68,13 +178,55 @@ MODEL: Final[tuple[Row, ...]] = (
 )
 DELEGATES: Final[tuple[Row, ...]] = (
     ("help", "bool", "false", "all", "print the flags and exit with 1"),
-    ("max_delegated_partitions", "int32", "0", "all", "most partitions for GPU, NNAPI, Hexagon, Core ML; 0 is theirs"),
-    ("min_nodes_per_partition", "int32", "0", "all", "least nodes per partition for Hexagon, Core ML"),
-    ("first_delegate_node_index", "int32", "0", "all", "first node that may be delegated, in debug builds"),
-    ("last_delegate_node_index", "int32", "2147483647", "all", "last node that may be delegated, in debug builds"),
-    ("delegate_serialize_dir", "string", "", "all", "folder for compiled delegates; needs delegate_serialize_token"),
-    ("delegate_serialize_token", "string", "", "all", "name of the model there; needs delegate_serialize_dir"),
-    ("use_xnnpack", "bool", "false", "all", "apply XNNPACK; unless it is given, the runtime applies it by itself"),
+    (
+        "max_delegated_partitions",
+        "int32",
+        "0",
+        "all",
+        "most partitions for GPU, NNAPI, Hexagon, Core ML; 0 is theirs",
+    ),
+    (
+        "min_nodes_per_partition",
+        "int32",
+        "0",
+        "all",
+        "least nodes per partition for Hexagon, Core ML",
+    ),
+    (
+        "first_delegate_node_index",
+        "int32",
+        "0",
+        "all",
+        "first node that may be delegated, in debug builds",
+    ),
+    (
+        "last_delegate_node_index",
+        "int32",
+        "2147483647",
+        "all",
+        "last node that may be delegated, in debug builds",
+    ),
+    (
+        "delegate_serialize_dir",
+        "string",
+        "",
+        "all",
+        "folder for compiled delegates; needs delegate_serialize_token",
+    ),
+    (
+        "delegate_serialize_token",
+        "string",
+        "",
+        "all",
+        "name of the model there; needs delegate_serialize_dir",
+    ),
+    (
+        "use_xnnpack",
+        "bool",
+        "false",
+        "all",
+        "apply XNNPACK; unless it is given, the runtime applies it by itself",
+    ),
     ("xnnpack_force_fp16", "bool", "false", "all", "compute in float16"),
     ("xnnpack_weight_cache_file_path", "string", "", "all", "file that keeps packed weights"),
     ("xnnpack_runtime_flags", "int32", "0", "all", "further flags of XNNPACK's runtime"),
@@ -86,9 +238,21 @@ DELEGATES: Final[tuple[Row, ...]] = (
     ("use_gpu", "bool", "false", "gpu", "apply the GPU delegate"),
     ("gpu_precision_loss_allowed", "bool", "true", "gpu", "compute in float16"),
     ("gpu_experimental_enable_quant", "bool", "true", "gpu", "take quantised models"),
-    ("gpu_inference_for_sustained_speed", "bool", "false", "gpu", "prefer throughput over a single answer"),
+    (
+        "gpu_inference_for_sustained_speed",
+        "bool",
+        "false",
+        "gpu",
+        "prefer throughput over a single answer",
+    ),
     ("gpu_backend", "cl|gl", "", "gpu", "force a backend: cl or gl"),
-    ("gpu_wait_type", "passive|active|do_not_wait|aggressive", "", "ios", "passive, active, do_not_wait or aggressive"),
+    (
+        "gpu_wait_type",
+        "passive|active|do_not_wait|aggressive",
+        "",
+        "ios",
+        "passive, active, do_not_wait or aggressive",
+    ),
     ("use_nnapi", "bool", "false", "nnapi", "apply the NNAPI delegate"),
     (
         "nnapi_execution_preference",
@@ -108,19 +272,55 @@ DELEGATES: Final[tuple[Row, ...]] = (
     ("disable_nnapi_cpu", "bool", "true", "nnapi", "keep NNAPI from its own CPU implementation"),
     ("nnapi_allow_fp16", "bool", "false", "nnapi", "let float32 be computed in float16"),
     ("nnapi_allow_dynamic_dimensions", "bool", "false", "nnapi", "take models with dynamic shapes"),
-    ("nnapi_use_burst_mode", "bool", "false", "nnapi", "keep the accelerator's resources between inferences"),
-    ("nnapi_support_library_path", "string", "", "nnapi", "a support library instead of the system's NNAPI"),
+    (
+        "nnapi_use_burst_mode",
+        "bool",
+        "false",
+        "nnapi",
+        "keep the accelerator's resources between inferences",
+    ),
+    (
+        "nnapi_support_library_path",
+        "string",
+        "",
+        "nnapi",
+        "a support library instead of the system's NNAPI",
+    ),
     ("use_hexagon", "bool", "false", "hexagon", "apply the Hexagon delegate"),
-    ("hexagon_lib_path", "string", "/data/local/tmp", "hexagon", "folder of the libhexagon_nn_skel libraries"),
+    (
+        "hexagon_lib_path",
+        "string",
+        "/data/local/tmp",
+        "hexagon",
+        "folder of the libhexagon_nn_skel libraries",
+    ),
     ("hexagon_profiling", "bool", "false", "hexagon", "profile on the DSP; the figures are cycles"),
     ("use_coreml", "bool", "false", "coreml", "apply the Core ML delegate"),
     ("coreml_version", "int32", "0", "coreml", "2 or 3; 0 is the newest"),
-    ("external_delegate_path", "string", "", "all", "library of an external delegate; a bad path falls back silently"),
+    (
+        "external_delegate_path",
+        "string",
+        "",
+        "all",
+        "library of an external delegate; a bad path falls back silently",
+    ),
     ("external_delegate_options", "string", "", "all", "its options, as key:value;key:value"),
-    ("stable_delegate_settings_file", "string", "", "stable", "settings of a stable delegate, JSON"),
+    (
+        "stable_delegate_settings_file",
+        "string",
+        "",
+        "stable",
+        "settings of a stable delegate, JSON",
+    ),
 )
 PERFORMANCE_OPTIONS: Final[tuple[Row, ...]] = (
-    ("perf_options_list", "string", "all", "all", "all, cpu, gpu, nnapi, coreml, dsp, or none alone; comma-separated"),
+    (
+        "perf_options_list",
+        "string",
+        "all",
+        "all",
+        "all, cpu, gpu, nnapi, coreml, dsp, or none alone; comma-separated",
+    ),
     ("option_benchmark_run_delay", "float", "-1", "all", "pause between options in seconds"),
     ("random_shuffle_benchmark_runs", "bool", "true", "all", "run the options in random order"),
 )
@@ -133,7 +333,13 @@ LITERT: Final[tuple[Row, ...]] = (
     ("dispatch_library_path", "string", "", "all", "folder of the dispatch library"),
     ("compiler_plugin_library_path", "string", "", "all", "folder of the compiler plugin"),
     ("compiler_cache_path", "string", "", "all", "folder that keeps compiled models"),
-    ("require_full_delegation", "bool", "false", "all", "fail when operators stay on the CPU; needs use_cpu=false"),
+    (
+        "require_full_delegation",
+        "bool",
+        "false",
+        "all",
+        "fail when operators stay on the CPU; needs use_cpu=false",
+    ),
     ("use_profiler", "bool", "false", "all", "time each operator; lowers the GPU's priority"),
     ("enable_perfetto", "bool", "false", "all", "write trace events"),
     ("gpu_backend", "webgpu|opengl|gl", "", "all", "webgpu, opengl or gl; empty is OpenCL"),
@@ -141,20 +347,50 @@ LITERT: Final[tuple[Row, ...]] = (
     ("gpu_low_priority", "bool", "false", "all", "run below other GPU work"),
     ("enable_weight_sharing", "bool", "false", "all", "share weights between signatures"),
     ("convert_weights_on_gpu", "bool", "false", "all", "convert weights on the GPU"),
-    ("gpu_serialize_external_tensors", "bool", "false", "all", "keep external tensors in the cache"),
+    (
+        "gpu_serialize_external_tensors",
+        "bool",
+        "false",
+        "all",
+        "keep external tensors in the cache",
+    ),
     ("gpu_prefer_texture_weights", "bool", "false", "all", "keep weights in textures"),
-    ("gpu_wait_for_weights_conversion_complete", "bool", "false", "all", "wait for the conversion of weights"),
+    (
+        "gpu_wait_for_weights_conversion_complete",
+        "bool",
+        "false",
+        "all",
+        "wait for the conversion of weights",
+    ),
     ("gpu_cache_compiled_programs_only", "bool", "false", "all", "cache programs without weights"),
-    ("gpu_serialization_dir", "string", "", "all", "folder of the GPU cache; needs gpu_model_cache_key"),
-    ("gpu_model_cache_key", "string", "", "all", "name of the model there; needs gpu_serialization_dir"),
+    (
+        "gpu_serialization_dir",
+        "string",
+        "",
+        "all",
+        "folder of the GPU cache; needs gpu_model_cache_key",
+    ),
+    (
+        "gpu_model_cache_key",
+        "string",
+        "",
+        "all",
+        "name of the model there; needs gpu_serialization_dir",
+    ),
     ("xnnpack_weight_cache_file_path", "string", "", "all", "file that keeps packed weights"),
     ("result_file_path", "string", "", "all", "where the result proto goes"),
     ("model_runtime_info_output_file", "string", "", "all", "where the runtime info goes"),
-    ("input_layer_value_range", "string", "", "all", "range of random inputs, as name,low,high:..."),
+    (
+        "input_layer_value_range",
+        "string",
+        "",
+        "all",
+        "range of random inputs, as name,low,high:...",
+    ),
 )
 
-#: A flag that does nothing unless another is set (to true, or to anything where that is a string). One that begins with
-#: a delegate's name needs the delegate's switch where nothing else is said.
+#: A flag that does nothing unless another is set (to true, or to anything where that is a string).
+#: One that begins with a delegate's name needs the delegate's switch where nothing else is said.
 NEEDS: Final[Mapping[str, str]] = {
     "gpu_invoke_loop_times": "",
     "op_profiling_output_mode": "enable_op_profiling",
@@ -239,8 +475,8 @@ _HTP_MODES: Final = (
     "default|sustained_high_performance|burst|high_performance|power_saver|low_power_saver|high_power_saver"
     "|low_balanced|balanced"
 )
-#: Vendors' options by their names without the vendor's, each with its type and its default. Retired ones and those
-#: that can't be reached aren't among them.
+#: Vendors' options by their names without the vendor's, each with its type and its default. Retired
+#: ones and those that can't be reached aren't among them.
 VENDORS: Final[Mapping[str, str]] = {
     "qualcomm": f"""
         log_level:off|error|warn|info|verbose|debug=info htp_performance_mode:{_HTP_MODES}|extreme_power_saver=default

@@ -1,7 +1,7 @@
 """What declared programs print, read as their files say (config/declared_programs.py).
 
-Lines become fields, fields become results, results become reports. A figure that follows an error of the same process
-is no result, nor is one whose line was cut off inside it.
+Lines become fields, fields become results, results become reports. A figure that follows an error
+of the same process is no result, nor is one whose line was cut off inside it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,19 @@ Value = str | list[str]
 Fields = dict[str, Value]
 
 _UNITS: Final = {
-    "s": US_PER_S, "ms": US_PER_MS, "us": 1.0, "ns": 1e-3, "%": 1.0, "count": 1.0,
-    "B": 2.0**-20, "KB": 1e3 / 2**20, "KiB": 2.0**-10, "MB": 1e6 / 2**20, "MiB": 1.0, "GiB": 1024.0,
-}  # fmt: skip
+    "s": US_PER_S,
+    "ms": US_PER_MS,
+    "us": 1.0,
+    "ns": 1e-3,
+    "%": 1.0,
+    "count": 1.0,
+    "B": 2.0**-20,
+    "KB": 1e3 / 2**20,
+    "KiB": 2.0**-10,
+    "MB": 1e6 / 2**20,
+    "MiB": 1.0,
+    "GiB": 1024.0,
+}
 #: A text of such a program shows one of its marks early.
 _SAMPLE_BYTES: Final = 4 << 20
 _PIECE_BYTES: Final = 1 << 15
@@ -48,7 +58,8 @@ _LONGEST_MARK: Final = 200
 _MOST_JSON: Final = 4 << 20
 _MOST_RESULTS: Final = 100_000
 _MOST_VALUES: Final = 100_000
-#: CPU seconds of all lines together, at most: the shipped files take 0.04 ms for a line. So often it is looked.
+#: CPU seconds of all lines together, at most: the shipped files take 0.04 ms for a line. So often
+#: it is looked.
 _MOST_S: Final = 10.0
 _MOST_S_OF_A_LINE: Final = 0.001
 _LOOK_EACH: Final = 64
@@ -92,7 +103,9 @@ class DeclaredReader:
     """Reads the lines of one declared program's output."""
 
     def __init__(self, section: ProgramSection, *, most_s: float = _MOST_S) -> None:
-        """Begin with no process; ``most_s``: CPU seconds of all lines, at most, beside what is usual."""
+        """Begin with no process; ``most_s``: CPU seconds of all lines, at most, beside what is
+        usual.
+        """
         self._section = section
         self._lines, self._began_s, self._most_s = 0, time.thread_time(), most_s
         self._process = Process()
@@ -125,7 +138,12 @@ class DeclaredReader:
             found = line.regex.find(text)
             if found is None:
                 continue
-            if is_cut and text[-1:].isdigit() and line.does in {"row", "part", "samples", "end"} and not line.whole:
+            if (
+                is_cut
+                and text[-1:].isdigit()
+                and line.does in {"row", "part", "samples", "end"}
+                and not line.whole
+            ):
                 self._process.is_begun = self._process.is_cut = True
                 return
             self._take(line.does, dict(found), line.code, text)
@@ -187,7 +205,9 @@ class DeclaredReader:
         if part:
             self._add(part)
 
-    def _add(self, fields: Fields, *, columns: Sequence[str] = (), is_of_table: bool = False) -> None:
+    def _add(
+        self, fields: Fields, *, columns: Sequence[str] = (), is_of_table: bool = False
+    ) -> None:
         process = self._process
         process.results += 1
         self._ahead = {}
@@ -209,9 +229,17 @@ class DeclaredReader:
             if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
                 return True
             # Other lines may come between its rows: a log's.
-            if len(cells) == len(columns) and cells != columns and not (is_cut and text[-1:].isdigit()):
-                row: Fields = {name: value for name, value in zip(columns, cells, strict=True) if value}
-                self._add(row, columns=columns if table.kind == "markdown" else (), is_of_table=True)
+            if (
+                len(cells) == len(columns)
+                and cells != columns
+                and not (is_cut and text[-1:].isdigit())
+            ):
+                row: Fields = {
+                    name: value for name, value in zip(columns, cells, strict=True) if value
+                }
+                self._add(
+                    row, columns=columns if table.kind == "markdown" else (), is_of_table=True
+                )
                 return True
             if is_cut and cells:
                 self._process.is_cut = True
@@ -227,7 +255,9 @@ class DeclaredReader:
                 self._json, self._each = [], table.each or ""
                 return self._more_json(groups.get("json", text))
             if table.kind == "sql":
-                columns, cells = ([*_cells("sql", groups.get(name, ""))] for name in ("columns", "values"))
+                columns, cells = (
+                    [*_cells("sql", groups.get(name, ""))] for name in ("columns", "values")
+                )
                 if len(columns) == len(cells):
                     self._add(dict(zip(columns, cells, strict=True)))
                 return True
@@ -252,7 +282,11 @@ class DeclaredReader:
             inner = item.get(self._each) if isinstance(item, dict) and self._each else None
             for each in inner if isinstance(inner, list) else [item]:
                 if isinstance(item, dict) and isinstance(each, dict):
-                    row = {str(key): known for key, it in {**item, **each}.items() if (known := _value(it)) is not None}
+                    row = {
+                        str(key): known
+                        for key, it in {**item, **each}.items()
+                        if (known := _value(it)) is not None
+                    }
                     self._add(row, is_of_table=True)
         return True
 
@@ -273,18 +307,29 @@ def _cells(kind: str, text: str) -> list[str]:
     """Return the cells of a row; none for a line that is no row."""
     text = text.strip()
     if kind == "markdown":
-        return [cell.strip() for cell in text.strip("|").split("|")] if text[:1] == "|" and text[-1:] == "|" else []
+        return (
+            [cell.strip() for cell in text.strip("|").split("|")]
+            if text[:1] == "|" and text[-1:] == "|"
+            else []
+        )
     if "," not in text:
         return []
     try:
-        rows = list(csv.reader([text], quotechar="'" if kind == "sql" else '"', skipinitialspace=True))
+        rows = list(
+            csv.reader([text], quotechar="'" if kind == "sql" else '"', skipinitialspace=True)
+        )
     except csv.Error:
         return []
     return rows[0] if rows else []
 
 
-def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], requested: str) -> list[ToolReport]:
-    """Return the reports of every declared program of which a text has a mark; raises PlanError for a faulty file."""
+def declared_reports(
+    buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], requested: str
+) -> list[ToolReport]:
+    """Return the reports of every declared program of which a text has a mark.
+
+    Raises PlanError for a faulty file.
+    """
     from orchestrator.config.declared_programs import every_declared
 
     readers = [(each, DeclaredReader(each)) for each in _named_in(buffer, every_declared())]
@@ -303,7 +348,10 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], 
 
 def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:
     """Return the programs of which a text has a mark, in the order in which the marks are found."""
-    left = {section.name: (section, [mark.lower().encode() for mark in section.marks]) for section in sections}
+    left = {
+        section.name: (section, [mark.lower().encode() for mark in section.marks])
+        for section in sections
+    }
     named = []
     for start in range(0, min(len(buffer), _SAMPLE_BYTES), _PIECE_BYTES):
         piece = buffer[start : start + _PIECE_BYTES + _LONGEST_MARK].lower()
@@ -315,12 +363,18 @@ def _named_in(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[Progra
 
 
 def reports_of(
-    reader: DeclaredReader, section: ProgramSection, *, requested: str = "", figure: str = "", proven: bool = False
+    reader: DeclaredReader,
+    section: ProgramSection,
+    *,
+    requested: str = "",
+    figure: str = "",
+    proven: bool = False,
 ) -> list[ToolReport]:
-    """Return a report for each result, and one for each process that has none but an error, or was cut off.
+    """Return a report for each result, and one for each process that has none but an error, or was
+    cut off.
 
-    ``figure``: only the results that are declared as this one. ``proven``: a run that ended well shows by itself that
-    all ran where it was asked to.
+    ``figure``: only the results that are declared as this one. ``proven``: a run that ended well
+    shows by itself that all ran where it was asked to.
     """
     reports: list[ToolReport] = []
     for process in reader.processes:
@@ -330,10 +384,13 @@ def reports_of(
             each = [
                 _report(found, section, result, _evidence(found, section, requested, proven))
                 for result in section.results
-                if _fits(found.fields, result.where) and (not figure or result.figure in {None, figure})
+                if _fits(found.fields, result.where)
+                and (not figure or result.figure in {None, figure})
             ]
             # A program may print in lines what it printed as a document just before.
-            repeated = {(report.label, _count(report)) for report in ([] if found.is_of_table else before)}
+            repeated = {
+                (report.label, _count(report)) for report in ([] if found.is_of_table else before)
+            }
             own += [report for report in each if (report.label, _count(report)) not in repeated]
             before = each if found.is_of_table else []
         reports += own
@@ -342,9 +399,13 @@ def reports_of(
             code, line = process.errors[0]
             reports.append(_without(section, "failed", code, line, requested))
         elif process.is_cut:
-            reports.append(_without(section, "truncated", "no-result", "the output is cut off", requested))
+            reports.append(
+                _without(section, "truncated", "no-result", "the output is cut off", requested)
+            )
         elif process.is_begun and not own:
-            reports.append(_without(section, "failed", "no-result", "no result was printed", requested))
+            reports.append(
+                _without(section, "failed", "no-result", "no result was printed", requested)
+            )
     return reports
 
 
@@ -352,7 +413,9 @@ def _count(report: ToolReport) -> int | None:
     return report.inference.count if report.inference is not None else None
 
 
-def _without(section: ProgramSection, outcome: str, code: str, reason: str, requested: str) -> ToolReport:
+def _without(
+    section: ProgramSection, outcome: str, code: str, reason: str, requested: str
+) -> ToolReport:
     return ToolReport(
         outcome=outcome,
         failure_code=code,
@@ -362,21 +425,36 @@ def _without(section: ProgramSection, outcome: str, code: str, reason: str, requ
     )
 
 
-def _report(found: Found, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence) -> ToolReport:
+def _report(
+    found: Found, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence
+) -> ToolReport:
     fields = found.fields
-    latency: dict[str, float | None] = {name: _first(fields, ways) for name, ways in result.latency.items()}
+    latency: dict[str, float | None] = {
+        name: _first(fields, ways) for name, ways in result.latency.items()
+    }
     samples = _samples(fields, result)
-    count = next((int(number) for name in result.count if (number := _number(fields.get(name))) is not None), None)
+    count = next(
+        (int(number) for name in result.count if (number := _number(fields.get(name))) is not None),
+        None,
+    )
     printed = fields.get(result.samples.field) if result.samples is not None else None
     disagreements: tuple[str, ...] = ()
-    if count is not None and isinstance(printed, list) and result.unit == "inference" and len(printed) != count:
+    if (
+        count is not None
+        and isinstance(printed, list)
+        and result.unit == "inference"
+        and len(printed) != count
+    ):
         disagreements = (f"{len(printed)} of {count} times were printed: lines are missing",)
     if samples:
         latency |= _of_samples(samples)
         if result.unit == "token":
-            # Each repetition is of many tokens: the time of all of them counts, as in other programs.
+            # Each repetition is of many tokens: the time of all of them counts, as in other
+            # programs.
             latency.pop("median")
-        tokens = _divisor(fields, result.samples) if result.unit == "token" and result.samples else 1.0
+        tokens = (
+            _divisor(fields, result.samples) if result.unit == "token" and result.samples else 1.0
+        )
         count = round(len(samples) * (tokens or 1.0))
     if count is not None and count < _FEWEST_FOR_P95:
         latency.pop("p5", None)
@@ -389,7 +467,9 @@ def _report(found: Found, section: ProgramSection, result: ResultSection, delega
         init_us=_first(fields, result.init) or None,
         first_inference_us=_first(fields, result.first_inference),
         inference_mean_us=mean,
-        inference=LatencySummary(count=count, **{f"{name}_us": value for name, value in latency.items()}),
+        inference=LatencySummary(
+            count=count, **{f"{name}_us": value for name, value in latency.items()}
+        ),
         peak_memory_mib=_first(fields, result.peak_memory),
         delegate=delegate,
         disagreements=disagreements,
@@ -405,7 +485,12 @@ def _report(found: Found, section: ProgramSection, result: ResultSection, delega
 
 def _failed(report: ToolReport, code: str, reason: str) -> ToolReport:
     return replace(
-        report, outcome="failed", failure_code=code, failure_reason=reason, inference=None, inference_mean_us=None
+        report,
+        outcome="failed",
+        failure_code=code,
+        failure_reason=reason,
+        inference=None,
+        inference_mean_us=None,
     )
 
 
@@ -420,8 +505,10 @@ class _Filled(dict[str, str]):
 
 
 def _fits(fields: Fields, where: Mapping[str, Any]) -> bool:
-    return all(pattern.find(value if isinstance(value := fields.get(name, ""), str) else "") is not None
-               for name, pattern in where.items())  # fmt: skip
+    return all(
+        pattern.find(value if isinstance(value := fields.get(name, ""), str) else "") is not None
+        for name, pattern in where.items()
+    )
 
 
 def _number(value: Value | None) -> float | None:
@@ -505,7 +592,9 @@ def _extra(
     return extra
 
 
-def _evidence(found: Found, section: ProgramSection, requested: str, proven: bool) -> DelegateEvidence:
+def _evidence(
+    found: Found, section: ProgramSection, requested: str, proven: bool
+) -> DelegateEvidence:
     for number, rule in enumerate(section.ran_on):
         shown = found.process.shown.get(number)
         if (rule.line is not None and shown is None) or not _fits(found.fields, rule.where):
@@ -516,9 +605,13 @@ def _evidence(found: Found, section: ProgramSection, requested: str, proven: boo
     return DelegateEvidence(requested=requested)
 
 
-def _judged(rule: RanOnSection, shown: tuple[str, Mapping[str, str]] | None, requested: str) -> DelegateEvidence:
+def _judged(
+    rule: RanOnSection, shown: tuple[str, Mapping[str, str]] | None, requested: str
+) -> DelegateEvidence:
     line, groups = shown or ("", {})
-    own, every = (int(groups[name]) if groups.get(name, "").isdigit() else None for name in ("own", "all"))
+    own, every = (
+        int(groups[name]) if groups.get(name, "").isdigit() else None for name in ("own", "all")
+    )
     actual = rule.is_
     truth = DelegateTruth.UNKNOWN
     if requested and requested != actual.value:
@@ -528,7 +621,11 @@ def _judged(rule: RanOnSection, shown: tuple[str, Mapping[str, str]] | None, req
     elif own == 0 and not actual.is_cpu:
         truth, actual = DelegateTruth.NONE, DelegateName.CPU
     elif requested:
-        truth = DelegateTruth.PARTIAL if own is not None and every is not None and own < every else DelegateTruth.FULL
+        truth = (
+            DelegateTruth.PARTIAL
+            if own is not None and every is not None and own < every
+            else DelegateTruth.FULL
+        )
     return DelegateEvidence(
         requested=requested,
         actual=actual.value,

@@ -1,4 +1,7 @@
-"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be read at all."""
+"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML.
+
+And what can't be read at all.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,12 @@ _TAG: Final = re.compile(
     r"|details|summary|blockquote|small|tt)(?:\s[^<>]{0,2000})?/?>",
     re.IGNORECASE,
 )
-_BREAK: Final = re.compile(r"<br\s{0,10}/?>(?:\r?\n)?|</(?:p|div|li|tr|pre|h[1-6]|blockquote)>", re.IGNORECASE)
+_BREAK: Final = re.compile(
+    r"<br\s{0,10}/?>(?:\r?\n)?|</(?:p|div|li|tr|pre|h[1-6]|blockquote)>", re.IGNORECASE
+)
 _HTML: Final = re.compile(
-    rb"<(?:br\s{0,10}/?|pre|html|!doctype html|p|div|td|li|span|code)\b[^<>]{0,2000}>", re.IGNORECASE
+    rb"<(?:br\s{0,10}/?|pre|html|!doctype html|p|div|td|li|span|code)\b[^<>]{0,2000}>",
+    re.IGNORECASE,
 )
 
 
@@ -68,7 +74,8 @@ def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
     """Give the text that a file holds, as UTF-8.
 
     Raises:
-        OutputParseError: the file is known to be something else than text, it is damaged, or it unpacks to too much.
+        OutputParseError: the file is known to be something else than text, it is damaged, or it
+            unpacks to too much.
     """
     with contextlib.ExitStack() as stack:
         if buffer[:2] == b"\x1f\x8b":
@@ -85,11 +92,16 @@ def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
 
 
 def json_text(buffer: Buffer) -> bytes | None:
-    """Return the texts that a JSON document holds, a notebook's cells and a logcat's messages included.
+    """Return the texts that a JSON document holds, a notebook's cells and a logcat's messages
+    included.
 
     None where the text isn't JSON: neither one document nor one in each line.
     """
-    if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or buffer[:_SAMPLE_BYTES].lstrip()[:1] not in (b"{", b"[", b'"'):
+    if not 2 <= len(buffer) <= _MOST_WHOLE_BYTES or buffer[:_SAMPLE_BYTES].lstrip()[:1] not in (
+        b"{",
+        b"[",
+        b'"',
+    ):
         return None
     text = buffer[:].decode("utf-8", "replace")
     texts: list[str] = []
@@ -134,15 +146,29 @@ def _collect(value: object, texts: list[str]) -> None:
 
 
 def _logcat_message(entry: dict[str, object]) -> str | None:
-    """Return a message as ``logcat -v brief`` shows it; None for what isn't one of Android Studio's or a log tool's."""
+    """Return a message as ``logcat -v brief`` shows it.
+
+    None for what isn't one of Android Studio's or a log tool's.
+    """
     header = entry.get("header")
     about = header if isinstance(header, dict) else entry
     message, tag = entry.get("message", entry.get("msg")), about.get("tag")
     if not isinstance(message, str) or not isinstance(tag, str):
         return None
-    level = next((v for k in ("logLevel", "level", "priority", "severity") if isinstance(v := about.get(k), str)), "I")
+    level = next(
+        (
+            v
+            for k in ("logLevel", "level", "priority", "severity")
+            if isinstance(v := about.get(k), str)
+        ),
+        "I",
+    )
     pid = about.get("pid", "")
-    pid = pid if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit()) else ""
+    pid = (
+        pid
+        if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit())
+        else ""
+    )
     mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
     mark = f"{mark}({pid})" if pid != "" else mark
     # A message is whole, whatever follows it.
@@ -166,7 +192,9 @@ def _in_file(stack: contextlib.ExitStack, pieces: Iterator[bytes]) -> Buffer:
             )
         file.write(piece)
     file.flush()
-    return stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+    return (
+        stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+    )
 
 
 def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
@@ -178,7 +206,9 @@ def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
                 # It was cut off: what came before still counts.
                 return
             except (OSError, zlib.error) as error:
-                raise OutputParseError(f"the gzip file is damaged: {error}", hint="copy it again") from error
+                raise OutputParseError(
+                    f"the gzip file is damaged: {error}", hint="copy it again"
+                ) from error
             if not piece:
                 return
             yield piece
@@ -192,7 +222,9 @@ def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
                 if any(member.filename == name for member in members):
                     raise OutputParseError(f"the file {what}", hint=_HINT)
             if len(members) > _MOST_MEMBERS:
-                raise OutputParseError(f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it")
+                raise OutputParseError(
+                    f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it"
+                )
             for member in members:
                 with archive.open(member) as file:
                     piece = file.read(_PIECE_BYTES)
@@ -202,5 +234,12 @@ def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
                         yield piece
                         piece = file.read(_PIECE_BYTES)
                 yield b"\n"
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, OSError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        OSError,
+    ) as error:
         raise OutputParseError(f"the zip archive can't be read: {error}", hint=_HINT) from error

@@ -1,11 +1,12 @@
 """What logs put before a line, in every format in which people keep them.
 
 The same message reaches us as ``INFO: msg`` (console, since about 2023), ``msg`` (console, older),
-``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite  ( 4669): msg``
-(time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process), ``I( 4669: 4669) msg`` (thread), with
-seconds in the place of the date (epoch, monotonic), below a line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]``
-(long), as Android Studio shows it, with an NSLog header (iOS), or indented; and any of these in UTF-16, which a
-Windows shell writes. benchfarm itself logs in the first of logcat's formats, which ``reading.lines`` reads.
+``06-18 10:20:41.572 4669 4669 I tflite  : msg`` (logcat threadtime), ``06-18 10:20:41.572 I/tflite
+( 4669): msg`` (time), ``I/tflite  ( 4669): msg`` (brief), ``I( 4669) msg  (tflite)`` (process),
+``I( 4669: 4669) msg`` (thread), with seconds in the place of the date (epoch, monotonic), below a
+line ``[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]`` (long), as Android Studio shows it, with an
+NSLog header (iOS), or indented; and any of these in UTF-16, which a Windows shell writes. benchfarm
+itself logs in the first of logcat's formats, which ``reading.lines`` reads.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ _BRIEF: Final = re.compile(
     r"(?P<severity>[VDIWEFAS])/(?P<tag>[^(]*?)\s*(?:\(\s*(?P<pid>\d{1,9})\))?:(?: (?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the severity. The date
-#: and the process's name can be switched off.
+#: Android Studio since 2022: tag and process's name in columns, the message two spaces after the
+#: severity. The date and the process's name can be switched off.
 _STUDIO: Final = re.compile(
     rf"\s*(?:{DATE}|\d\d:\d\d:\d\d)\.\d{{3}}\s+(?P<pid>\d{{1,9}})-\d{{1,9}}\s+(?P<tag>\S.{{0,80}}?)\s+"
     r"(?:\S{1,200}\s+)?(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-#: A line whose process number, and maybe time, somebody took out; of our tags only, since less shows what it is.
+#: A line whose process number, and maybe time, somebody took out; of our tags only, since less
+#: shows what it is.
 _SHORTENED: Final = re.compile(
     rf"\s*(?:(?:{DATE}|\d\d:\d\d:\d\d)(?:\.\d{{3,9}})?\s+)?(?P<severity>[VDIWEF])\s+"
     rf"(?P<tag>{'|'.join(sorted(OUR_TAGS, key=len, reverse=True))})\s*:(?: (?P<text>.*))?$",
@@ -51,7 +53,8 @@ _PROCESS: Final = re.compile(
 )
 #: It names no tag, so that a line may be anybody's: it is read as one of ours.
 _THREAD: Final = re.compile(
-    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9}\) (?P<text>.*)$", re.ASCII | re.DOTALL
+    r"(?P<severity>[VDIWEFAS])\(\s*(?P<pid>\d{1,9}):\s*(?:0x)?[0-9a-f]{1,9}\) (?P<text>.*)$",
+    re.ASCII | re.DOTALL,
 )
 _NSLOG: Final = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+(?:[+-]\d{4})? [^\[\]]{1,100}\[(?P<pid>\d{1,9})(?::\d+)?\] (?P<text>.*)$",
@@ -66,7 +69,8 @@ _LONG_START: Final = re.compile(
     rb"^(?:\x1b\[[\d;]*m)?\[ +(?:(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d|\d{1,12})\.\d{3}.{3,60} [VDIWEFAS]/.{0,80}\]\r?$",
     re.MULTILINE,
 )
-#: Logcat's letters; only a line that begins with one of these and a mark, or a digit, can have a header.
+#: Logcat's letters; only a line that begins with one of these and a mark, or a digit, can have a
+#: header.
 _LETTERS: Final = frozenset("VDIWEFAS")
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -117,12 +121,16 @@ def to_utf8(buffer: Buffer) -> Buffer:
 
 
 def is_long_logcat(buffer: Buffer) -> bool:
-    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its message."""
+    """Whether the text has the headers of ``logcat -v long``, each on a line of its own above its
+    message.
+    """
     return _LONG_START.search(buffer[0:65_536]) is not None
 
 
 def iterate_long_logcat(buffer: Buffer) -> Iterator[Line]:
-    """Yield the lines of every message of a ``logcat -v long`` text, each as if its header stood before it."""
+    """Yield the lines of every message of a ``logcat -v long`` text, each as if its header stood
+    before it.
+    """
     header: re.Match[str] | None = None
     for data, cut in iterate_lines(buffer):
         line = parse_decoded(data.decode("utf-8", "replace"), cut=cut, header=any_header)

@@ -9,16 +9,21 @@ from orchestrator.reading.figures import NUMBER, parse_number, to_us
 from orchestrator.records.run import LatencySummary, ToolReport
 
 _STARTUP: Final = re.compile(rf"^\s*Startup latency: ({NUMBER}) ms\s*$", re.ASCII | re.MULTILINE)
-_BLOCK: Final = re.compile(r"^\s*(Inference|Warmup):[ \t]*$(?P<body>(?:\r?\n[ \t]*- .*)*)", re.MULTILINE)
+_BLOCK: Final = re.compile(
+    r"^\s*(Inference|Warmup):[ \t]*$(?P<body>(?:\r?\n[ \t]*- .*)*)", re.MULTILINE
+)
 _RUNS: Final = re.compile(r"- Num runs: (\d{1,18})[ \t]*\r?$", re.ASCII | re.MULTILINE)
-_ENTRY: Final = re.compile(rf"- (Average|Min|Max|Std deviation): ({NUMBER}) ms[ \t]*\r?$", re.ASCII | re.MULTILINE)
+_ENTRY: Final = re.compile(
+    rf"- (Average|Min|Max|Std deviation): ({NUMBER}) ms[ \t]*\r?$", re.ASCII | re.MULTILINE
+)
 _FIELDS: Final = {"Average": "mean_us", "Min": "min_us", "Max": "max_us", "Std deviation": "std_us"}
 
 
 def parse_ios_view(text: str) -> list[ToolReport]:
     """Read the view's text; one report per run, none when it isn't such a text."""
     if not text.endswith("\n"):
-        # A copy from the view ends without a line end; its last line is whole when it ends in its unit.
+        # A copy from the view ends without a line end; its last line is whole when it ends in its
+        # unit.
         text += "\n"
     starts = list(_STARTUP.finditer(text))
     reports = []
@@ -38,7 +43,10 @@ def _report(startup: str, body: str) -> ToolReport:
     return ToolReport(
         outcome="failed" if is_empty else "ok" if has_result else "truncated",
         failure_code=code,
-        failure_reason={"no-inferences": "Num runs: 0", "no-result": "no average under Inference"}.get(code, ""),
+        failure_reason={
+            "no-inferences": "Num runs: 0",
+            "no-result": "no average under Inference",
+        }.get(code, ""),
         init_us=None if value is None else to_us(value, "ms"),
         inference=inference,
         inference_mean_us=inference.mean_us if inference is not None and not is_empty else None,

@@ -1,6 +1,8 @@
-"""The options of ``benchmark_model_performance_options``: their names, their lines and their summary.
+"""The options of ``benchmark_model_performance_options``: their names, their lines and their
+summary.
 
-A row's name is what was asked for, not what ran: a ``gpu-default`` row of a phone without a GPU holds the CPU's time.
+A row's name is what was asked for, not what ran: a ``gpu-default`` row of a phone without a GPU
+holds the CPU's time.
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ class SummaryRow:
     @property
     def requested(self) -> str:
         """The delegate that the option asks for, "" when the name is new."""
-        for start, delegate in (("gpu", "gpu"), ("nnapi", "nnapi"), ("dsp", "hexagon"), ("coreml", "coreml")):
+        for start, delegate in (
+            ("gpu", "gpu"),
+            ("nnapi", "nnapi"),
+            ("dsp", "hexagon"),
+            ("coreml", "coreml"),
+        ):
             if self.name.startswith(start):
                 return delegate
         if self.name.startswith("cpu"):
@@ -56,15 +63,25 @@ def starts_summary(text: str) -> bool:
     return _TITLE in text and text.strip("= ") == _TITLE
 
 
-def parse_row(text: str, *, in_summary: bool, has_percentiles: bool = False, is_cut: bool = False) -> SummaryRow | None:
+def parse_row(
+    text: str, *, in_summary: bool, has_percentiles: bool = False, is_cut: bool = False
+) -> SummaryRow | None:
     """Read a row; outside a summary only names that the program is known to use are taken for one.
 
     ``has_percentiles`` and ``is_cut`` as for :func:`parse_stats`.
     """
     match = _ROW.match(text)
-    if not match or not (in_summary or _KNOWN.match(match["name"])) or match["name"].endswith("Timings (microseconds)"):
+    if (
+        not match
+        or not (in_summary or _KNOWN.match(match["name"]))
+        or match["name"].endswith("Timings (microseconds)")
+    ):
         return None
-    stats = parse_stats(match["stats"], has_percentiles=has_percentiles, is_cut=is_cut) if match["stats"] else None
+    stats = (
+        parse_stats(match["stats"], has_percentiles=has_percentiles, is_cut=is_cut)
+        if match["stats"]
+        else None
+    )
     return None if match["stats"] and stats is None else SummaryRow(name=match["name"], stats=stats)
 
 
@@ -83,14 +100,18 @@ _FIRST_LINE: Final = "Log parameter values verbosely:"
 _ECHO: Final = re.compile(r"([^:]{1,80}): \[(.*)\]")
 #: Parameters as the program echoes them, by which an option is known.
 _ECHOED_SWITCHES: Final = {
-    "Use gpu": DelegateName.GPU, "Use NNAPI": DelegateName.NNAPI, "Use Hexagon": DelegateName.HEXAGON,
+    "Use gpu": DelegateName.GPU,
+    "Use NNAPI": DelegateName.NNAPI,
+    "Use Hexagon": DelegateName.HEXAGON,
     "Use xnnpack": DelegateName.XNNPACK,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionBlock:
-    """One option's run: its name and its lines, as printed, after what the program said of all runs' flags."""
+    """One option's run: its name and its lines, as printed, after what the program said of all
+    runs' flags.
+    """
 
     label: str
     text: bytes
@@ -100,23 +121,40 @@ def label_of(case: Case) -> str:
     """Return what the program's summary calls a case."""
     flags = dict(case.flags)
     is_fp16 = flags.get(PRECISION_FLAG, "true") in {"true", "1"}
-    return _label(case.delegate, str(case.threads), is_fp16=is_fp16, accelerator=flags.get(ACCELERATOR_FLAG, ""))
+    return _label(
+        case.delegate,
+        str(case.threads),
+        is_fp16=is_fp16,
+        accelerator=flags.get(ACCELERATOR_FLAG, ""),
+    )
 
 
 def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
-    """Return all options of the group that a case belongs to; ``accelerators`` are those that the phone has."""
+    """Return all options of the group that a case belongs to; ``accelerators`` are those that the
+    phone has.
+    """
     plain = tuple(flag for flag in case.flags if flag[0] not in OPTION_FLAGS)
 
     def option(delegate: DelegateName, threads: int = 1, *flags: tuple[str, str]) -> Case:
-        return dataclasses.replace(case, delegate=delegate, threads=threads, flags=tuple(sorted((*plain, *flags))))
+        return dataclasses.replace(
+            case, delegate=delegate, threads=threads, flags=tuple(sorted((*plain, *flags)))
+        )
 
     match OPTION_GROUPS[case.delegate]:
         case "cpu":
-            return [option(name, n) for name in (DelegateName.CPU, DelegateName.XNNPACK) for n in OPTION_THREADS]
+            return [
+                option(name, n)
+                for name in (DelegateName.CPU, DelegateName.XNNPACK)
+                for n in OPTION_THREADS
+            ]
         case "gpu":
-            return [option(DelegateName.GPU, 1, (PRECISION_FLAG, value)) for value in ("true", "false")]
+            return [
+                option(DelegateName.GPU, 1, (PRECISION_FLAG, value)) for value in ("true", "false")
+            ]
         case "nnapi":
-            named = [option(DelegateName.NNAPI, 1, (ACCELERATOR_FLAG, name)) for name in accelerators]
+            named = [
+                option(DelegateName.NNAPI, 1, (ACCELERATOR_FLAG, name)) for name in accelerators
+            ]
             return [option(DelegateName.NNAPI), *named]
         case _:
             return [option(DelegateName.HEXAGON)]
@@ -125,8 +163,9 @@ def options_of(case: Case, *, accelerators: Sequence[str]) -> list[Case]:
 def split_options(output: bytes) -> list[OptionBlock]:
     """Return the runs in the program's output (both streams in one), in its order.
 
-    A run begins with the first line of its echoed parameters, which name its option. What the program says once, before
-    the first, of flags that it doesn't know is put in front of each: none of the runs had them.
+    A run begins with the first line of its echoed parameters, which name its option. What the
+    program says once, before the first, of flags that it doesn't know is put in front of each: none
+    of the runs had them.
     """
     blocks: list[list[bytes]] = []
     unconsumed: list[bytes] = []

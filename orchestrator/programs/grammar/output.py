@@ -1,7 +1,9 @@
-"""Reading what a benchmark program printed: one grammar for all programs, years and ways that output takes.
+"""Reading what a benchmark program printed: one grammar for all programs, years and ways that
+output takes.
 
-``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and each is read by
-``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't printed stays None.
+``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and
+each is read by ``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't
+printed stays None.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from orchestrator.programs.grammar.option_blocks import SummaryRow
 from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
 from orchestrator.programs.grammar.public import describe, to_public
 from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import STARTING, RunSplitter, parse_adb_session, without_refused_starts
+from orchestrator.programs.grammar.splitting import (
+    STARTING,
+    RunSplitter,
+    parse_adb_session,
+    without_refused_starts,
+)
 from orchestrator.reading.failures import Crash
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
@@ -46,13 +53,48 @@ _SMALL_BYTES: Final = 2_000_000
 _TELLING_WORDS: Final = tuple(
     word.encode()
     for word in (
-        "count=", "nference", "elegate", "TARTING!", "lite", "enchmark", ": [", "node(s)", "nitialized", "ailed",
+        "count=",
+        "nference",
+        "elegate",
+        "TARTING!",
+        "lite",
+        "enchmark",
+        ": [",
+        "node(s)",
+        "nitialized",
+        "ailed",
         "rror",
-        "odel", "(MB)", "NNAPI", "NN API", "GPU", "bort", "Killed", "Terminated", "Segmentation", "Illegal", "Fatal",
-        "Bus error", "memory", "avg)", "node type", "usage:", "ignature", "INSTALL_", "CANNOT LINK", "not exec",
-        "not found", "space left", "libhexagon", "Qnn", "euron", "Signal", "has died", "Killing", "tokens",
+        "odel",
+        "(MB)",
+        "NNAPI",
+        "NN API",
+        "GPU",
+        "bort",
+        "Killed",
+        "Terminated",
+        "Segmentation",
+        "Illegal",
+        "Fatal",
+        "Bus error",
+        "memory",
+        "avg)",
+        "node type",
+        "usage:",
+        "ignature",
+        "INSTALL_",
+        "CANNOT LINK",
+        "not exec",
+        "not found",
+        "space left",
+        "libhexagon",
+        "Qnn",
+        "euron",
+        "Signal",
+        "has died",
+        "Killing",
+        "tokens",
     )
-)  # fmt: skip
+)
 #: Runs that are held back, because a summary may name them or the phone's log say how they ended.
 _MOST_HELD_RUNS: Final = 1024
 
@@ -61,9 +103,11 @@ def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, .
     """Read a text that somebody gives us and return one report per run, in the order of the text.
 
     Args:
-        text: what was printed: console, logcat of any format, a notebook, several runs in a row, the summary of
-            performance options, the LiteRT banner, the iOS app's view or console, an adb session.
-        requested: the delegate that was asked for where that is known; the flags in the output are used else.
+        text: what was printed: console, logcat of any format, a notebook, several runs in a row,
+            the summary of performance options, the LiteRT banner, the iOS app's view or console, an
+            adb session.
+        requested: the delegate that was asked for where that is known; the flags in the output are
+            used else.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
@@ -76,21 +120,27 @@ def parse_file(path: Path) -> tuple[ToolReport, ...]:
     """Read a file like :func:`parse_text`; memory grows with its runs, not with its size.
 
     Raises:
-        OutputParseError: nothing in the file is the output of a benchmark program, or it can't be read.
+        OutputParseError: nothing in the file is the output of a benchmark program, or it can't be
+            read.
     """
     return tuple(iterate_file(path))
 
 
 def iterate_file(path: Path) -> Iterator[ToolReport]:
-    """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file nor with its runs.
+    """Yield the reports of :func:`parse_file` as they are read.
+
+    Memory grows neither with the file nor with its runs.
 
     Raises:
-        OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where reading fails.
+        OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where
+            reading fails.
     """
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:
-                raise OutputParseError("the text is empty", hint="see whether the program wrote elsewhere")
+                raise OutputParseError(
+                    "the text is empty", hint="see whether the program wrote elsewhere"
+                )
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
                 yield from _reports_in(mapped)
     except (OSError, ValueError) as error:
@@ -98,12 +148,17 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
 
 
 def _lines(
-    buffer: Buffer, splitter: RunSplitter | None = None, requested: str = "", *, with_foreign: bool = True
+    buffer: Buffer,
+    splitter: RunSplitter | None = None,
+    requested: str = "",
+    *,
+    with_foreign: bool = True,
 ) -> Iterator[Line]:
     """Yield the lines that a splitter has to be fed with.
 
-    Blocks without any word of a benchmark are passed over while the splitter waits for none, and runs that are like
-    earlier ones are given to it as they are read. Without ``with_foreign`` most lines of other tags are left out.
+    Blocks without any word of a benchmark are passed over while the splitter waits for none, and
+    runs that are like earlier ones are given to it as they are read. Without ``with_foreign`` most
+    lines of other tags are left out.
     """
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
@@ -114,10 +169,15 @@ def _lines(
         block = each if with_foreign else without_foreign(each)
         if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
             yield from rejoiner.flush()
-            if splitter is not None and splitter.is_idle and not any(word in block for word in _TELLING_WORDS):
+            if (
+                splitter is not None
+                and splitter.is_idle
+                and not any(word in block for word in _TELLING_WORDS)
+            ):
                 continue
         whole = block.decode("utf-8", "replace")
-        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody changes a line.
+        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody
+        # changes a line.
         known: dict[str, Line] = {}
         for piece, is_last in ((whole, True),) if series is None else series.unlike_others(whole):
             texts = piece.split("\n")
@@ -139,7 +199,9 @@ def _lines(
 def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
     with unwrapped(packed) as buffer:
         if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
-            rest, refused = without_refused_starts(buffer[0 : len(buffer)].decode("utf-8", "replace"))
+            rest, refused = without_refused_starts(
+                buffer[0 : len(buffer)].decode("utf-8", "replace")
+            )
             if refused:
                 yield from refused
                 # A log below it is of a run before: what was typed isn't its command.
@@ -193,7 +255,10 @@ def _is_surely_ours(report: ToolReport) -> bool:
 
 
 def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
-    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part, before the rest."""
+    """Yield the runs of a text.
+
+    Those of a part that is closed by a summary, or of the oldest part, before the rest.
+    """
     splitter = RunSplitter()
     language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
     # LiteRT-LM logs under a tag that many programs have.
@@ -212,9 +277,13 @@ def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
 
 
 def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolReport]:
-    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries' rows."""
+    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries'
+    rows.
+    """
     reports = [
-        build_report(run, system=splitter.system, requested=requested) if isinstance(run, Transcript) else run
+        build_report(run, system=splitter.system, requested=requested)
+        if isinstance(run, Transcript)
+        else run
         for run in splitter.release(held)
         if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
     ]
@@ -235,12 +304,21 @@ def _crash_report(crash: Crash) -> ToolReport:
     extra: dict[str, float | str] = {"process": crash.process} if crash.process else {}
     if crash.pid is not None:
         extra["pid"] = float(crash.pid)
-    outcome = "failed" if crash.code in {"low-memory-kill", "process-died", "app-not-responding"} else "crashed"
-    return ToolReport(outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra)
+    outcome = (
+        "failed"
+        if crash.code in {"low-memory-kill", "process-died", "app-not-responding"}
+        else "crashed"
+    )
+    return ToolReport(
+        outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra
+    )
 
 
 def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
-    """Name each run by its row of the summary; a row whose run isn't in the text becomes a report of its own."""
+    """Name each run by its row of the summary.
+
+    A row whose run isn't in the text becomes a report of its own.
+    """
     named = list(reports)
     used: set[int] = set()
     for row in rows:
@@ -266,7 +344,9 @@ def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:
     """Whether a row repeats a run's statistics; a row that was cut off holds fewer of them."""
     if inference is None or inference.count != row.count:
         return False
-    names = [field.name for field in dataclasses.fields(row) if getattr(row, field.name) is not None]
+    names = [
+        field.name for field in dataclasses.fields(row) if getattr(row, field.name) is not None
+    ]
     return all(getattr(inference, name) == getattr(row, name) for name in names)
 
 

@@ -1,4 +1,5 @@
-"""Lines as people pass them on: quoted, numbered, in lists and tables, coloured, wrapped by a narrow window.
+"""Lines as people pass them on: quoted, numbered, in lists and tables, coloured, wrapped by a
+narrow window.
 
 A program's own output has none of this, so that only texts of unknown origin are read this way.
 """
@@ -15,17 +16,23 @@ from orchestrator.programs.grammar.headers import any_header
 from orchestrator.reading.figures import BANNER_KEYS, NUMBER
 from orchestrator.reading.lines import LAST_WORD, Line, parse_decoded
 
-_SPACES: Final = str.maketrans(dict.fromkeys("\u00a0\u2007\u202f", " ") | dict.fromkeys("\u200b\ufeff"))
+_SPACES: Final = str.maketrans(
+    dict.fromkeys("\u00a0\u2007\u202f", " ") | dict.fromkeys("\u200b\ufeff")
+)
 #: A colour, also one whose escape character was lost or written out.
-_COLOUR: Final = re.compile(r"(?:\x1b|\u241b|\^\[|\\x1b|\\033|\\e)?\[(?:\d{1,3};){0,4}\d{1,3}m(?!s\])", re.ASCII)
+_COLOUR: Final = re.compile(
+    r"(?:\x1b|\u241b|\^\[|\\x1b|\\033|\\e)?\[(?:\d{1,3};){0,4}\d{1,3}m(?!s\])", re.ASCII
+)
 _EMPHASIS: Final = re.compile(r"_?\*\*_?")
-#: What a build server puts before each line: the time, and where several jobs are shown the job's and the step's name.
+#: What a build server puts before each line: the time, and where several jobs are shown the job's
+#: and the step's name.
 _SERVER_TIME: Final = r"(?:[^\t]{1,200}\t[^\t]{1,200}\t)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}Z ?"
 _DECORATION: Final = re.compile(
     rf"{_SERVER_TIME}"
     # Quoted, or a comment of a notebook.
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
-    # An item of a list, a line number, an omission. What is indented further is a program's own list.
+    # An item of a list, a line number, an omission. What is indented further is a program's own
+    # list.
     r"|\s{0,3}(?:[-*+\u2022]\s+(?=\S)|(?:\.\.\.|\u2026)\s+)"
     r"|\s{0,8}\d{1,6}(?:[.)]\s+|\t|\s{1,2}(?=[A-Z\d\[(|/]|count=))"
     # What grep puts in front.
@@ -41,10 +48,22 @@ _MOST_DECORATIONS: Final = 6
 
 _ECHO_START: Final = re.compile(r"[#A-Z][^\[\]:]{0,60}:(?: \[[^\]]*)?$")
 _STARTS: Final = (
-    "count=", "Inference timings in us", "Average inference timings", "Memory footprint delta", "Peak memory footprint",
-    "The input model file size", "Initialized session in", "Running benchmark for", "Replacing ",
-    "Explicitly applied ", "Applied ", "Though ", "Overall peak memory", "Node number ", *BANNER_KEYS,
-)  # fmt: skip
+    "count=",
+    "Inference timings in us",
+    "Average inference timings",
+    "Memory footprint delta",
+    "Peak memory footprint",
+    "The input model file size",
+    "Initialized session in",
+    "Running benchmark for",
+    "Replacing ",
+    "Explicitly applied ",
+    "Applied ",
+    "Though ",
+    "Overall peak memory",
+    "Node number ",
+    *BANNER_KEYS,
+)
 _LONGEST_START: Final = max(map(len, _STARTS))
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
@@ -149,7 +168,9 @@ def _starts(line: Line) -> bool:
 
 
 def _continues(held: list[Line], line: Line) -> bool:
-    is_plain = line.style == "console" and not line.severity and not line.source_file and line.text != ""
+    is_plain = (
+        line.style == "console" and not line.severity and not line.source_file and line.text != ""
+    )
     if not is_plain or line.raw.startswith("\t"):
         return False
     pieces = _pieces(held)
@@ -157,7 +178,9 @@ def _continues(held: list[Line], line: Line) -> bool:
         # "Inference (avg): ..." is a line of its own, and the end of another.
         return _message(pieces) == "" and _message([*pieces, line.raw.rstrip()]) != ""
     if len(held) == 1 and _WHOLE.fullmatch(held[0].text):
-        is_figure = _NUMBER_END.search(held[0].text) is not None and _DIGITS.match(line.raw) is not None
+        is_figure = (
+            _NUMBER_END.search(held[0].text) is not None and _DIGITS.match(line.raw) is not None
+        )
         return is_figure or line.text.startswith("p5=")
     return True
 
@@ -167,9 +190,14 @@ def _pieces(held: list[Line]) -> list[str]:
 
 
 def _message(pieces: list[str]) -> str:
-    """Return the message that was broken into pieces, at spaces or inside words; "" where they aren't a whole one."""
+    """Return the message that was broken into pieces, at spaces or inside words; "" where they
+    aren't a whole one.
+    """
     for gaps in itertools.product(("", " "), repeat=len(pieces) - 1):
-        rest = (gap + (piece.lstrip() if gap else piece) for gap, piece in zip(gaps, pieces[1:], strict=True))
+        rest = (
+            gap + (piece.lstrip() if gap else piece)
+            for gap, piece in zip(gaps, pieces[1:], strict=True)
+        )
         text = pieces[0] + "".join(rest)
         if _WHOLE.fullmatch(text):
             return text
@@ -187,7 +215,9 @@ def _joined(held: list[Line]) -> Iterator[Line]:
             yield _cut(whole) if held[count - 1].is_cut else whole
             yield from held[count:]
             return
-    yield _cut(held[0]) if _NUMBER_END.search(held[0].text) and _DIGITS.match(pieces[1]) else held[0]
+    yield (
+        _cut(held[0]) if _NUMBER_END.search(held[0].text) and _DIGITS.match(pieces[1]) else held[0]
+    )
     yield from held[1:]
 
 

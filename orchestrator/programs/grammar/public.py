@@ -11,9 +11,16 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, format_latency
 
 _SUMMARY_NAMES = {
-    "min_us": "min", "max_us": "max", "std_us": "std", "p5_us": "p5", "median_us": "median", "p95_us": "p95",
-}  # fmt: skip
-_WHOLE_NUMBERS = frozenset({"pid", "num_threads", "max_delegated_partitions", "pushed_bytes", "rpc_execute_us"})
+    "min_us": "min",
+    "max_us": "max",
+    "std_us": "std",
+    "p5_us": "p5",
+    "median_us": "median",
+    "p95_us": "p95",
+}
+_WHOLE_NUMBERS = frozenset(
+    {"pid", "num_threads", "max_delegated_partitions", "pushed_bytes", "rpc_execute_us"}
+)
 
 
 def to_public(report: ToolReport) -> dict[str, object]:
@@ -66,18 +73,27 @@ def to_public(report: ToolReport) -> dict[str, object]:
 def _known(values: Mapping[str, object]) -> dict[str, object]:
     """Return the values that there are; a whole number without its fraction."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else value
+        name: int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+        else value
         for name, value in values.items()
         if value is not None
     }
 
 
 def delegate_status(evidence: DelegateEvidence) -> str:
-    """Return "full", "partial", "none", "failed" or "unknown": how much of the model a delegate ran."""
+    """Return "full", "partial", "none", "failed" or "unknown": how much of the model a delegate
+    ran.
+    """
     truth = evidence.truth
     if evidence.actual == "cpu":
         return "none"
-    if truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.FAILED, DelegateTruth.UNKNOWN}:
+    if truth in {
+        DelegateTruth.FULL,
+        DelegateTruth.PARTIAL,
+        DelegateTruth.FAILED,
+        DelegateTruth.UNKNOWN,
+    }:
         return truth.value
     if truth is DelegateTruth.WRONG_BACKEND and evidence.actual == "gpu":
         if evidence.delegated_nodes is None or evidence.total_nodes is None:
@@ -105,7 +121,11 @@ def _delegate(evidence: DelegateEvidence) -> dict[str, object]:
     if evidence.each:
         public["delegates"] = {name: truth.value for name, truth in evidence.each.items()}
     main = evidence.requested.split("+")[0]
-    own = [s for s in evidence.shares if family(s.delegate) == (main or evidence.actual) and s.subgraph is not None]
+    own = [
+        s
+        for s in evidence.shares
+        if family(s.delegate) == (main or evidence.actual) and s.subgraph is not None
+    ]
     if len({share.subgraph for share in own}) > 1:
         names = ("subgraph", "delegated_nodes", "total_nodes", "partitions")
         public["subgraphs"] = [{name: getattr(share, name) for name in names} for share in own]
@@ -115,7 +135,9 @@ def _delegate(evidence: DelegateEvidence) -> dict[str, object]:
             counts = ("delegated_nodes", "total_nodes", "partitions")
             public |= _known({f"{side}_{name}": getattr(share, name) for name in counts})
     if evidence.cpu_operators:
-        public["cpu_operators"] = [{"operator": name, "reason": reason} for name, reason in evidence.cpu_operators]
+        public["cpu_operators"] = [
+            {"operator": name, "reason": reason} for name, reason in evidence.cpu_operators
+        ]
     if evidence.lines:
         public["delegate_evidence"] = list(evidence.lines)
     return public
@@ -141,26 +163,47 @@ def _extra(report: ToolReport) -> dict[str, object]:
 
 
 def _profile(report: ToolReport) -> dict[str, object]:
-    """Return the steady profile in short: totals, and time by node type in milliseconds as the tables print it."""
+    """Return the steady profile in short: totals, and time by node type in milliseconds as the
+    tables print it.
+    """
     if not report.operators and not report.operator_types:
         return {}
-    profile: dict[str, object] = {"has_start_column": any(block.has_start_column for block in report.profile_blocks)}
-    types = [row for row in report.operator_types if row.phase == "run" and row.block in {"", "main"}]
+    profile: dict[str, object] = {
+        "has_start_column": any(block.has_start_column for block in report.profile_blocks)
+    }
+    types = [
+        row for row in report.operator_types if row.phase == "run" and row.block in {"", "main"}
+    ]
     if types:
         profile["by_type_avg_ms"] = {row.node_type: _ms(row.mean_us) for row in types}
     rows = [row for row in report.operators if row.phase == "run"]
     if rows:
         profile["first_row"] = rows[0].node_type
         profile["first_row_avg_ms"] = _ms(rows[0].mean_us)
-    init = next((r for r in report.operators if r.phase == "init" and r.node_type == "ModifyGraphWithDelegate"), None)
+    init = next(
+        (
+            r
+            for r in report.operators
+            if r.phase == "init" and r.node_type == "ModifyGraphWithDelegate"
+        ),
+        None,
+    )
     if init is not None:
         profile["init_ModifyGraphWithDelegate_ms"] = _ms(init.mean_us)
     block = next((b for b in report.profile_blocks if b.phase == "run"), None)
     if block is not None:
-        timings, names = block.timings, {"avg": "mean_us", "min": "min_us", "max": "max_us", "std": "std_us"}
-        figures = {"nodes_executed": block.nodes_executed, "timings_count": timings.count if timings else None}
+        timings, names = (
+            block.timings,
+            {"avg": "mean_us", "min": "min_us", "max": "max_us", "std": "std_us"},
+        )
+        figures = {
+            "nodes_executed": block.nodes_executed,
+            "timings_count": timings.count if timings else None,
+        }
         profile |= _known(figures)
-        profile |= _known({f"timings_{name}_us": getattr(timings, each, None) for name, each in names.items()})
+        profile |= _known(
+            {f"timings_{name}_us": getattr(timings, each, None) for name, each in names.items()}
+        )
     return profile
 
 
@@ -169,8 +212,14 @@ def _ms(latency_us: float) -> float:
 
 
 def _is_setting(name: str, value: object) -> bool:
-    """Whether a declared program's own word is short enough to be shown: how it was set tells its rows apart."""
-    return isinstance(value, str) and len(value) <= 40 and name not in {"program", "unit", "repetitions_us"}
+    """Whether a declared program's own word is short enough to be shown: how it was set tells its
+    rows apart.
+    """
+    return (
+        isinstance(value, str)
+        and len(value) <= 40
+        and name not in {"program", "unit", "repetitions_us"}
+    )
 
 
 def _file_name(path: str) -> str:
@@ -194,7 +243,9 @@ def describe(report: ToolReport) -> list[str]:
             + (f" over {summary.count} tokens" if summary and summary.count else "")
         )
         if first_us := report.extra.get("derived_first_token_us"):
-            lines.append(f"  first token after {format_latency(float(first_us))}, derived: prompt + one mean token")
+            lines.append(
+                f"  first token after {format_latency(float(first_us))}, derived: prompt + one mean token"
+            )
     elif report.inference_mean_us is not None:
         count = f" over {summary.count} inferences" if summary and summary.count is not None else ""
         spread = ""
@@ -203,7 +254,9 @@ def describe(report: ToolReport) -> list[str]:
         if summary is not None and summary.p95_us is not None:
             spread += f", p95 {format_latency(summary.p95_us)}"
         lines.append(f"  inference {format_latency(report.inference_mean_us)} mean{count}{spread}")
-    if program and (kept := [f"{key} {value}" for key, value in report.extra.items() if _is_setting(key, value)]):
+    if program and (
+        kept := [f"{key} {value}" for key, value in report.extra.items() if _is_setting(key, value)]
+    ):
         lines.append("  " + ", ".join(kept))
     parts = [
         f"{label} {format_latency(value)}"
@@ -217,7 +270,10 @@ def describe(report: ToolReport) -> list[str]:
     if parts:
         lines.append("  " + ", ".join(parts))
     lines.append("  " + describe_delegate(report.delegate))
-    lines += [f"    {operator} stayed on the CPU: {reason}" for operator, reason in report.delegate.cpu_operators]
+    lines += [
+        f"    {operator} stayed on the CPU: {reason}"
+        for operator, reason in report.delegate.cpu_operators
+    ]
     if report.unconsumed_flags:
         lines.append("  flags the program didn't know: " + " ".join(report.unconsumed_flags))
     lines += [f"  {sentence}" for sentence in report.disagreements]
@@ -227,7 +283,9 @@ def describe(report: ToolReport) -> list[str]:
 
 
 def describe_delegate(evidence: DelegateEvidence) -> str:
-    """Return where the operators ran as one phrase: ``delegate gpu -> gpu+xnnpack: partial, 54/559 nodes in 3 ...``."""
+    """Return where the operators ran as one phrase: ``delegate gpu -> gpu+xnnpack: partial, 54/559
+    nodes in 3 ...``.
+    """
     text = f"delegate {evidence.requested or 'unknown'} -> {place_of(evidence) or 'unknown'}: {evidence.truth.value}"
     if evidence.delegated_nodes is not None:
         total = "?" if evidence.total_nodes is None else str(evidence.total_nodes)

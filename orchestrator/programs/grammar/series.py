@@ -1,8 +1,9 @@
 """Runs of a series: what a run has in common with an earlier one is read once.
 
-Hundreds of thousands of runs in one file are mostly alike: each line is an earlier run's but for the model's name and
-the figures. From a run that was read line by line its form is learned, a pattern that leaves these open; of a run of
-that form only they are read. Whatever else a run holds is read line by line.
+Hundreds of thousands of runs in one file are mostly alike: each line is an earlier run's but for
+the model's name and the figures. From a run that was read line by line its form is learned, a
+pattern that leaves these open; of a run of that form only they are read. Whatever else a run holds
+is read line by line.
 """
 
 from __future__ import annotations
@@ -37,16 +38,21 @@ _KINDS: Final = tuple(
             "timings",
             r"Inference timings in us: "
             + ", ".join(
-                rf"{name}: {_NUMBER}" for name in ("Init", "First inference", r"Warmup \(avg\)", r"Inference \(avg\)")
+                rf"{name}: {_NUMBER}"
+                for name in ("Init", "First inference", r"Warmup \(avg\)", r"Inference \(avg\)")
             ),
         ),
-        ("memory", rf"Memory footprint delta from the start of the tool \(MB\): init={_NUMBER} overall={_NUMBER}"),
+        (
+            "memory",
+            rf"Memory footprint delta from the start of the tool \(MB\): init={_NUMBER} overall={_NUMBER}",
+        ),
     )
 )
 #: Words of lines with figures; a form has none beside those of its kinds.
 _OF_FIGURES: Final = ("count=", "nference", "(avg)", "(MB)", "footprint", "RPC", "ession in")
 _SEVERITY, _START = "INFO: ", "STARTING!\n"
-#: Forms that are known at a time, and runs from which one was tried to be learned: making a pattern takes a while.
+#: Forms that are known at a time, and runs from which one was tried to be learned: making a pattern
+#: takes a while.
 _MOST_FORMS, _MOST_TRIES = 8, 64
 #: Runs that are read line by line before any form is learned: a short text isn't worth it.
 _RUNS_BEFORE: Final = 16
@@ -59,29 +65,46 @@ class _Form:
     pattern: re.Pattern[str]
     #: The kinds of its lines with figures, each with the indexes of its groups.
     places: tuple[tuple[str, slice], ...]
-    #: A run of this form, whose figures are set for each run that is read, and what its report says.
+    #: A run of this form, whose figures are set for each run that is read, and what its report
+    #: says.
     model: Transcript
     like: Mapping[str, Any]
 
     def report(self, found: re.Match[str]) -> ToolReport | None:
-        """Return the report of a run of this form; None where its figures have to be looked at more closely."""
+        """Return the report of a run of this form.
+
+        None where its figures have to be looked at more closely.
+        """
         # Each figure of the model is another run's by now: all of them are set here.
         values, log, same = found.groups(), self.model, dict(self.like)
         log.stats = []
         for kind, place in self.places:
             figures = values[place]
             if kind == "stats":
-                count, (first, last, low, high, mean, std, *percentiles) = int(figures[0]), map(float, figures[1:])
+                count, (first, last, low, high, mean, std, *percentiles) = (
+                    int(figures[0]),
+                    map(float, figures[1:]),
+                )
                 p5, median, p95 = percentiles or (None, None, None)
                 if p95 is not None and median is not None and p95 < median:
                     p95 = None
                 summary = LatencySummary(
-                    count=count, first_us=first, current_us=last, min_us=low, max_us=high, mean_us=mean, std_us=std,
-                    p5_us=p5, median_us=median, p95_us=p95,
-                )  # fmt: skip
+                    count=count,
+                    first_us=first,
+                    current_us=last,
+                    min_us=low,
+                    max_us=high,
+                    mean_us=mean,
+                    std_us=std,
+                    p5_us=p5,
+                    median_us=median,
+                    p95_us=p95,
+                )
                 log.stats.append((summary, 0))
             elif kind == "timings":
-                log.timings = dict(zip(("init", "first", "warmup", "inference"), map(float, figures), strict=True))
+                log.timings = dict(
+                    zip(("init", "first", "warmup", "inference"), map(float, figures), strict=True)
+                )
             elif kind == "memory":
                 init, overall = map(parse_footprint, figures)
                 if init is None or overall is None or overall < init:
@@ -99,10 +122,14 @@ class _Form:
             return None
         timings, (warmup, inference) = log.timings, warmup_and_inference(log)
         same |= {
-            "init_us": timings["init"], "first_inference_us": timings["first"], "warmup_mean_us": timings["warmup"],
-            "inference_mean_us": timings["inference"], "warmup": warmup, "inference": inference,
+            "init_us": timings["init"],
+            "first_inference_us": timings["first"],
+            "warmup_mean_us": timings["warmup"],
+            "inference_mean_us": timings["inference"],
+            "warmup": warmup,
+            "inference": inference,
             "disagreements": tuple(contradictions(log, warmup, inference)),
-        }  # fmt: skip
+        }
         return ToolReport(**same)
 
 
@@ -110,13 +137,16 @@ class Series:
     """The forms that were learned of one text."""
 
     def __init__(self, splitter: RunSplitter, requested: str = "") -> None:
-        """Give the runs to a splitter; ``requested`` is the delegate that was asked for, where that is known."""
+        """Give the runs to a splitter; ``requested`` is the delegate that was asked for, where that
+        is known.
+        """
         self._splitter, self._requested = splitter, requested
         self._forms: list[_Form] = []
         self._tries = self._runs = 0
 
     def unlike_others(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Yield the parts of a text that have to be read line by line, and whether each is the last.
+        """Yield the parts of a text that have to be read line by line, and whether each is the
+        last.
 
         The splitter gets the other runs' reports.
         """
@@ -138,7 +168,10 @@ class Series:
             yield text[place:], True
 
     def _take(self, text: str, place: int) -> int:
-        """Give the splitter the run that begins at a place, and return where it ends; 0 where no form fits."""
+        """Give the splitter the run that begins at a place, and return where it ends.
+
+        0 where no form fits.
+        """
         for form in self._forms:
             if found := form.pattern.match(text, place):
                 if report := form.report(found):
@@ -161,7 +194,11 @@ class Series:
         (log,) = splitter.transcripts
         report = build_report(log, requested=self._requested)
         form = _form_of(text, log, report)
-        found = form.pattern.match(text + _START) if form is not None and report.outcome == "ok" else None
+        found = (
+            form.pattern.match(text + _START)
+            if form is not None and report.outcome == "ok"
+            else None
+        )
         if form is not None and found is not None and form.report(found) == report:
             self._forms = [form, *self._forms[: _MOST_FORMS - 1]]
 
@@ -183,9 +220,13 @@ def _form_of(text: str, log: Transcript, report: ToolReport) -> _Form | None:
     groups = 0
     for line in text.removesuffix("\n").split("\n"):
         said = line.removeprefix(_SEVERITY)
-        kind, found = next(((k, m) for k, pattern in _KINDS if (m := pattern.fullmatch(said))), ("", None))
+        kind, found = next(
+            ((k, m) for k, pattern in _KINDS if (m := pattern.fullmatch(said))), ("", None)
+        )
         if found is None:
-            if any(word in said for word in _OF_FIGURES) and not said.startswith(("Running benchmark for", "Note: ")):
+            if any(word in said for word in _OF_FIGURES) and not said.startswith(
+                ("Running benchmark for", "Note: ")
+            ):
                 return None
             parts.append(re.escape(line))
             continue
@@ -194,7 +235,10 @@ def _form_of(text: str, log: Transcript, report: ToolReport) -> _Form | None:
         groups += len(found.groups())
     kinds = [kind for kind, _ in places]
     sizes = {place.stop - place.start for kind, place in places if kind == "stats"}
-    is_known = all(kinds.count(kind) <= 1 + (kind == "stats") for kind in kinds) and {"session", "timings"} <= {*kinds}
+    is_known = all(kinds.count(kind) <= 1 + (kind == "stats") for kind in kinds) and {
+        "session",
+        "timings",
+    } <= {*kinds}
     if not is_known or len(sizes) != 1 or not log.profile.is_empty or log.profile_proto:
         return None
     pattern = re.compile("\n".join(parts) + rf"\n(?=(?:{_SEVERITY})?{_START})", re.ASCII)

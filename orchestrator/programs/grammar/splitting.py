@@ -48,7 +48,10 @@ _MOST_LINES, _LONGEST = 60, 20_000
 
 
 def is_command(text: str) -> bool:
-    """Whether a line starts a benchmark program; the model, or what stands before, tells it from a sentence."""
+    """Whether a line starts a benchmark program.
+
+    The model, or what stands before, tells it from a sentence.
+    """
     if "enchmark" not in text:
         return False
     match = _PROGRAM.search(text)
@@ -58,16 +61,24 @@ def is_command(text: str) -> bool:
     if _MODEL.search(rest):
         return True
     goes_on = rest.rstrip().endswith(_CONTINUES)
-    return (goes_on or _FLAG.search(rest) is not None) and _BEFORE.match(text[: match.start() + 1]) is not None
+    return (goes_on or _FLAG.search(rest) is not None) and _BEFORE.match(
+        text[: match.start() + 1]
+    ) is not None
 
 
 def _without_mark(text: str) -> str:
-    return next((text.removesuffix(mark).rstrip() for mark in _CONTINUES if text.endswith(mark)), text)
+    return next(
+        (text.removesuffix(mark).rstrip() for mark in _CONTINUES if text.endswith(mark)), text
+    )
 
 
-_HEADING: Final = re.compile(r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$")
+_HEADING: Final = re.compile(
+    r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$"
+)
 _HEADING_MARKS: Final = frozenset("\u2500\u2501=")
-_TABLE: Final = re.compile(r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+")
+_TABLE: Final = re.compile(
+    r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+"
+)
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
@@ -86,8 +97,11 @@ _DELEGATE_START: Final = (
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
 _MOST_NSLOG: Final = 10_000
 #: A row of an operator table, whose columns are set apart by TABs.
-_ROW: Final = re.compile(r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f]*\]:\d+)?", re.ASCII)
-#: What a line that may begin a run begins with, beside parameters, commands and headings of Markdown.
+_ROW: Final = re.compile(
+    r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f]*\]:\d+)?", re.ASCII
+)
+#: What a line that may begin a run begins with, beside parameters, commands and headings of
+#: Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for words in _MIDDLE)})
 
 
@@ -124,7 +138,11 @@ class RunSplitter:
         if line.style == "nslog":
             if line.text and len(self._nslog_texts) < _MOST_NSLOG:
                 self._nslog_texts[line.text] = self._nslog_texts.get(line.text, 0) + 1
-        elif self._nslog_texts and line.style == "console" and self._nslog_texts.get(line.text, 0) > 0:
+        elif (
+            self._nslog_texts
+            and line.style == "console"
+            and self._nslog_texts.get(line.text, 0) > 0
+        ):
             # Xcode shows each message twice: once from NSLog, once from stderr.
             self._nslog_texts[line.text] -= 1
             return
@@ -145,16 +163,24 @@ class RunSplitter:
     @property
     def is_idle(self) -> bool:
         """Whether no line is taken for what it follows, but only for what it says itself."""
-        return not (self._command or self._nslog_texts or any(run.takes_any_line for run in self._open.values()))
+        return not (
+            self._command
+            or self._nslog_texts
+            or any(run.takes_any_line for run in self._open.values())
+        )
 
     @property
     def is_between_runs(self) -> bool:
-        """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before it."""
+        """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before
+        it.
+        """
         run = self._open.get(None)
         return self.is_idle and (run is None or not (run.is_empty or run.has_only_start))
 
     def takes_row(self, text: str) -> bool:
-        """Take a console's line that can be nothing but a row of the operator table that is being read."""
+        """Take a console's line that can be nothing but a row of the operator table that is being
+        read.
+        """
         run = self._open.get(None)
         if run is None or not run.in_profile or self._command or self._nslog_texts:
             return False
@@ -164,7 +190,10 @@ class RunSplitter:
         return True
 
     def add(self, report: ToolReport) -> None:
-        """Take a whole run of a console that was read at once; nothing that follows belongs to it."""
+        """Take a whole run of a console that was read at once.
+
+        Nothing that follows belongs to it.
+        """
         self._open.pop(None, None)
         self._in_summary = False
         self._of_all_options.clear()
@@ -176,11 +205,15 @@ class RunSplitter:
         return [run for run in self.runs if isinstance(run, Transcript)]
 
     def release(self, held: int) -> list[Transcript | ToolReport]:
-        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a new run."""
+        """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
+        new run.
+        """
         count = max(0, len(self.runs) - held)
         released, self.runs = self.runs[:count], self.runs[count:]
         gone = {id(transcript) for transcript in released}
-        self._open = {key: transcript for key, transcript in self._open.items() if id(transcript) not in gone}
+        self._open = {
+            key: transcript for key, transcript in self._open.items() if id(transcript) not in gone
+        }
         return released
 
     def end(self) -> None:
@@ -195,7 +228,13 @@ class RunSplitter:
             # A heading belongs to the command that follows it.
             transcript.title = before.title
         above = self._open.get(None)
-        if key is not None and before is None and above is not None and above.has_command and above.is_empty:
+        if (
+            key is not None
+            and before is None
+            and above is not None
+            and above.has_command
+            and above.is_empty
+        ):
             # A command at a prompt, and below it what the phone's log says of its process.
             transcript.take_command(above)
         return self._add_run(transcript)
@@ -207,7 +246,9 @@ class RunSplitter:
 
     def _continues_command(self, text: str) -> bool:
         is_flag = text.startswith(("--", "-e ", "'--", '"--'))
-        if not (is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))):
+        if not (
+            is_flag or (self._command_goes_on and (_FLAG.search(text) or _PROGRAM.search(text)))
+        ):
             return False
         if len(self._command) >= _MOST_LINES or sum(map(len, self._command)) > _LONGEST:
             return False
@@ -229,11 +270,20 @@ class RunSplitter:
         if "count=" not in text and "failed!" not in text:
             return False
         run = self.runs[-1] if self.runs else None
-        has_percentiles = self._has_percentiles or (isinstance(run, Transcript) and run.has_percentiles)
-        row = parse_row(text, in_summary=self._in_summary, has_percentiles=has_percentiles, is_cut=bool(line.cut_word))
+        has_percentiles = self._has_percentiles or (
+            isinstance(run, Transcript) and run.has_percentiles
+        )
+        row = parse_row(
+            text,
+            in_summary=self._in_summary,
+            has_percentiles=has_percentiles,
+            is_cut=bool(line.cut_word),
+        )
         if row is None:
             return False
-        self._has_percentiles = self._has_percentiles or (row.stats is not None and row.stats.p95_us is not None)
+        self._has_percentiles = self._has_percentiles or (
+            row.stats is not None and row.stats.p95_us is not None
+        )
         self.rows.append(row)
         return True
 
@@ -251,7 +301,9 @@ class RunSplitter:
             return transcript.is_over
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return bool(transcript.timings) or transcript.short_result_us is not None
-        if text.startswith(("Loaded model ", "The input model file size", "Initialized session in")):
+        if text.startswith(
+            ("Loaded model ", "The input model file size", "Initialized session in")
+        ):
             return is_later
         if text.endswith((INIT_TITLE, RUN_TITLE)):
             return False
@@ -262,7 +314,11 @@ class RunSplitter:
             return is_later or (stage >= STAGE_LOADED and match[1] in transcript.echoed)
         if _title(_HEADING, line) or is_command(text):
             return not transcript.is_empty or transcript.has_command
-        return _title(_MARKDOWN, line) != "" and not transcript.is_empty and (is_later or stage >= STAGE_LOADED)
+        return (
+            _title(_MARKDOWN, line) != ""
+            and not transcript.is_empty
+            and (is_later or stage >= STAGE_LOADED)
+        )
 
     def _head(self, line: Line, transcript: Transcript) -> bool:
         """Take what stands above a run's output; return whether the line is nothing else."""
@@ -283,7 +339,10 @@ class RunSplitter:
 
 
 def _may_open(line: Line) -> bool:
-    """Whether a line can begin a run or stand above one; most lines are told by a look at their letters."""
+    """Whether a line can begin a run or stand above one.
+
+    Most lines are told by a look at their letters.
+    """
     text = line.text
     return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
 
@@ -312,7 +371,8 @@ _STATUS: Final = re.compile(r"^\s*Status: (\w+)\s*$", re.MULTILINE)
 #: What each text with a started activity holds.
 STARTING: Final = b"Starting: Intent {"
 _REFUSED_START: Final = re.compile(
-    # The command, what it prints before it starts anything, and what stands in the place of a started activity.
+    # The command, what it prints before it starts anything, and what stands in the place of a
+    # started activity.
     r"(?:^.*\bam start\b.*\n)?(?:^[ \t]*Stopping: .*\n)?^[ \t]*Starting: Intent \{.*\}[ \t\r]*\n(?:[ \t\r]*\n)*"
     r"[ \t]*(?:Error\b|Exception occurred|[\w.]+Exception\b|Security exception).*\n?"
     r"(?:^[ \t]*(?:at |\.\.\. |Caused by: |callingUid|Error\b|[\w.]+Exception\b).*\n?)*",
@@ -327,7 +387,10 @@ def without_refused_starts(text: str) -> tuple[str, list[ToolReport]]:
 
 
 def parse_adb_session(text: str) -> list[ToolReport]:
-    """Return a report per installation, or one for what was started; none when the text holds neither."""
+    """Return a report per installation, or one for what was started.
+
+    None when the text holds neither.
+    """
     installs = [match.start() for match in _INSTALL.finditer(text)]
     if len(installs) > 1:
         ends = [*installs[1:], len(text)]
@@ -339,7 +402,9 @@ def parse_adb_session(text: str) -> list[ToolReport]:
 def _report(text: str) -> ToolReport:
     extra: dict[str, float | str] = {}
     if match := _FAILURE.search(text):
-        return ToolReport(outcome="failed", failure_code="install-failed", failure_reason=match[1] or match[2])
+        return ToolReport(
+            outcome="failed", failure_code="install-failed", failure_reason=match[1] or match[2]
+        )
     refused = _refusals(text)
     if refused:
         return refused[0]
@@ -353,7 +418,9 @@ def _report(text: str) -> ToolReport:
         reason = "the session ends before the package manager's answer"
         return ToolReport(outcome="truncated", failure_code="no-result", failure_reason=reason)
     if _STARTING.search(text) and (match := _NOT_STARTED.search(text)):
-        return ToolReport(outcome="failed", failure_code="activity-refused", failure_reason=match[1].strip()[:300])
+        return ToolReport(
+            outcome="failed", failure_code="activity-refused", failure_reason=match[1].strip()[:300]
+        )
     status = _STATUS.search(text)
     well = status is None or status[1] == "ok"
     return ToolReport(
@@ -374,4 +441,8 @@ def _refusals(text: str) -> list[ToolReport]:
     failure = clues.text_failure()
     if failure is None or clues.best is None or clues.is_of_a_benchmark:
         return []
-    return [ToolReport(outcome=failure.outcome, failure_code=failure.code, failure_reason=failure.reason)]
+    return [
+        ToolReport(
+            outcome=failure.outcome, failure_code=failure.code, failure_reason=failure.reason
+        )
+    ]

@@ -1,4 +1,7 @@
-"""A program run detached on a device, and everything that it left behind; and the reading of that."""
+"""A program run detached on a device, and everything that it left behind.
+
+And the reading of that.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.workload import Case, Pass, ToolName
 from orchestrator.scripts import ask, call
 
-#: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines that are asked for.
+#: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines
+#: that are asked for.
 _LOG_LIMIT_BYTES: Final = 256 << 10
 _LOG_LINES: Final = 500
 _LOG_TIMEOUT_S: Final = 15.0
@@ -42,22 +46,39 @@ _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
 
 class CollectingTool:
-    """A program that is run detached from the link; its streams, exit code and files are read afterwards."""
+    """A program that is run detached from the link.
+
+    Its streams, exit code and files are read afterwards.
+    """
 
     name: ToolName
 
     def command(self, request: InvocationRequest, folder: str) -> str:
-        """Return the command line for the device's shell; ``folder`` is the run's own. Raises UsageError."""
+        """Return the command line for the device's shell; ``folder`` is the run's own.
+
+        Raises UsageError.
+        """
         raise NotImplementedError
 
     def files(self, run_pass: Pass) -> Sequence[str]:
         """Return the names of the files that a pass leaves in its folder."""
         return files_written(run_pass)
 
-    def run(self, device: Device, request: InvocationRequest, *, cancelled: threading.Event | None = None) -> RawOutput:
-        """Run one invocation; whatever its end, return all that it left behind. Raises DeviceError kinds."""
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds.
+        """
         command = self.command(request, device.run_folder(request.run_id))
-        return run_and_collect(device, request, command, files=self.files(request.run_pass), cancelled=cancelled)
+        return run_and_collect(
+            device, request, command, files=self.files(request.run_pass), cancelled=cancelled
+        )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; an unreadable output is a report that says so."""
@@ -73,10 +94,11 @@ def run_and_collect(
     cancelled: threading.Event | None = None,
     with_log: bool = False,
 ) -> RawOutput:
-    """Run a command line in the request's own folder and return its streams and those of ``files`` that it wrote.
+    """Run a command line in the request's own folder and return its streams and those of ``files``
+    that it wrote.
 
-    With a run that failed, or ``with_log``, comes what the phone logged meanwhile. Whatever its end, the folder is
-    removed. Raises DeviceError kinds.
+    With a run that failed, or ``with_log``, comes what the phone logged meanwhile. Whatever its
+    end, the folder is removed. Raises DeviceError kinds.
     """
     folder = device.run_folder(request.run_id)
     command = request.enclosed(in_mode(command, request))
@@ -109,18 +131,24 @@ def run_and_collect(
 
 
 def _logged(device: Device, folder: str) -> list[Attachment]:
-    """Return what a phone logged since a run of ours that failed began: what killed it, or what it was denied.
+    """Return what a phone logged since a run of ours that failed began: what killed it, or what it
+    was denied.
 
     Good runs aren't asked for it.
     """
     try:
-        scripts = {"leader": f"cat {shlex.quote(folder)}/pid", "log": call("log_since", folder, _LOG_LINES)}
+        scripts = {
+            "leader": f"cat {shlex.quote(folder)}/pid",
+            "log": call("log_since", folder, _LOG_LINES),
+        }
         answer = ask(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
     except DeviceError:
         # The run is whole without it.
         return []
     leader = answer.value("leader")
-    told = _without_strangers(answer.sections.get("log", b""), int(leader) if leader.isdigit() else None)
+    told = _without_strangers(
+        answer.sections.get("log", b""), int(leader) if leader.isdigit() else None
+    )
     if len(told) > _LOG_LIMIT_BYTES:
         told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
     return [Attachment(name="logcat", data=told)] if told.strip() else []
@@ -129,8 +157,9 @@ def _logged(device: Device, folder: str) -> list[Attachment]:
 def _without_strangers(log: bytes, leader: int | None) -> bytes:
     """Leave out lines that name another process than a run's, or that are about apps.
 
-    After a jump of the phone's clock, what happened before the run seems to have happened since. A run's processes
-    have the numbers right after its shell's, ``leader``, which restart after the highest.
+    After a jump of the phone's clock, what happened before the run seems to have happened since. A
+    run's processes have the numbers right after its shell's, ``leader``, which restart after the
+    highest.
     """
     if leader is None:
         return log
@@ -145,12 +174,19 @@ def _without_strangers(log: bytes, leader: int | None) -> bytes:
 
 
 def read_collected(
-    raw: RawOutput, case: Case, *, prefix: str = "", exit_code: int | None = None, timed_out: bool | None = None
+    raw: RawOutput,
+    case: Case,
+    *,
+    prefix: str = "",
+    exit_code: int | None = None,
+    timed_out: bool | None = None,
 ) -> ToolReport:
-    """Read a program's streams, log and result files; an unreadable output is a report that says so.
+    """Read a program's streams, log and result files.
 
-    ``prefix`` stands before the attachments' names where several processes share one output; their exit codes and ends
-    are given then.
+    An unreadable output is a report that says so.
+
+    ``prefix`` stands before the attachments' names where several processes share one output; their
+    exit codes and ends are given then.
     """
     profile = raw.data(f"{prefix}{PROFILE_FILE}")
     program = _PROGRAM.search(raw.command)

@@ -1,8 +1,9 @@
 """What a program runs in: where it finds its libraries, its scheduling group.
 
-The cgroups belong to the system: root may write them. Android 13's ``settaskprofile`` writes the same files with its
-caller's rights, so that a plain shell user gets there only on systems that let it. Each way is tried and the kernel is
-asked where the process is; a program that isn't there doesn't run.
+The cgroups belong to the system: root may write them. Android 13's ``settaskprofile`` writes the
+same files with its caller's rights, so that a plain shell user gets there only on systems that let
+it. Each way is tried and the kernel is asked where the process is; a program that isn't there
+doesn't run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def library_folders(request: InvocationRequest) -> list[str]:
 def environment(request: InvocationRequest) -> str:
     """Return the assignments to stand before a command in the device's shell, quoted.
 
-    A DSP loads its libraries through a service of the phone, which searches ADSP_LIBRARY_PATH, divided by semicolons.
+    A DSP loads its libraries through a service of the phone, which searches ADSP_LIBRARY_PATH,
+    divided by semicolons.
     """
     folders = library_folders(request)
     words = [f"LD_LIBRARY_PATH={shlex.quote(':'.join(folders))}"]
@@ -52,13 +54,21 @@ _EXIT_CODE: Final = 97
 
 
 def in_mode(command: str, request: InvocationRequest) -> str:
-    """Return the command line that runs ``command`` in the case's mode, or ends with a line that says why not."""
-    if request.case.process_mode is not ProcessMode.TOP_APP or request.facts.kind is not DeviceKind.ANDROID:
+    """Return the command line that runs ``command`` in the case's mode, or ends with a line that
+    says why not.
+    """
+    if (
+        request.case.process_mode is not ProcessMode.TOP_APP
+        or request.facts.kind is not DeviceKind.ANDROID
+    ):
         return command
     return call("top_app", MODE_FILE, _EXIT_CODE) + command
 
 
 def mode_files(request: InvocationRequest) -> tuple[str, ...]:
     """Return the file that in_mode's command writes, if it does."""
-    is_moved = request.case.process_mode is ProcessMode.TOP_APP and request.facts.kind is DeviceKind.ANDROID
+    is_moved = (
+        request.case.process_mode is ProcessMode.TOP_APP
+        and request.facts.kind is DeviceKind.ANDROID
+    )
     return (MODE_FILE,) if is_moved else ()

@@ -1,4 +1,5 @@
-"""Makes tiny.gguf: a Llama of 14,000 random weights and a vocabulary without words, which llama.cpp loads and times.
+"""Makes tiny.gguf: a Llama of 14,000 random weights and a vocabulary without words, which llama.cpp
+loads and times.
 
 ``pip install gguf numpy`` in an environment of its own, then ``python make_gguf.py``.
 """

@@ -1,14 +1,16 @@
 """Makes tiny.litertlm: a language model with random weights, small enough to be kept here.
 
-It takes TensorFlow, and ``litert-lm-builder`` (a package of its own, which needs another protobuf) for the last step:
+It takes TensorFlow, and ``litert-lm-builder`` (a package of its own, which needs another protobuf)
+for the last step:
 
     python make_bundle.py FOLDER
     litert-lm-builder llm_metadata --path FOLDER/metadata.pbtext \
         tflite_model --path FOLDER/model.tflite --model_type prefill_decode \
         sp_tokenizer --path FOLDER/tokenizer.model output --path tiny.litertlm
 
-The runtime asks for a signature ``prefill_N``, one ``decode`` with logits, and caches named ``kv_cache_k_0`` laid out
-as [1, heads, context, size]; the logits are as many as the tokenizer's pieces.
+The runtime asks for a signature ``prefill_N``, one ``decode`` with logits, and caches named
+``kv_cache_k_0`` laid out as [1, heads, context, size]; the logits are as many as the tokenizer's
+pieces.
 """
 
 import struct
@@ -51,20 +53,28 @@ def model(folder: Path) -> bytes:
         return tf.transpose(tf.reshape(x, [count, HEADS, EACH]), [1, 0, 2])
 
     def signature(count: int, *, has_logits: bool) -> Any:
-        def call(tokens: Any, input_pos: Any, kv_cache_k_0: Any, kv_cache_v_0: Any) -> dict[str, Any]:
+        def call(
+            tokens: Any, input_pos: Any, kv_cache_k_0: Any, kv_cache_v_0: Any
+        ) -> dict[str, Any]:
             x = tf.gather(table, tf.reshape(tokens, [count]))
             spots = tf.one_hot(input_pos, CONTEXT)
             free = 1.0 - tf.reduce_max(spots, axis=0)
             held = {
-                name: cache[0] * free[None, :, None] + tf.einsum("tc,hte->hce", spots, split(x @ layer[name], count))
+                name: cache[0] * free[None, :, None]
+                + tf.einsum("tc,hte->hce", spots, split(x @ layer[name], count))
                 for name, cache in (("k", kv_cache_k_0), ("v", kv_cache_v_0))
             }
             ahead = tf.cast(tf.range(CONTEXT)[None, :] > input_pos[:, None], tf.float32) * -1e4
-            scores = tf.matmul(split(x @ layer["query"], count), held["k"], transpose_b=True) / EACH**0.5 + ahead
+            scores = (
+                tf.matmul(split(x @ layer["query"], count), held["k"], transpose_b=True) / EACH**0.5
+                + ahead
+            )
             mixed = tf.transpose(tf.matmul(tf.nn.softmax(scores), held["v"]), [1, 0, 2])
             x = x + tf.reshape(mixed, [count, WIDTH]) @ layer["out"]
             told = {f"kv_cache_{name}_0": cache[None] for name, cache in held.items()}
-            return told | ({"logits": tf.matmul(x, table, transpose_b=True)[None]} if has_logits else {})
+            return told | (
+                {"logits": tf.matmul(x, table, transpose_b=True)[None]} if has_logits else {}
+            )
 
         cache = [1, HEADS, CONTEXT, EACH]
         return tf.function(call).get_concrete_function(
@@ -76,9 +86,14 @@ def model(folder: Path) -> bytes:
 
     module = tf.Module()
     module.kept = [table, layer]
-    signatures = {f"prefill_{PROMPT}": signature(PROMPT, has_logits=False), "decode": signature(1, has_logits=True)}
+    signatures = {
+        f"prefill_{PROMPT}": signature(PROMPT, has_logits=False),
+        "decode": signature(1, has_logits=True),
+    }
     tf.saved_model.save(module, str(folder / "saved"), signatures=signatures)
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder / "saved"), signature_keys=list(signatures))
+    converter = tf.lite.TFLiteConverter.from_saved_model(
+        str(folder / "saved"), signature_keys=list(signatures)
+    )
     return bytes(converter.convert())
 
 
@@ -95,7 +110,9 @@ def tokenizer() -> bytes:
         return varint(field << 3 | 2) + varint(len(data)) + data
 
     score = varint(2 << 3 | 5) + struct.pack("<f", -1.0)
-    pieces = b"".join(text(1, text(1, piece.encode()) + score + number(3, kind)) for piece, kind in PIECES)
+    pieces = b"".join(
+        text(1, text(1, piece.encode()) + score + number(3, kind)) for piece, kind in PIECES
+    )
     trainer = number(3, 1) + number(4, len(PIECES))
     return pieces + text(2, trainer) + text(3, text(1, b"identity") + number(3, 1))
 

@@ -39,14 +39,18 @@ def numbers_served(known: Settings, listening: Listening) -> Iterator[str]:
     access = access_of(known, listening)
     with Workspace(known) as workspace, web.listen("127.0.0.1", 0) as opened:
         numbers = Numbers(workspace, None)
-        app = web.make_app(lambda path: numbers.page() if path == "metrics" else None, access=access)
+        app = web.make_app(
+            lambda path: numbers.page() if path == "metrics" else None, access=access
+        )
         with web.answering(app, opened):
             yield address_of(opened)
 
 
 def status(url: str, **headers: str) -> int:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=30
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -56,7 +60,10 @@ def test_another_address_needs_a_token_and_nothing_is_served_without(tmp_path: P
     for host in ("0.0.0.0", "::", "192.0.2.1", "farm.example"):
         with pytest.raises(UsageError, match="needs a token"):
             access_of(settings(tmp_path), Listening(host=host))
-        assert access_of(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), Listening(host=host)).token == TOKEN
+        assert (
+            access_of(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), Listening(host=host)).token
+            == TOKEN
+        )
     assert access_of(settings(tmp_path), Listening()).token == ""
 
 
@@ -65,7 +72,9 @@ def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_pa
     file.write_text(f"{TOKEN}\n")
     known = settings(tmp_path, BENCHFARM_TOKEN="another-token-long-enough")
     assert access_of(known, Listening(token_file=file)).token == TOKEN
-    assert access_of(known, Listening(token="an-option-long-enough")).token == "an-option-long-enough"
+    assert (
+        access_of(known, Listening(token="an-option-long-enough")).token == "an-option-long-enough"
+    )
     assert len(access_of(known, Listening(token="new")).token) >= 24
     for wrong, told in (("short", "16 letters"), ("", "is empty"), ("ü" * 20, "ASCII")):
         file.write_text(wrong)
@@ -84,7 +93,9 @@ def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path
         assert status(f"{url}/metrics", Authorization=f"Bearer {TOKEN}") == 200
         assert status(f"{url}/metrics", Authorization=f"Bearer {TOKEN}", Host="evil.example") == 421
         assert status(f"{url}/", Authorization=f"Bearer {TOKEN}") == 404
-        request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        request = urllib.request.Request(
+            f"{url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             lines = answer.read().decode().splitlines()
@@ -100,7 +111,9 @@ def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path)
     assert 'benchfarm_up{source="host"} 1.0' in lines
 
 
-def test_each_line_of_a_log_is_one_object_whatever_it_tells(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_line_of_a_log_is_one_object_whatever_it_tells(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     JsonObserver().on_event(DeviceNote(serial=Serial("A\nB"), text="hot\x1b[31m", is_problem=True))
     JsonObserver().on_event(object())
     write_line("worker", "two\nlines", host="h", submission=None)
@@ -164,7 +177,9 @@ def test_many_connections_leave_descriptors_and_a_short_log(tmp_path: Path) -> N
         assert process.stdin is not None
         assert process.stdout is not None
         address = ("127.0.0.1", int(process.stdout.readline()))
-        silent = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(260)]
+        silent = [
+            stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(260)
+        ]
         with urllib.request.urlopen(f"http://127.0.0.1:{address[1]}/hello", timeout=60) as answer:
             assert answer.read() == b"hello"
         process.stdin.write("\n")
@@ -201,7 +216,9 @@ def test_who_asks_and_never_reads_keeps_nobody_out() -> None:
             assert len(answer.read()) == len(PAGE.content)
 
 
-def test_who_reads_nothing_more_of_an_answer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_more_of_an_answer_is_disconnected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(web, "_REQUEST_S", 1.0)
     app = web.make_app(lambda path: PAGE, access=web.Access())
     with web.listen("127.0.0.1", 0) as listening, web.answering(app, listening):
@@ -221,7 +238,10 @@ def test_one_address_never_has_all_places() -> None:
     with ExitStack() as stack:
         listening = stack.enter_context(web.listen("127.0.0.1", 0))
         stack.enter_context(web.answering(app, listening))
-        many = [stack.enter_context(connected(listening.getsockname())) for _ in range(web.most_connections())]
+        many = [
+            stack.enter_context(connected(listening.getsockname()))
+            for _ in range(web.most_connections())
+        ]
         ended = select.poll()
         for connection in many:
             ended.register(connection, 0)
@@ -260,6 +280,8 @@ def test_a_browsers_cookie_reads_and_is_no_token(tmp_path: Path) -> None:
         ("localhost:evil.example", 421),
     ],
 )  # fmt: skip
-def test_a_host_that_only_begins_as_ours_is_another_one(tmp_path: Path, host: str, expected: int) -> None:
+def test_a_host_that_only_begins_as_ours_is_another_one(
+    tmp_path: Path, host: str, expected: int
+) -> None:
     with numbers_served(settings(tmp_path), Listening(port=0)) as url:
         assert status(f"{url}/metrics", Host=host) == expected

@@ -7,7 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.extensions.history.changepoint import changes, clipped, is_alarm, memory_of, noise_of, partition
+from orchestrator.extensions.history.changepoint import (
+    changes,
+    clipped,
+    is_alarm,
+    memory_of,
+    noise_of,
+    partition,
+)
 from tests.conftest import installed
 
 SEED = 20261122
@@ -33,7 +40,9 @@ def test_cuts_are_those_of_an_independent_solver(penalty: float) -> None:
     ours = partition(values, np.full(len(values), 90), penalty=penalty)
 
     theirs = [
-        ruptures.KernelCPD(kernel="linear", min_size=3).fit(row.reshape(-1, 1)).predict(pen=penalty)[:-1]
+        ruptures.KernelCPD(kernel="linear", min_size=3)
+        .fit(row.reshape(-1, 1))
+        .predict(pen=penalty)[:-1]
         for row in values
     ]
     assert ours == theirs
@@ -115,15 +124,22 @@ def test_series_with_nothing_to_find_have_no_change(values: list[float]) -> None
 
 @pytest.mark.slow
 def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
-    """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise; benchmarks/regressions.py has the table."""
+    """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise.
+
+    Benchmarks/regressions.py has the table.
+    """
     generator = np.random.default_rng(SEED)
     count, nights, step = 150, 109, 95
     cv = np.exp(generator.uniform(np.log(0.003), np.log(0.015), count))
     drift = np.zeros((count, nights))
     for night in range(1, nights):
         drift[:, night] = 0.8 * drift[:, night - 1] + 0.6 * generator.normal(0, 1, count)
-    logs = cv[:, None] * (math.sqrt(0.7) * generator.normal(0, 1, (count, nights)) + math.sqrt(0.3) * drift)
-    logs += np.where(generator.random((count, nights)) < 0.02, generator.uniform(0.05, 0.34, (count, nights)), 0)
+    logs = cv[:, None] * (
+        math.sqrt(0.7) * generator.normal(0, 1, (count, nights)) + math.sqrt(0.3) * drift
+    )
+    logs += np.where(
+        generator.random((count, nights)) < 0.02, generator.uniform(0.05, 0.34, (count, nights)), 0
+    )
 
     def alarmed(factor: float) -> tuple[float, float]:
         values = 10_000 * np.exp(logs)
@@ -165,14 +181,19 @@ def test_steps_are_found_beside_nights_that_remember_and_those_that_forget() -> 
     for rho, step, share in ((0.0, 1.03, 0.85), (0.5, 1.05, 0.8)):
         values = remembering(generator, rho, 200, 90)
         values[:, 76:] *= step
-        assert len({change.series for change in changes(values) if abs(change.night - 76) <= 3}) >= share * 200
+        assert (
+            len({change.series for change in changes(values) if abs(change.night - 76) <= 3})
+            >= share * 200
+        )
 
 
 def test_a_step_of_all_series_at_once_doesnt_hide_itself() -> None:
     values = np.array([series(np.random.default_rng(SEED + row), nights=40) for row in range(16)])
     values[:, 20:] *= 1.08
 
-    assert {change.series for change in changes(values) if abs(change.night - 20) <= 1} == set(range(16))
+    assert {change.series for change in changes(values) if abs(change.night - 20) <= 1} == set(
+        range(16)
+    )
 
 
 def test_memory_of_nights_is_measured_beside_steps_and_outliers() -> None:

@@ -94,7 +94,10 @@ def test_a_mail_has_the_report_and_its_first_line_as_subject(server: Server) -> 
     assert mail["Subject"] == "benchfarm: 2 changes, in 1 series"
     assert mail.get_content().replace("\r\n", "\n") == TEXT
     refused = send(to("mailto:nobody@here.example", place), MESSAGE)
-    assert refused == "the message to nobody@here.example wasn't delivered: the mail server refused the address"
+    assert (
+        refused
+        == "the message to nobody@here.example wasn't delivered: the mail server refused the address"
+    )
     # No TLS, no password.
     secret = f"smtp://user:secret@{place.removeprefix('smtp://')}"
     told = send(to("mailto:lab@here.example", secret), MESSAGE, sleep=lambda s: None)
@@ -142,7 +145,9 @@ def test_where_nobody_listens_that_is_said() -> None:
         ("ftp://h", "smtp://h", "it is no address of http, https, mailto"),
     ],
 )
-def test_what_is_no_address_is_refused_before_anything_is_read(text: str, server_text: str, said: str) -> None:
+def test_what_is_no_address_is_refused_before_anything_is_read(
+    text: str, server_text: str, said: str
+) -> None:
     with pytest.raises(UsageError, match=said) as raised:
         to(text, server_text)
     assert "secret" not in str(raised.value)

@@ -1,4 +1,5 @@
-"""Months of a small lab with changes of known cause: found, dated, attributed, grouped, and told as expected."""
+"""Months of a small lab with changes of known cause: found, dated, attributed, grouped, and told as
+expected."""
 
 from __future__ import annotations
 
@@ -22,7 +23,17 @@ from orchestrator.records.run import LatencySummary
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.store.opening import MemoryStore, Store
-from tests.samples.history_lab import NEW, NIGHTS, OLD, START, Weeks, night_of_place, phone, plain, run_of
+from tests.samples.history_lab import (
+    NEW,
+    NIGHTS,
+    OLD,
+    START,
+    Weeks,
+    night_of_place,
+    phone,
+    plain,
+    run_of,
+)
 
 #: Filling months of a lab takes half a second each time.
 pytestmark = pytest.mark.slow
@@ -51,7 +62,9 @@ def mean_before(change: int):
     """Return what a program prints: the mean alone until a night, both from then on."""
 
     def printed(median_us: float, case: Case, night: int) -> LatencySummary:
-        return LatencySummary(count=50, mean_us=median_us * SKEW, median_us=median_us if night >= change else None)
+        return LatencySummary(
+            count=50, mean_us=median_us * SKEW, median_us=median_us if night >= change else None
+        )
 
     return printed
 
@@ -77,14 +90,20 @@ def test_what_changed_since_a_program_prints_medians_is_found() -> None:
 
 
 def test_another_program_of_the_same_kind_of_figures_hides_nothing() -> None:
-    store = weeks(build=newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0)
+    store = weeks(
+        build=newer_from(CHANGE), factor=lambda case, night: 1.08 if night >= CHANGE else 1.0
+    )
     found = find_regressions(store, Question())
     assert len(found.changes) == len(store.series())
     assert found.other_figures == {}
 
 
 def gpu_on_640(case: Case, night: int) -> float:
-    return 1.08 if case.delegate is DelegateName.GPU and case.serial in ("P0", "P1") and night >= CHANGE else 1.0
+    return (
+        1.08
+        if case.delegate is DelegateName.GPU and case.serial in ("P0", "P1") and night >= CHANGE
+        else 1.0
+    )
 
 
 def new_driver(serial: str, night: int) -> str:
@@ -103,7 +122,9 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence() ->
     assert group.sentence.endswith("% slower (4 of 4 series)")
     for change in group.members:
         assert change.ratio == pytest.approx(1.08, abs=0.02)
-        assert change.before_us == pytest.approx(8_000 if "mobile" in change.case.model_name else 16_000, rel=0.02)
+        assert change.before_us == pytest.approx(
+            8_000 if "mobile" in change.case.model_name else 16_000, rel=0.02
+        )
         (cause,) = change.causes
         assert (cause.name, cause.before, cause.after) == ("GPU driver", "1", "2")
         # The phones' other cases saw the driver too, and didn't move.
@@ -134,24 +155,36 @@ def test_a_change_with_an_update_is_confirmed_by_the_other_series_that_saw_it(
 
     store = weeks(
         factor=lambda case, night: (
-            1.08 if case.delegate is DelegateName.GPU and is_new(case.serial, night) and is_slowed(case) else 1.0
+            1.08
+            if case.delegate is DelegateName.GPU and is_new(case.serial, night) and is_slowed(case)
+            else 1.0
         ),
         driver=lambda serial, night: "2" if is_new(serial, night) else "1",
     )
-    news = [item for item in find_regressions(store, Question()).changes if item.case.serial == "P0"]
+    news = [
+        item for item in find_regressions(store, Question()).changes if item.case.serial == "P0"
+    ]
     assert news
-    expected = f"explained by system update (GPU driver 1 -> 2), confirmed by {told}" if told else ""
+    expected = (
+        f"explained by system update (GPU driver 1 -> 2), confirmed by {told}" if told else ""
+    )
     assert {(item.status, item.status_detail) for item in news} == {
         (ConfirmationStatus.EXPLAINED if told else ConfirmationStatus.UNCONFIRMED, expected)
     }
 
 
 def test_no_update_explains_a_change_of_what_got_another_build_that_night() -> None:
-    store = weeks(factor=gpu_on_640, driver=new_driver, build=lambda night: NEW if night >= CHANGE else OLD)
-    assert {item.status for item in find_regressions(store, Question()).changes} == {ConfirmationStatus.UNCONFIRMED}
+    store = weeks(
+        factor=gpu_on_640, driver=new_driver, build=lambda night: NEW if night >= CHANGE else OLD
+    )
+    assert {item.status for item in find_regressions(store, Question()).changes} == {
+        ConfirmationStatus.UNCONFIRMED
+    }
 
 
-def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(tmp_path: Path) -> None:
+def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(
+    tmp_path: Path,
+) -> None:
     store = weeks(factor=gpu_on_640, driver=new_driver)
     with Workspace(
         Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
@@ -163,7 +196,9 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
             assert 'benchfarm_changed_series{direction="faster",status="unconfirmed"} 0.0' in lines
             assert 'benchfarm_up{source="history"} 1.0' in lines
         night = (START + timedelta(days=CHANGE)).astimezone() - timedelta(hours=12)
-        expected = Annotation(annotation_id="a", selection="*", night=night.date(), text="driver", created_at=START)
+        expected = Annotation(
+            annotation_id="a", selection="*", night=night.date(), text="driver", created_at=START
+        )
         store.annotate(expected)
         lines = numbers.page().content.decode().splitlines()
         assert 'benchfarm_changed_series{direction="slower",status="explained"} 0.0' in lines
@@ -171,7 +206,8 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
 
 def test_a_build_that_slows_everything_is_named_with_what_it_explains() -> None:
     store = weeks(
-        factor=lambda case, night: 1.05 if night >= CHANGE else 1.0, build=lambda night: NEW if night >= CHANGE else OLD
+        factor=lambda case, night: 1.05 if night >= CHANGE else 1.0,
+        build=lambda night: NEW if night >= CHANGE else OLD,
     )
 
     (group,) = find_regressions(store, Question()).groups
@@ -187,7 +223,10 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
     store = weeks(
         factor=lambda case, night: (
             1.2
-            if night >= CHANGE and case.serial == "P2" and case.model_name == "resnet.tflite" and case.delegate == "gpu"
+            if night >= CHANGE
+            and case.serial == "P2"
+            and case.model_name == "resnet.tflite"
+            and case.delegate == "gpu"
             else 1.0
         ),
         build=lambda night: NEW if night >= CHANGE else OLD,
@@ -197,7 +236,10 @@ def test_a_build_that_everybody_got_does_not_explain_one_series_that_moved() -> 
 
     (cause,) = change.causes
     assert (cause.name, cause.moved) == ("build", (1, 16))
-    assert "resnet.tflite on Google Pixel 3 (P2)" in find_regressions(store, Question()).groups[0].sentence
+    assert (
+        "resnet.tflite on Google Pixel 3 (P2)"
+        in find_regressions(store, Question()).groups[0].sentence
+    )
 
 
 def test_heat_that_explains_a_change_is_said_to() -> None:
@@ -208,7 +250,8 @@ def test_heat_that_explains_a_change_is_said_to() -> None:
         return 1.0 + 0.01 * (heats[night] - 25) if case.serial == "P3" else 1.0
 
     store = weeks(
-        factor=slower_when_hot, state=lambda case, night: DeviceState(at=START, battery_heat_c=float(heats[night]))
+        factor=slower_when_hot,
+        state=lambda case, night: DeviceState(at=START, battery_heat_c=float(heats[night])),
     )
 
     found = find_regressions(store, Question())
@@ -228,10 +271,15 @@ def test_another_battery_is_said_to_be_one() -> None:
 
     store = weeks(factor=gpu_on_640, state=charged)
 
-    causes = {change.case.serial: change.causes for change in find_regressions(store, Question()).changes}
+    causes = {
+        change.case.serial: change.causes for change in find_regressions(store, Question()).changes
+    }
 
     (cause,) = [cause for cause in causes["P0"] if cause.name == "another battery"]
-    assert (round(float(cause.before.split()[0]), -2), round(float(cause.after.split()[0]), -2)) == (2700, 3400)
+    assert (
+        round(float(cause.before.split()[0]), -2),
+        round(float(cause.after.split()[0]), -2),
+    ) == (2700, 3400)
     assert not any(cause.name == "another battery" for cause in causes["P1"])
 
 
@@ -245,7 +293,13 @@ def test_an_expected_change_is_told_as_such_and_an_old_one_only_when_asked_for()
     store = weeks(factor=lambda case, night: gpu_on_640(case, night + 20))
     begun = night_of_place(CHANGE - 20)
     store.annotate(
-        Annotation(annotation_id="a", selection="gpu=*640", night=begun, text="driver 502", created_at=START)
+        Annotation(
+            annotation_id="a",
+            selection="gpu=*640",
+            night=begun,
+            text="driver 502",
+            created_at=START,
+        )
     )
 
     assert find_regressions(store, Question()).changes == ()
@@ -270,7 +324,10 @@ def test_a_selection_narrows_what_is_looked_at_and_a_confirmation_is_shown() -> 
     found = find_regressions(store, question)
 
     assert found.series == 2
-    assert {change.status for change in found.changes} == {ConfirmationStatus.REFUTED, ConfirmationStatus.UNCONFIRMED}
+    assert {change.status for change in found.changes} == {
+        ConfirmationStatus.REFUTED,
+        ConfirmationStatus.UNCONFIRMED,
+    }
 
 
 @pytest.mark.parametrize(
@@ -301,10 +358,18 @@ def compared(store: Store, case: Case, night: int, *codes: str) -> None:
     facts = next(item for item in PHONES if item.serial == case.serial)
     verdict = QualityVerdict(
         quality=Quality.REJECTED if codes else Quality.TRUSTED,
-        findings=tuple(Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes),
+        findings=tuple(
+            Finding(code=code, severity=Severity.ERROR, message="", evidence="") for code in codes
+        ),
     )
     run = run_of(campaign, START, facts, case, 0, plain(1.0, case, night))
-    compared = replace(run, run_id=RunId(f"parity-{run.run_id}"), run_pass=Pass.PARITY, report=None, verdict=verdict)
+    compared = replace(
+        run,
+        run_id=RunId(f"parity-{run.run_id}"),
+        run_pass=Pass.PARITY,
+        report=None,
+        verdict=verdict,
+    )
     assert store.append_run(compared)
 
 

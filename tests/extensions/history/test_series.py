@@ -24,9 +24,14 @@ def points_of(*points: Point, hours: tuple[float, ...] = (0.0, 1.0, 25.0)) -> Po
     campaign_at, contents_at, latency_us, trusted = zip(*points, strict=True)
     return Points(
         series=(SeriesSketch(series_key=SeriesKey("s"), serial=Serial("P")),),
-        contents=tuple(Contents(model_sha256=ModelSha("m"), build_sha256=BuildSha(name)) for name in ("old", "new")),
+        contents=tuple(
+            Contents(model_sha256=ModelSha("m"), build_sha256=BuildSha(name))
+            for name in ("old", "new")
+        ),
         campaigns=tuple(
-            CampaignSketch(campaign_id=CampaignId(f"c{number}"), created_at=START + timedelta(hours=hour))
+            CampaignSketch(
+                campaign_id=CampaignId(f"c{number}"), created_at=START + timedelta(hours=hour)
+            )
             for number, hour in enumerate(hours)
         ),
         series_at=array("q", [0] * len(points)),
@@ -41,7 +46,9 @@ def points_of(*points: Point, hours: tuple[float, ...] = (0.0, 1.0, 25.0)) -> Po
 def test_a_night_that_measured_two_contents_has_the_figure_of_the_newest(turn: int) -> None:
     # Two campaigns of one night; the store may hand out their points in any order.
     points = points_of(
-        *[(0, OLD, 1_000.0, 1), (0, OLD, 1_010.0, 1), (1, NEW, 2_000.0, 1), (1, NEW, 2_020.0, 1)][::turn]
+        *[(0, OLD, 1_000.0, 1), (0, OLD, 1_010.0, 1), (1, NEW, 2_000.0, 1), (1, NEW, 2_020.0, 1)][
+            ::turn
+        ]
     )
     table = night_table(points)
     assert table.latency_us.tolist() == [[2_010.0]]
@@ -70,7 +77,9 @@ def test_trusted_invocations_of_older_contents_say_nothing_of_the_newest() -> No
 
 
 def test_what_is_told_beside_a_figure_is_of_the_invocations_that_it_is_of() -> None:
-    points = points_of((0, OLD, 1_000.0, 1), (1, NEW, 2_000.0, 0), (1, NEW, 2_020.0, 0), (2, NEW, 2_100.0, 1))
+    points = points_of(
+        (0, OLD, 1_000.0, 1), (1, NEW, 2_000.0, 0), (1, NEW, 2_020.0, 0), (2, NEW, 2_100.0, 1)
+    )
     table = night_table(points)
     details = night_details(points, table)
     assert details.invocations.tolist() == [[2, 1]]

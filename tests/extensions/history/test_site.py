@@ -96,8 +96,12 @@ def test_a_night_without_a_figure_says_what_became_of_it_and_outputs_that_turned
         quality=Quality.REJECTED,
         findings=(Finding(code="wrong-outputs", severity=Severity.ERROR, message="", evidence=""),),
     )
-    for number, changes in enumerate((timed_out, timed_out, {"run_pass": Pass.PARITY, "verdict": wrong})):
-        run = replace(model, campaign_id=night, invocation=number, run_id=f"later-{number}", **changes)
+    for number, changes in enumerate(
+        (timed_out, timed_out, {"run_pass": Pass.PARITY, "verdict": wrong})
+    ):
+        run = replace(
+            model, campaign_id=night, invocation=number, run_id=f"later-{number}", **changes
+        )
         assert store.append_run(run)
 
     site = gather(store, since=None)[0]
@@ -117,7 +121,9 @@ def outputs_of(run, number, verdict):
     codes = {"wrong": "wrong-outputs", "drift": "outputs-drift"}
     finding = Finding(code=codes[verdict], severity=Severity.ERROR, message="", evidence="")
     judged = QualityVerdict(quality=Quality.REJECTED, findings=(finding,))
-    return replace(run, run_id=f"compared-{number}", invocation=number, run_pass=Pass.PARITY, verdict=judged)
+    return replace(
+        run, run_id=f"compared-{number}", invocation=number, run_pass=Pass.PARITY, verdict=judged
+    )
 
 
 @pytest.mark.slow
@@ -125,7 +131,11 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     store = MemoryStore()
     fill(store)
     newest = max(run.campaign_id for run in store.runs())
-    runs = [run for run in store.runs(campaign_ids=[newest]) if run.case.serial == "pixel-6-a" and run.invocation == 0]
+    runs = [
+        run
+        for run in store.runs(campaign_ids=[newest])
+        if run.case.serial == "pixel-6-a" and run.invocation == 0
+    ]
     by_model = {(run.case.model_name, run.case.delegate.value): run for run in runs}
     wrong, drifting = by_model["resnet.tflite", "xnnpack"], by_model["mobilenet.tflite", "gpu"]
     store.append_run(outputs_of(wrong, 7, "wrong"))
@@ -134,7 +144,9 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
     site = gather(store, since=None)[0]
 
     html = site_pages.overview_page(site)
-    told = re.findall(r"<li><bdi>(.*?)</bdi>: <b>outputs (\w+)</b> since (\S+)\s+\(not compared before\)", html)
+    told = re.findall(
+        r"<li><bdi>(.*?)</bdi>: <b>outputs (\w+)</b> since (\S+)\s+\(not compared before\)", html
+    )
     assert [(label.split(",")[0], verdict) for label, verdict, _ in told] == [
         ("resnet.tflite on Google Pixel 6 (pixel-6-a)", "wrong"),
         ("mobilenet.tflite on Google Pixel 6 (pixel-6-a)", "drift"),
@@ -155,7 +167,9 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
 def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
     store = MemoryStore()
     fill(store, nights=4)
-    assert "No series changed in these nights." in site_pages.overview_page(gather(store, since=None)[0])
+    assert "No series changed in these nights." in site_pages.overview_page(
+        gather(store, since=None)[0]
+    )
     store.append_run(outputs_of(max(store.runs(), key=lambda run: run.campaign_id), 7, "wrong"))
     html = site_pages.overview_page(gather(store, since=None)[0])
     assert "No series changed in these nights." not in html
@@ -177,15 +191,29 @@ def test_the_grade_is_that_of_the_runs_that_the_figure_is_of():
     store.append_run(graded(throttled, 7, Quality.SUSPECT))
     store.append_run(graded(rejected, 8, Quality.REJECTED))
     campaign = store.campaign(newest)
-    pairing = Pairing(sides=(), baseline="old", candidate="new", kind="build", detect=0.02, level=0.99, threshold=0.02)
-    turns = replace(campaign, campaign_id="in-turns", terms=replace(campaign.terms, pairing=pairing))
+    pairing = Pairing(
+        sides=(),
+        baseline="old",
+        candidate="new",
+        kind="build",
+        detect=0.02,
+        level=0.99,
+        threshold=0.02,
+    )
+    turns = replace(
+        campaign, campaign_id="in-turns", terms=replace(campaign.terms, pairing=pairing)
+    )
     store.begin_campaign(turns, devices=(), models=(), builds=())
     store.append_run(graded(paired, 9, Quality.TRUSTED, campaign_id="in-turns"))
     again = {row.key: row.grade for row in gather(store, since=None)[0].series}
-    assert {again[key] for key in (run.case.series_key for run in (throttled, rejected, paired))} == {"C"}
+    assert {
+        again[key] for key in (run.case.series_key for run in (throttled, rejected, paired))
+    } == {"C"}
     assert again == grade
     store.append_run(graded(throttled, 10, Quality.TRUSTED))
-    assert {row.key: row.grade for row in gather(store, since=None)[0].series}[throttled.case.series_key] == "D"
+    assert {row.key: row.grade for row in gather(store, since=None)[0].series}[
+        throttled.case.series_key
+    ] == "D"
 
 
 def test_a_note_is_text_on_the_page_of_its_series(site):
@@ -226,7 +254,17 @@ def test_names_are_never_paths_and_never_markup():
         html = page()
         assert "<img" not in html
         assert "\u202e" not in html
-    for identity in (HOSTILE, "..", "", "con", "A" * 300, "a/b", "20260301-nightly", "x-1", "\udcff"):
+    for identity in (
+        HOSTILE,
+        "..",
+        "",
+        "con",
+        "A" * 300,
+        "a/b",
+        "20260301-nightly",
+        "x-1",
+        "\udcff",
+    ):
         assert re.fullmatch(r"[a-z0-9-]{1,80}", page_name(identity)), identity
     assert page_name("20260301-220000-aa") == "20260301-220000-aa"
     assert page_name("con") != "con"
@@ -253,7 +291,9 @@ def test_pages_that_are_gone_are_removed_and_other_files_stay(site, tmp_path):
     assert foreign.read_text() == "mine"
 
 
-def test_a_foreign_file_in_the_place_of_a_page_ends_the_build_before_anything_is_written(site, tmp_path):
+def test_a_foreign_file_in_the_place_of_a_page_ends_the_build_before_anything_is_written(
+    site, tmp_path
+):
     (tmp_path / "index.html").write_text("my home page")
     with pytest.raises(UsageError, match="was not made by"):
         write_all(site, tmp_path)
@@ -275,7 +315,9 @@ def test_links_and_a_manifest_lead_nowhere_outside(site, tmp_path):
     (folder / "index.html").symlink_to(precious)
     manifest = folder / MANIFEST
     listed = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps({**listed, "series/../../precious.html": "", "../precious.html": ""}))
+    manifest.write_text(
+        json.dumps({**listed, "series/../../precious.html": "", "../precious.html": ""})
+    )
     write_all(site, folder)
     assert not (folder / "index.html").is_symlink()
     assert precious.read_text() == "x"
@@ -297,7 +339,9 @@ def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
     assert line.count("M") == 2
     assert marks == "M1.5 0v32"
     assert spark_path([nan, nan]) == "|||"
-    flat, tenth, half = (spark_path([100.0, 100.0, last]).split("|") for last in (100.01, 110.0, 150.0))
+    flat, tenth, half = (
+        spark_path([100.0, 100.0, last]).split("|") for last in (100.01, 110.0, 150.0)
+    )
     assert flat[:2] == ["M0 16H3V17H0z", "M0 16h0l1 0l1 0"]
     # One scale: ten percent are as high in every series, and what leaves it is cut.
     assert tenth[1] == "M0 19h0l1 0l1 -6"

@@ -34,13 +34,17 @@ def test_a_night_has_one_date_whoever_reads_it(
     assert dates == {(date(2026, 3, 1),)}
 
 
-@pytest.mark.parametrize("name", ["Mars/Olympus", "", "../../etc/passwd", "/etc/localtime", "Europe", "a\0b"])
+@pytest.mark.parametrize(
+    "name", ["Mars/Olympus", "", "../../etc/passwd", "/etc/localtime", "Europe", "a\0b"]
+)
 def test_what_is_no_time_zone_is_refused(store: Store, name: str) -> None:
     with pytest.raises(UsageError, match="isn't a time zone"):
         store.set_zone(name)
 
 
-def test_a_new_store_keeps_the_zone_that_tz_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_store_keeps_the_zone_that_tz_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for zone in ("Europe/Berlin", "UTC"):
         monkeypatch.setenv("TZ", zone)
         time.tzset()

@@ -1,4 +1,5 @@
-"""A bundle with any value in any field: refused as a whole, or stored so that everything can be read again."""
+"""A bundle with any value in any field: refused as a whole, or stored so that everything can be
+read again."""
 
 from __future__ import annotations
 
@@ -50,7 +51,14 @@ def example(hint):
         return {example(arguments[0]): example(arguments[1])}
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))
-    plain = {str: "word", int: 1, float: 1.25, bool: False, bytes: b"", datetime: datetime(2026, 3, 1, tzinfo=UTC)}
+    plain = {
+        str: "word",
+        int: 1,
+        float: 1.25,
+        bool: False,
+        bytes: b"",
+        datetime: datetime(2026, 3, 1, tzinfo=UTC),
+    }
     return plain[kind] if kind in plain else Path("file")
 
 
@@ -67,12 +75,17 @@ def lines():
     campaign["invocations"] = [{"case": case, "run_pass": "timing", "number": 0}]
     return [
         {"kind": "campaign", "record": campaign},
-        {"kind": "device", "record": document(example(DeviceFacts), serial="phone", is_virtual=False)},
+        {
+            "kind": "device",
+            "record": document(example(DeviceFacts), serial="phone", is_virtual=False),
+        },
         {"kind": "model", "record": document(example(Model), sha256="m")},
         {"kind": "build", "record": document(example(Build), sha256="b")},
         {
             "kind": "run",
-            "record": document(bare, campaign_id="c", run_id="r", case=case, run_pass="timing", invocation=0),
+            "record": document(
+                bare, campaign_id="c", run_id="r", case=case, run_pass="timing", invocation=0
+            ),
             "left": [["stdout", hashlib.sha256(OUTPUT).hexdigest()]],
         },
     ]
@@ -101,7 +114,11 @@ def written(path: Path, lines, **manifest) -> Path:
 
 def packed(path: Path, data: bytes, *, output: bytes = OUTPUT, **changed) -> Path:
     """Write a bundle of these records, with one output that a run left behind."""
-    manifest = {"schema": "benchfarm-bundle", "schema_version": 1, "records_sha256": hashlib.sha256(data).hexdigest()}
+    manifest = {
+        "schema": "benchfarm-bundle",
+        "schema_version": 1,
+        "records_sha256": hashlib.sha256(data).hexdigest(),
+    }
     with zipfile.ZipFile(
         path, "w", zipfile.ZIP_DEFLATED if len(data + output) > 1 << 20 else zipfile.ZIP_STORED
     ) as archive:
@@ -113,10 +130,22 @@ def packed(path: Path, data: bytes, *, output: bytes = OUTPUT, **changed) -> Pat
 
 def everything(store) -> list[object]:
     """Return all that a store gives."""
-    found: list[object] = [store.devices(), store.models(), store.builds(), store.progress(), store.series()]
+    found: list[object] = [
+        store.devices(),
+        store.models(),
+        store.builds(),
+        store.progress(),
+        store.series(),
+    ]
     for campaign in store.campaigns():
         found += [store.campaign(campaign.campaign_id), store.done(campaign.campaign_id)]
-    return [*found, *store.runs(with_attachments=True), store.sightings(), store.points(), store.marks()]
+    return [
+        *found,
+        *store.runs(with_attachments=True),
+        store.sightings(),
+        store.points(),
+        store.marks(),
+    ]
 
 
 def refusal(bundle: Path, store: Store) -> BenchfarmError | None:
@@ -166,11 +195,15 @@ def test_a_row_that_cannot_be_read_costs_its_campaign_and_can_be_removed(lines, 
     path = tmp_path / "store.sqlite"
     store = open_store(path)
     assert refusal(written(tmp_path / "one.zip", lines), store) is None
-    other = json.loads(json.dumps(lines).replace('"campaign_id": "c"', '"campaign_id": "d"').replace('"r"', '"s"'))
+    other = json.loads(
+        json.dumps(lines).replace('"campaign_id": "c"', '"campaign_id": "d"').replace('"r"', '"s"')
+    )
     assert refusal(written(tmp_path / "two.zip", other), store) is None
     with closing(sqlite3.connect(path)) as rows:
         rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'c'")
-        rows.execute('UPDATE devices SET facts = replace(facts, \'"manufacturer":"word"\', \'"manufacturer":7\')')
+        rows.execute(
+            'UPDATE devices SET facts = replace(facts, \'"manufacturer":"word"\', \'"manufacturer":7\')'
+        )
         rows.commit()
     everything(store)
     assert [campaign.campaign_id for campaign in store.campaigns()] == ["d"]
@@ -205,11 +238,15 @@ def test_what_would_fill_memory_is_refused(lines, tmp_path):
     deep = b'{"kind": "run", "record": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
     wide = b'{"kind": "run", "record": {"newer": [' + b"0," * 5_000_000 + b"0]}}\n"
     for data in (deep, wide):
-        assert "records.jsonl:1" in str(refusal(packed(tmp_path / "bundle.zip", data), MemoryStore()))
+        assert "records.jsonl:1" in str(
+            refusal(packed(tmp_path / "bundle.zip", data), MemoryStore())
+        )
     output = bytes(70 << 20)
     changed = copy.deepcopy(lines)
     changed[-1]["left"] = [["stdout", hashlib.sha256(output).hexdigest()]]
     data = b"".join(json.dumps(line).encode() + b"\n" for line in changed)
     store = MemoryStore()
-    assert "bytes behind" in str(refusal(packed(tmp_path / "bundle.zip", data, output=output), store))
+    assert "bytes behind" in str(
+        refusal(packed(tmp_path / "bundle.zip", data, output=output), store)
+    )
     assert not store.campaigns()

@@ -1,4 +1,5 @@
-"""Out of a store and into another: bundles, and the formats of other programs, through the command line."""
+"""Out of a store and into another: bundles, and the formats of other programs, through the command
+line."""
 
 import csv
 import hashlib
@@ -72,7 +73,10 @@ def bundle(made, tmp_path):
 
 
 def changed(bundle, tmp_path, change):
-    """Return a copy of a bundle with another content in some members; the manifest's sha256 is right again."""
+    """Return a copy of a bundle with another content in some members.
+
+    The manifest's sha256 is right again.
+    """
     path = tmp_path / "changed.zip"
     with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(path, "w") as new:
         members = change({name: old.read(name) for name in old.namelist()})
@@ -85,13 +89,18 @@ def changed(bundle, tmp_path, change):
     return path
 
 
-def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(lab, bundle, tmp_path):
+def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(
+    lab, bundle, tmp_path
+):
     other = tmp_path / "other"
     told = benchfarm(other, "import", bundle)
     theirs, ours = runs_of(other), runs_of(lab)
     assert f"{len(ours)} runs taken in" in told
-    assert {run.run_id: run.attachments for run in theirs} == {run.run_id: run.attachments for run in ours}
-    # Whoever writes a file can name any device: theirs keep apart from ours, and are told as imported.
+    assert {run.run_id: run.attachments for run in theirs} == {
+        run.run_id: run.attachments for run in ours
+    }
+    # Whoever writes a file can name any device: theirs keep apart from ours, and are told as
+    # imported.
     assert {run.case.serial for run in theirs} == {f"{run.case.serial}@lab-01" for run in ours}
     assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report", "--format", "text")
     sum_of_file = hashlib.sha256(bundle.read_bytes()).hexdigest()
@@ -106,12 +115,18 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(la
 
 
 def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
-    logs = {DelegateName.XNNPACK: "default_float_10_224.txt", DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt"}
+    logs = {
+        DelegateName.XNNPACK: "default_float_10_224.txt",
+        DelegateName.GPU: "gpu_ok_backend_cl_fp32.txt",
+    }
     runs = [
         run
         for delegate, name in logs.items()
         for run in series(
-            case(REAL_PIXEL, delegate=delegate), 10_000, 3, log=(REPO / "tests/data/native" / name).read_bytes()
+            case(REAL_PIXEL, delegate=delegate),
+            10_000,
+            3,
+            log=(REPO / "tests/data/native" / name).read_bytes(),
         )
     ]
     bundle, other = tmp_path / "evidence.zip", tmp_path / "other"
@@ -130,13 +145,22 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
         (*compared, "junit"),
         (*compared, "json"),
     ):
-        told = Cli(home=other)(*words).stdout.replace("\\_", "_").replace("\\(", "(").replace("\\)", ")")
+        told = (
+            Cli(home=other)(*words)
+            .stdout.replace("\\_", "_")
+            .replace("\\(", "(")
+            .replace("\\)", ")")
+        )
         assert mark in " ".join(told.split()), words
     pages = {"report": tmp_path / "report.html", "compare": tmp_path / "compare.html"}
     Cli(home=other)("report", "--out", pages["report"])
     Cli(home=other)(*compared, "html", "--out", pages["compare"])
     benchfarm(other, "history", "site", "--out", tmp_path / "site")
-    for page in (*pages.values(), *(tmp_path / "site").rglob("campaigns/*.html"), *tmp_path.rglob("series/*.html")):
+    for page in (
+        *pages.values(),
+        *(tmp_path / "site").rglob("campaigns/*.html"),
+        *tmp_path.rglob("series/*.html"),
+    ):
         assert mark in page.read_text("utf-8"), page
     for rows in ("cases", "invocations"):
         for form, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
@@ -160,11 +184,18 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
         for line in members["records.jsonl"].splitlines():
             entry = json.loads(line)
             if entry["kind"] == "run" and entry["record"]["report"]:
-                entry["record"]["report"]["inference"] = {"count": 50, "median_us": 1.0, "mean_us": 1.0}
+                entry["record"]["report"]["inference"] = {
+                    "count": 50,
+                    "median_us": 1.0,
+                    "mean_us": 1.0,
+                }
                 entry["record"] |= {"outcome": "completed", "verdict": {"quality": "trusted"}}
                 entry["left"] = [["stdout", hashlib.sha256(RAW).hexdigest()]]
             lines.append(json.dumps(entry).encode())
-        return members | {"records.jsonl": b"\n".join(lines) + b"\n", f"blobs/{hashlib.sha256(RAW).hexdigest()}": RAW}
+        return members | {
+            "records.jsonl": b"\n".join(lines) + b"\n",
+            f"blobs/{hashlib.sha256(RAW).hexdigest()}": RAW,
+        }
 
     other = tmp_path / "other"
     benchfarm(other, "import", changed(bundle, tmp_path, forged))
@@ -185,7 +216,9 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
         return item if not is_number or isinstance(item, int) > isinstance(value, int) else value
 
     def changes(members):
-        lines = [json.dumps(extreme(json.loads(line))) for line in members["records.jsonl"].splitlines()]
+        lines = [
+            json.dumps(extreme(json.loads(line))) for line in members["records.jsonl"].splitlines()
+        ]
         return members | {"records.jsonl": "\n".join(lines).encode() + b"\n"}
 
     other = tmp_path / "other"
@@ -209,11 +242,15 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
 def test_a_number_beyond_all_bounds_is_refused_with_its_place(bundle, tmp_path, number):
     def changes(members):
         # An emoji is written as surrogates, beside which nothing may be converted.
-        records = re.sub(rb'"memory_bytes":\d+', b'"memory_bytes":' + number, members["records.jsonl"])
+        records = re.sub(
+            rb'"memory_bytes":\d+', b'"memory_bytes":' + number, members["records.jsonl"]
+        )
         records = records.replace(b'"manufacturer":"', b'"manufacturer":"\\ud83d\\ude00')
         return members | {"records.jsonl": records}
 
-    assert "memory_bytes" in benchfarm(tmp_path / "other", "import", changed(bundle, tmp_path, changes), code=5)
+    assert "memory_bytes" in benchfarm(
+        tmp_path / "other", "import", changed(bundle, tmp_path, changes), code=5
+    )
 
 
 def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
@@ -231,12 +268,16 @@ def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
 def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):
     mine = small_lab()
     first = mine.runs[0]
-    mine.runs[0] = replace(first, run_id="mine", attachments=(Attachment(name="stdout", data=b"mine"),))
+    mine.runs[0] = replace(
+        first, run_id="mine", attachments=(Attachment(name="stdout", data=b"mine"),)
+    )
     home = stored(tmp_path / "mine", mine)
     told = benchfarm(home, "import", bundle, code=1)
     assert "1 run left out" in told
     assert runs_of(home)[0].attachments[0].data == b"mine"
-    another = replace(mine, campaigns=[replace(item, plan_text="another plan") for item in mine.campaigns])
+    another = replace(
+        mine, campaigns=[replace(item, plan_text="another plan") for item in mine.campaigns]
+    )
     refused = benchfarm(stored(tmp_path / "another", another), "import", bundle, code=5)
     assert "is another one" in refused
 
@@ -253,7 +294,9 @@ def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
     assert set(store.devices()) == {f"{chosen.case.serial}@lab-01"}
     assert set(store.models()) == {chosen.case.model_sha256}
     store.close()
-    assert "no run" in benchfarm(lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2)
+    assert "no run" in benchfarm(
+        lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2
+    )
     assert not (tmp_path / "none.zip").exists()
 
 
@@ -277,12 +320,33 @@ def test_a_bundle_is_never_written_over_a_file(lab, bundle):
     ("change", "code", "told"),
     [
         (lambda members: members | {"records.jsonl": b"{}\n"}, 5, "records.jsonl:1"),
-        (lambda members: {name: data for name, data in members.items() if "blobs" not in name}, 5, "blobs/"),
-        (lambda members: {name: data for name, data in members.items() if name != "records.jsonl"}, 5, "records.jsonl"),
-        (lambda members: members | dict.fromkeys([name for name in members if "blobs" in name], b"x"), 5, "content"),
+        (
+            lambda members: {name: data for name, data in members.items() if "blobs" not in name},
+            5,
+            "blobs/",
+        ),
+        (
+            lambda members: {
+                name: data for name, data in members.items() if name != "records.jsonl"
+            },
+            5,
+            "records.jsonl",
+        ),
         (
             lambda members: (
-                members | {"records.jsonl": members["records.jsonl"].replace(b'"run_id":"', b'"run_id":"../')}
+                members | dict.fromkeys([name for name in members if "blobs" in name], b"x")
+            ),
+            5,
+            "content",
+        ),
+        (
+            lambda members: (
+                members
+                | {
+                    "records.jsonl": members["records.jsonl"].replace(
+                        b'"run_id":"', b'"run_id":"../'
+                    )
+                }
             ),
             5,
             "no id",
@@ -290,7 +354,11 @@ def test_a_bundle_is_never_written_over_a_file(lab, bundle):
         (
             lambda members: (
                 members
-                | {"manifest.json": members["manifest.json"].replace(b'"schema_version": 1', b'"schema_version": 99')}
+                | {
+                    "manifest.json": members["manifest.json"].replace(
+                        b'"schema_version": 1', b'"schema_version": 99'
+                    )
+                }
             ),
             5,
             "upgrade",
@@ -299,7 +367,9 @@ def test_a_bundle_is_never_written_over_a_file(lab, bundle):
     ],
     ids=["no records", "no blobs", "no member", "other blobs", "path", "newer", "other zip"],
 )
-def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(bundle, tmp_path, change, code, told):
+def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(
+    bundle, tmp_path, change, code, told
+):
     other = tmp_path / "other"
     assert told in benchfarm(other, "import", changed(bundle, tmp_path, change), code=code)
     if (other / "store.sqlite").exists():
@@ -308,7 +378,10 @@ def test_a_damaged_or_hostile_bundle_is_refused_and_stores_no_run(bundle, tmp_pa
 
 def test_a_bundles_own_words_do_not_drive_a_terminal(bundle, tmp_path):
     def hostile(members):
-        manifest = json.loads(members["manifest.json"]) | {"schema_version": 99, "benchfarm_version": "9\x1b[2J\u202e"}
+        manifest = json.loads(members["manifest.json"]) | {
+            "schema_version": 99,
+            "benchfarm_version": "9\x1b[2J\u202e",
+        }
         return members | {"manifest.json": json.dumps(manifest).encode()}
 
     path = changed(bundle, tmp_path, hostile)
@@ -319,7 +392,9 @@ def test_a_bundles_own_words_do_not_drive_a_terminal(bundle, tmp_path):
         assert "202e" in told
 
 
-def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(lab, bundle, tmp_path):
+def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
+    lab, bundle, tmp_path
+):
     other = tmp_path / "other"
 
     def without_the_last_blob(members):
@@ -339,14 +414,26 @@ def test_a_bundle_that_was_cut_off_is_no_bundle(bundle, tmp_path, kept):
     data = bundle.read_bytes()
     cut = tmp_path / "cut.zip"
     cut.write_bytes(data[: int(len(data) * kept)])
-    # Without its directory at the end it doesn't look like one, and the other kinds of results need to be named.
+    # Without its directory at the end it doesn't look like one, and the other kinds of results need
+    # to be named.
     assert "error" in benchfarm(tmp_path / "other", "import", cut, code=2)
 
 
 def test_csv_and_parquet_hold_the_same_cases(lab, tmp_path):
     for rows, least in (("cases", 10), ("invocations", 40)):
-        benchfarm(lab, "export", "--format", "parquet", "--rows", rows, "--out", tmp_path / f"{rows}.parquet")
-        benchfarm(lab, "export", "--format", "csv", "--rows", rows, "--out", tmp_path / f"{rows}.csv")
+        benchfarm(
+            lab,
+            "export",
+            "--format",
+            "parquet",
+            "--rows",
+            rows,
+            "--out",
+            tmp_path / f"{rows}.parquet",
+        )
+        benchfarm(
+            lab, "export", "--format", "csv", "--rows", rows, "--out", tmp_path / f"{rows}.csv"
+        )
         parquet = pd.read_parquet(tmp_path / f"{rows}.parquet")
         csv = pd.read_csv(tmp_path / f"{rows}.csv")
         assert len(parquet) == len(csv) >= least
@@ -363,7 +450,9 @@ def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
         first,
         campaigns=[
             *first.campaigns,
-            replace(first.campaigns[0], campaign_id="night-2", created_at=START + timedelta(days=2)),
+            replace(
+                first.campaigns[0], campaign_id="night-2", created_at=START + timedelta(days=2)
+            ),
         ],
         runs=[*first.runs, *again],
     )
@@ -414,13 +503,18 @@ def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_
 def test_protos_are_written_for_names_that_are_no_utf8(tmp_path):
     home = stored(tmp_path / "hostile", hostile_lab())
     benchfarm(home, "export", "--format", "proto", "--out", tmp_path / "protos")
-    assert any(b"lone \\udcff surrogate" in path.read_bytes() for path in (tmp_path / "protos").iterdir())
+    assert any(
+        b"lone \\udcff surrogate" in path.read_bytes() for path in (tmp_path / "protos").iterdir()
+    )
 
 
 def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
     runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
     benchfarm(
-        stored(tmp_path / "home", lab_of(runs, HOST, host=this_computer())), "export", "--out", tmp_path / "b.zip"
+        stored(tmp_path / "home", lab_of(runs, HOST, host=this_computer())),
+        "export",
+        "--out",
+        tmp_path / "b.zip",
     )
     other = tmp_path / "other"
     benchfarm(other, "import", tmp_path / "b.zip")
@@ -446,7 +540,8 @@ def test_a_file_that_is_not_there_is_told_as_that(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")]
+    "words",
+    [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")],
 )
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
@@ -459,12 +554,16 @@ def test_results_of_apps_still_need_a_device_and_a_model(tmp_path):
     assert "--device" in benchfarm(tmp_path / "home", "import", path, code=2)
 
 
-def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(lab, tmp_path, monkeypatch):
+def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(
+    lab, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     export = Cli(home=lab)
     export("export").ok()
     whole = (tmp_path / "benchfarm-bundle.zip").read_bytes()
-    assert export("export", "--format", "csv", "--json").ok().json["files"] == ["benchfarm-results.csv"]
+    assert export("export", "--format", "csv", "--json").ok().json["files"] == [
+        "benchfarm-results.csv"
+    ]
     assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
     for words in ((), ("--format", "csv"), ("--out", "benchfarm-bundle.zip")):
         assert "is there already" in export("export", *words).ended_with(2).said
@@ -478,7 +577,10 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     export("export", "--format", "proto", "--out", "protos").ok()
     some = min((tmp_path / "protos").iterdir())
     some.write_bytes(b"mine")
-    assert "is there already" in export("export", "--format", "proto", "--out", "protos").ended_with(2).said
+    assert (
+        "is there already"
+        in export("export", "--format", "proto", "--out", "protos").ended_with(2).said
+    )
     assert some.read_bytes() == b"mine"
 
 
@@ -487,13 +589,17 @@ def test_a_list_is_printed_in_every_form_from_the_same_columns(lab):
     head, row = csv.reader(benchfarm(lab, "results", "list", "--format", "csv").splitlines())
     assert dict(zip(head, row, strict=True))["campaign_id"] == listed["campaign_id"]
     assert set(head) < set(listed)
-    assert f"| {listed['campaign_id']} |" in benchfarm(lab, "results", "list", "-f", "markdown").replace("\\", "")
+    assert f"| {listed['campaign_id']} |" in benchfarm(
+        lab, "results", "list", "-f", "markdown"
+    ).replace("\\", "")
     assert 'id="pack-campaigns"' in benchfarm(lab, "results", "list", "-f", "html")
     assert "there is no format 'yaml'" in benchfarm(lab, "results", "list", "-f", "yaml", code=2)
 
 
 def test_runs_are_printed_as_csv_under_the_names_of_exports(lab):
-    rows = list(csv.DictReader(benchfarm(lab, "results", "runs", "--limit", "0", "-f", "csv").splitlines()))
+    rows = list(
+        csv.DictReader(benchfarm(lab, "results", "runs", "--limit", "0", "-f", "csv").splitlines())
+    )
     assert [row["run_id"] for row in rows] == [str(run.run_id) for run in runs_of(lab)]
     benchfarm(lab, "export", "--out", lab / "runs.csv", "--rows", "invocations")
     exported = csv.DictReader((lab / "runs.csv").read_text("utf-8").splitlines())

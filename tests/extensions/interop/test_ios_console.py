@@ -40,7 +40,12 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             path.write_text(text)
             files.append(path)
         request = ImportRequest(
-            files=tuple(files), device=device, profile=profile, models=models, app="TensorFlow 2.17", name="lab"
+            files=tuple(files),
+            device=device,
+            profile=profile,
+            models=models,
+            app="TensorFlow 2.17",
+            name="lab",
         )
         return exchange.import_results(settings, request)
 
@@ -50,7 +55,9 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
 def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
-    texts = [iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)]
+    texts = [
+        iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)
+    ]
     with Workspace(settings) as workspace:
         assert list(workspace.store.runs()) == []
     with sqlite3.connect(settings.store) as connection:
@@ -62,7 +69,9 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
         connection.execute("DROP TRIGGER full")
     with Workspace(settings) as workspace:
         assert len(list(workspace.store.runs())) == 1
-        assert {campaign.status for campaign in workspace.store.campaigns()} == {CampaignStatus.FINISHED}
+        assert {campaign.status for campaign in workspace.store.campaigns()} == {
+            CampaignStatus.FINISHED
+        }
     rest = take(*texts)
     assert isinstance(rest.data, dict)
     assert (rest.data["imported"], rest.data["known"]) == (2, 1)
@@ -75,10 +84,14 @@ def test_a_profile_that_does_not_fit_is_refused(take: Callable[..., CommandResul
         take(iphone_console(use_gpu="true"), profile="pixel-4")
 
 
-def iphone_console(*, mean_us: float = 4000.0, lines: str = "", size_bytes: int = 0, **params: str) -> str:
+def iphone_console(
+    *, mean_us: float = 4000.0, lines: str = "", size_bytes: int = 0, **params: str
+) -> str:
     given = {"graph": "net.tflite", "num_threads": "2", "num_runs": "50", "min_secs": "1", **params}
     size = size_bytes or MODEL.stat().st_size
-    return console(given, size_bytes=size, mean_us=mean_us, delegate_lines=lines and f"INFO: {lines}\n")
+    return console(
+        given, size_bytes=size, mean_us=mean_us, delegate_lines=lines and f"INFO: {lines}\n"
+    )
 
 
 def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
@@ -101,7 +114,14 @@ def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
         facts = workspace.store.devices()[runs[0].case.serial]
     assert (facts.title, facts.kind, facts.is_virtual) == ("Apple iPhone XS", DeviceKind.IOS, False)
     assert [
-        (run.case.delegate.value, run.case.threads, run.case.num_runs, run.latency_us, run.reason_code) for run in runs
+        (
+            run.case.delegate.value,
+            run.case.threads,
+            run.case.num_runs,
+            run.latency_us,
+            run.reason_code,
+        )
+        for run in runs
     ] == [
         ("gpu", 2, 50, 4000.0, ""),
         ("gpu", 2, 50, 5000.0, ""),
@@ -139,12 +159,16 @@ def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
 
 
 @pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
-def test_a_name_that_can_not_be_shown_is_refused(take: Callable[..., CommandResult], device: str) -> None:
+def test_a_name_that_can_not_be_shown_is_refused(
+    take: Callable[..., CommandResult], device: str
+) -> None:
     with pytest.raises(UsageError, match="--device"):
         take(iphone_console(use_gpu="true"), device=device)
 
 
-def test_a_phone_that_is_known_keeps_its_facts(settings: Settings, take: Callable[..., CommandResult]) -> None:
+def test_a_phone_that_is_known_keeps_its_facts(
+    settings: Settings, take: Callable[..., CommandResult]
+) -> None:
     take(iphone_console(use_gpu="true"), profile="iphone-xs")
     take(iphone_console(use_gpu="true", mean_us=4001.0))
     with Workspace(settings) as workspace:

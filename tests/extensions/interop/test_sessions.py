@@ -1,4 +1,5 @@
-"""Sessions of a device lab and lines of LiteRT's leaderboard: taken in with their doubts, given out, refused."""
+"""Sessions of a device lab and lines of LiteRT's leaderboard: taken in with their doubts, given
+out, refused."""
 
 from __future__ import annotations
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from tests.samples.lab import Lab
 
 PUBLISHED = OTHER_PROGRAMS / "litert_leaderboard" / "measurements-lm.jsonl"
-#: Two processes as the leaderboard's first rows tell them: decode on a CPU that gets hot, and on a GPU.
+#: Two processes as the leaderboard's first rows tell them: decode on a CPU that gets hot, and on a
+#: GPU.
 HOT = ((185.509, 6.416), (202.869, 6.21), (185.019, 3.307), (93.141, 2.749), (92.109, 3.378))
 STEADY = ((583.937, 21.0), (585.428, 21.1), (591.097, 21.2), (597.082, 21.1), (591.071, 21.0))
 
 
-def tokens_row(accelerator: str, series: tuple[tuple[float, float], ...], **other: object) -> dict[str, Any]:
+def tokens_row(
+    accelerator: str, series: tuple[tuple[float, float], ...], **other: object
+) -> dict[str, Any]:
     return {
         "row_id": f"lab/qwen:q.litertlm@1/android/caiman-35/{accelerator}",
         "model": "lab/qwen",
@@ -36,17 +40,34 @@ def tokens_row(accelerator: str, series: tuple[tuple[float, float], ...], **othe
         "os": "Android 15 (API 35)",
         "accelerator": accelerator,
         "delegate": {"cpu": None, "gpu": "OpenCL"}[accelerator],
-        "conditions": {"prefill_tokens": 1024, "decode_tokens": 256, "max_num_tokens": 1280, "warmup_iterations": 1},
+        "conditions": {
+            "prefill_tokens": 1024,
+            "decode_tokens": 256,
+            "max_num_tokens": 1280,
+            "warmup_iterations": 1,
+        },
         "metrics": {"prefill_tok_s": 1.0, "decode_tok_s": 1.0},
-        "iterations": [{"prefill_tok_s": one, "decode_tok_s": two, "init_total_ms": 817.7} for one, two in series],
+        "iterations": [
+            {"prefill_tok_s": one, "decode_tok_s": two, "init_total_ms": 817.7}
+            for one, two in series
+        ],
         "status": "measured",
         "date": "2026-09-19",
         **other,
     }
 
 
-def row(model: str, device: str = "caiman-35", accelerator: str = "cpu", **latency: float) -> dict[str, Any]:
-    times = {"median": 100.0, "avg": 100.5, "p5": 99.0, "p95": 103.0, "stddev": 1.5, "first_inference": 102.0}
+def row(
+    model: str, device: str = "caiman-35", accelerator: str = "cpu", **latency: float
+) -> dict[str, Any]:
+    times = {
+        "median": 100.0,
+        "avg": 100.5,
+        "p5": 99.0,
+        "p95": 103.0,
+        "stddev": 1.5,
+        "first_inference": 102.0,
+    }
     return {
         "row_id": f"{model}@2.2.0/android/{device}/{accelerator}",
         "model": f"lab/{model}",
@@ -72,7 +93,9 @@ def row(model: str, device: str = "caiman-35", accelerator: str = "cpu", **laten
 
 
 def write(path: Path, *rows: object) -> Path:
-    path.write_text("".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in rows))
+    path.write_text(
+        "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in rows)
+    )
     return path
 
 
@@ -82,17 +105,26 @@ def imported(cli: Cli, path: Path) -> dict[str, dict[str, Any]]:
     named = {}
     for run in runs:
         case = run["case"]
-        words = (case["model_name"], case["serial"].split("-")[0], case["delegate"], dict(case["flags"]).get("figure"))
+        words = (
+            case["model_name"],
+            case["serial"].split("-")[0],
+            case["delegate"],
+            dict(case["flags"]).get("figure"),
+        )
         named[" ".join(filter(None, words))] = run
     assert len(named) == len(runs)
     return named
 
 
 def codes(run: dict[str, Any]) -> set[str]:
-    return {finding["code"] for finding in run["verdict"]["findings"] if finding["severity"] != "info"}
+    return {
+        finding["code"] for finding in run["verdict"]["findings"] if finding["severity"] != "info"
+    }
 
 
-def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_clean(cli: Cli, tmp_path: Path) -> None:
+def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_clean(
+    cli: Cli, tmp_path: Path
+) -> None:
     path = write(tmp_path / "lm.jsonl", tokens_row("cpu", HOT), tokens_row("gpu", STEADY))
     runs = imported(cli, path)
     assert {name: codes(run) for name, run in runs.items()} == {
@@ -103,22 +135,30 @@ def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_c
     }
     # All tokens over their time together: the harmonic mean of the four speeds after the warm-up.
     hot = runs["q caiman xnnpack decode"]["report"]
-    assert 1e6 / hot["inference_mean_us"] == pytest.approx(4 / sum(1 / two for _, two in HOT[1:]), rel=1e-6)
+    assert 1e6 / hot["inference_mean_us"] == pytest.approx(
+        4 / sum(1 / two for _, two in HOT[1:]), rel=1e-6
+    )
     assert hot["init_us"] == pytest.approx(817_700)
     assert {run["verdict"]["grade"] for run in runs.values()} == {"E"}
     shown = cli("report", "--format", "json").json
     assert [device["serial"] for device in shown["devices"]] == ["caiman-35@device-lab"]
-    assert {result["origin"].split(" (")[0] for result in shown["results"]} == {"imported from lm.jsonl"}
+    assert {result["origin"].split(" (")[0] for result in shown["results"]} == {
+        "imported from lm.jsonl"
+    }
     assert "Pixel 9 Pro (imported)" in cli("report", "--format", "text").stdout
     # Again adds nothing, and no series of this computer or of a phone here has any of it.
     assert cli("import", path, "--json").json["imported"] == 0
     assert cli("results", "reparse", "newest").exit_code == 0
 
 
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published rows, ../shared/logs/programs, aren't here")
+@pytest.mark.skipif(
+    not PUBLISHED.exists(), reason="the published rows, ../shared/logs/programs, aren't here"
+)
 def test_the_published_rows_are_read_with_their_doubts(cli: Cli) -> None:
     runs = imported(cli, PUBLISHED)
-    assert {name.removeprefix("qwen3_0_6b_mixed_int4 caiman "): codes(run) for name, run in runs.items()} == {
+    assert {
+        name.removeprefix("qwen3_0_6b_mixed_int4 caiman "): codes(run) for name, run in runs.items()
+    } == {
         "xnnpack prefill": {"unsteady-trend"},
         "xnnpack decode": {"unsteady-trend"},
         "gpu prefill": set(),
@@ -132,13 +172,18 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
         row("skewed", avg=117.0, stddev=31.0, p95=181.0),
         row("heating", first_inference=88.0),
         row("ramping", accelerator="gpu", avg=100.0, warm_up_avg=130.0),
-        row("partly", accelerator="gpu") | {"nodes_delegated": 28, "nodes_total": 400, "partitions": 9},
+        row("partly", accelerator="gpu")
+        | {"nodes_delegated": 28, "nodes_total": 400, "partitions": 9},
         row("fallen", accelerator="gpu") | {"delegate": "TfLiteXNNPackDelegate"},
-        row("log", accelerator="gpu") | {"delegate": "Metal", "nodes_delegated": None, "nodes_total": None},
+        row("log", accelerator="gpu")
+        | {"delegate": "Metal", "nodes_delegated": None, "nodes_total": None},
         row("none") | {"delegate": None, "nodes_delegated": None, "nodes_total": None},
         row("gone") | {"status": "failed"},
         # All models are 1.6 times as slow on one phone, and one of them is 7 times.
-        *(row(name, "pa3q-35", median=62.0, avg=62.1) for name in ("steady", "skewed", "heating", "none")),
+        *(
+            row(name, "pa3q-35", median=62.0, avg=62.1)
+            for name in ("steady", "skewed", "heating", "none")
+        ),
         row("odd", "pa3q-35", median=62.0, avg=62.1, first_inference=61.0),
         row("odd", median=434.0, avg=435.0, first_inference=430.0, p5=431.0, p95=440.0),
     ]
@@ -151,14 +196,20 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
     found = {name: codes(run) for name, run in runs.items() if name.endswith("caiman")}
     assert found["steady caiman"] == found["log caiman"] == set()
     assert (found["skewed caiman"], found["heating caiman"]) == ({"unsteady"}, {"unsteady-trend"})
-    assert (found["ramping caiman"], found["odd caiman"]) == ({"unsteady-trend"}, {"unusual-for-device"})
+    assert (found["ramping caiman"], found["odd caiman"]) == (
+        {"unsteady-trend"},
+        {"unusual-for-device"},
+    )
     assert found["none caiman"] == {"delegate-unknown"}
     assert {name: run["report"]["delegate"]["truth"] for name, run in runs.items() if "pa3q" not in name} == {
         "steady caiman": "full", "skewed caiman": "full", "heating caiman": "full", "ramping caiman": "full",
         "partly caiman": "partial", "fallen caiman": "fell-back", "log caiman": "unknown", "none caiman": "unknown",
         "gone caiman": "full", "odd caiman": "full",
     }  # fmt: skip
-    assert {name for name, run in runs.items() if run["outcome"] == "failed"} == {"fallen caiman", "gone caiman"}
+    assert {name for name, run in runs.items() if run["outcome"] == "failed"} == {
+        "fallen caiman",
+        "gone caiman",
+    }
 
 
 @pytest.mark.parametrize(
@@ -170,11 +221,20 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
         (json.dumps(row("a") | {"runs": True}), "runs: is True, not a whole number"),
         (json.dumps(row("a", median=float("nan"))), "latency_ms.median: is 'NaN', not a number"),
         (json.dumps(row("a") | {"latency_ms": [1]}), "latency_ms: is [1], not an object"),
-        (json.dumps(row("a") | {"accelerator": "../cpu"}), "accelerator: is '../cpu', not one of cpu, gpu, npu"),
-        (json.dumps(row("a") | {"file": "a\x1b[2J\nb"}), "file: is 'a\\x1b[2J\\nb', not a text in one line"),
+        (
+            json.dumps(row("a") | {"accelerator": "../cpu"}),
+            "accelerator: is '../cpu', not one of cpu, gpu, npu",
+        ),
+        (
+            json.dumps(row("a") | {"file": "a\x1b[2J\nb"}),
+            "file: is 'a\\x1b[2J\\nb', not a text in one line",
+        ),
         (json.dumps(row("a") | {"date": "yesterday"}), "date: is 'yesterday', not YYYY-MM-DD"),
         (json.dumps(tokens_row("cpu", HOT[:1])), "iterations: 1, of which 1 warm up: none is left"),
-        (json.dumps(tokens_row("cpu", HOT, conditions={})), "conditions.prefill_tokens: isn't told"),
+        (
+            json.dumps(tokens_row("cpu", HOT, conditions={})),
+            "conditions.prefill_tokens: isn't told",
+        ),
         (json.dumps(tokens_row("cpu", HOT, iterations=["x"])), "iterations: is ['x'], not a list"),
         ("{" + "\x00" * 50, "isn't JSON"),
         ("[]", "is no JSON object"),
@@ -230,7 +290,9 @@ LOG = """\
 THREE = ((3000, 2000), (1600, 1000), (1600, 1040))
 
 
-def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(cli: Cli, tmp_path: Path) -> None:
+def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
+    cli: Cli, tmp_path: Path
+) -> None:
     session = tmp_path / "session-6fa889ae"
     jobs = {
         "gpu-caiman-35": {
@@ -238,7 +300,8 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(cli: Cli, 
             "provenance.txt": PROVENANCE.encode(),
             "logcat.txt": LOG.encode(),
         },
-        # Nothing names a GPU, a proto is damaged, the files weren't downloaded, one repetition is the warm-up.
+        # Nothing names a GPU, a proto is damaged, the files weren't downloaded, one repetition is
+        # the warm-up.
         "gpu-m1q-36": {"metrics.pb": metrics(*THREE), "provenance.txt": PROVENANCE.encode()},
         "cpu-m1q-36": {"metrics.pb": b"\x0a\xff\xff", "provenance.txt": PROVENANCE.encode()},
         "cpu-pa3q-35": {"logcat.txt": b""},
@@ -264,7 +327,11 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(cli: Cli, 
     assert (codes(runs["decode"]), codes(runs["prefill"])) == ({"sampled-on-cpu"}, set())
     assert runs["decode"]["report"]["delegate"]["truth"] == "full"
     assert done.exit_code == 1
-    left_out = [note.partition(": ")[2].rpartition("/")[2] for note in done.json["notes"] if "left out" in note]
+    left_out = [
+        note.partition(": ")[2].rpartition("/")[2]
+        for note in done.json["notes"]
+        if "left out" in note
+    ]
     assert [note.partition(": Error parsing")[0] for note in left_out] == [
         "cpu-linked-35: metrics.pb is a link, and isn't followed",
         "cpu-m1q-36: 3 bytes are no LitertLmMetricsList",
@@ -290,7 +357,9 @@ HARNESS = (
 )
 
 
-def test_a_folder_of_the_other_harness_gives_each_of_its_runs_by_its_own_exit_code(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_of_the_other_harness_gives_each_of_its_runs_by_its_own_exit_code(
+    cli: Cli, tmp_path: Path
+) -> None:
     """It ends with 0 whatever its runs come to, and one folder holds all of them."""
     folder = tmp_path / "lm-caiman"
     folder.mkdir()
@@ -314,13 +383,20 @@ def test_a_folder_of_the_other_harness_gives_each_of_its_runs_by_its_own_exit_co
         ("xnnpack", "completed", 0), ("xnnpack", "completed", 0), ("gpu", "completed", 0), ("gpu", "failed", 139)
     ]  # fmt: skip
     assert {run["case"]["serial"] for run in decoded} == {"caiman@device-lab"}
-    assert [run["report"]["inference_mean_us"] for run in decoded[:3]] == pytest.approx([2040 / 32] * 3)
+    assert [run["report"]["inference_mean_us"] for run in decoded[:3]] == pytest.approx(
+        [2040 / 32] * 3
+    )
     # A phone that held itself back before or after a run: its own figures are doubtful, no other's.
     assert ["unusual" in run["report"]["extra"] for run in decoded] == [False, True, False, False]
-    assert decoded[1]["report"]["extra"]["unusual"] == "the phone's thermal status was 1 before it and 3 after it"
+    assert (
+        decoded[1]["report"]["extra"]["unusual"]
+        == "the phone's thermal status was 1 before it and 3 after it"
+    )
     assert decoded[1]["verdict"]["quality"] == "suspect"
     (note,) = [note for note in done.json["notes"] if "left out" in note]
-    assert note.endswith("npu: has no metrics_npu.pb: the job failed (exit code 3), or its files weren't downloaded")
+    assert note.endswith(
+        "npu: has no metrics_npu.pb: the job failed (exit code 3), or its files weren't downloaded"
+    )
 
 
 def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_path: Path) -> None:
@@ -329,7 +405,11 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     session.mkdir(parents=True)
     (session / "metrics.pb").write_bytes(metrics(*THREE))
     (session / "logcat.txt").write_text(LOG)
-    arguments = ["--benchmark_prefill_tokens=32", "--benchmark_decode_tokens=16", "--num_cpu_threads=6"]
+    arguments = [
+        "--benchmark_prefill_tokens=32",
+        "--benchmark_decode_tokens=16",
+        "--num_cpu_threads=6",
+    ]
     config = {
         "jobConfigs": [
             {"displayName": "cpu-caiman-35", "labels": {"model": "another.litertlm"}},
@@ -340,7 +420,11 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     (session.parent / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
     done = cli("import", session.parent, "--json")
     run = done.json["runs"][0]
-    assert (run["case"]["model_name"], run["case"]["threads"], run["case"]["delegate"]) == ("q", 6, "gpu")
+    assert (run["case"]["model_name"], run["case"]["threads"], run["case"]["delegate"]) == (
+        "q",
+        6,
+        "gpu",
+    )
     assert {name: value for name, value in run["case"]["flags"] if name != "figure"} == {
         "prefill_tokens": "32", "decode_tokens": "16"
     }  # fmt: skip
@@ -348,7 +432,9 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
     assert "ddp_session.json is no JSON object" in cli("import", session.parent).ended_with(2).said
 
 
-def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(cli: Cli, tmp_path: Path) -> None:
+def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
+    cli: Cli, tmp_path: Path
+) -> None:
     """Since 0.3 the command runs a process before the measured one, and both are in one log."""
     session = tmp_path / "session-2"
     language, vision = session / "gpu-caiman-35", session / "cpu-caiman-35"
@@ -356,7 +442,11 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(c
         folder.mkdir(parents=True)
     block = "I native  : I0919 10:00:03.000000    5001 litert_lm_lib.cc:424] BenchmarkInfo:"
     measured = "".join(f"09-19 10:00:0{at}.000  5000  5001 {block}\n" for at in (5, 6))
-    filling = LOG.replace(" 5000 ", " 4900 ").partition("09-19 10:00:04")[0].replace("87 out of 87", "80 out of 87")
+    filling = (
+        LOG.replace(" 5000 ", " 4900 ")
+        .partition("09-19 10:00:04")[0]
+        .replace("87 out of 87", "80 out of 87")
+    )
     (language / "metrics.pb").write_bytes(metrics(*THREE))
     (language / "provenance.txt").write_text(PROVENANCE)
     (language / "logcat.txt").write_text(filling + LOG + measured)
@@ -366,18 +456,30 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(c
         "09-19 10:00:0{at}.100  {pid}  {pid} I litert  : [benchmark_litert_model.h:98] "
         "Inference (avg): {mean} ms ({n} runs)\n"
     )
-    summary = LatencySummary(count=50, mean_us=10_080.0, min_us=9_000.0, max_us=12_000.0, median_us=10_000.0)
-    report = ToolReport(outcome="ok", init_us=36_000.0, inference=summary, inference_mean_us=10_080.0)
+    summary = LatencySummary(
+        count=50, mean_us=10_080.0, min_us=9_000.0, max_us=12_000.0, median_us=10_000.0
+    )
+    report = ToolReport(
+        outcome="ok", init_us=36_000.0, inference=summary, inference_mean_us=10_080.0
+    )
     (vision / "results.pb").write_bytes(encode_result(report, name="m"))
-    (vision / "warmup_results.pb").write_bytes(encode_result(ToolReport(outcome="ok", init_us=745_000.0), name="m"))
+    (vision / "warmup_results.pb").write_bytes(
+        encode_result(ToolReport(outcome="ok", init_us=745_000.0), name="m")
+    )
     (vision / "logcat.txt").write_text(
         banner.format(at=1, pid=4000, init="745.00", mean="0.00", n=0)
         + banner.format(at=3, pid=5000, init="36.00", mean="10.08", n=50)
     )
-    config = {"jobConfigs": [{"displayName": "cpu-caiman-35", "labels": {"model": "m.tflite", "model_caches": "on"}}]}
+    config = {
+        "jobConfigs": [
+            {"displayName": "cpu-caiman-35", "labels": {"model": "m.tflite", "model_caches": "on"}}
+        ]
+    }
     (session / "ddp_session.json").write_text(json.dumps({"sessionConfig": config}))
     runs = cli("import", session, "--json").json["runs"]
-    named = {dict(run["case"]["flags"]).get("figure", run["case"]["model_name"]): run for run in runs}
+    named = {
+        dict(run["case"]["flags"]).get("figure", run["case"]["model_name"]): run for run in runs
+    }
     assert named["decode"]["report"]["delegate"]["truth"] == "full"
     assert named["m"]["report"]["init_us"] == 36_000
     assert named["m"]["report"]["disagreements"] == []
@@ -385,8 +487,12 @@ def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(c
     assert dict(named["m"]["case"]["flags"]) == {"model_caches": "on"}
 
 
-def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_path: Path, model: Path) -> None:
-    lab.cli("bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "2", "--json").ok()
+def test_own_results_leave_as_the_leaderboards_lines(
+    lab: Lab, cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    lab.cli(
+        "bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "2", "--json"
+    ).ok()
     out = tmp_path / "own.jsonl"
     lab.cli("export", "-f", "leaderboard", "-o", out).ok()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -399,14 +505,22 @@ def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_pat
         assert lab.serials[0] not in json.dumps(line)
     taken = cli("import", out, "--json")
     assert {run["outcome"] for run in taken.json["runs"]} == {"failed"}
-    # What a program wrote is read as a lab's file; of a model that nothing names, --model says which it is.
+    # What a program wrote is read as a lab's file; of a model that nothing names, --model says
+    # which it is.
     job = tmp_path / "session-1" / "cpu-caiman-35"
     job.mkdir(parents=True)
     lab.cli("export", "-f", "proto", "-o", tmp_path / "protos").ok()
     (job / "results.pb").write_bytes(min((tmp_path / "protos").iterdir()).read_bytes())
     # The session's file is of another device than the job: the job's own name counts.
     (job.parent / "session.json").write_text(
-        json.dumps({"runner": "app", "platform": "ios", "device_id": "iphone16pro-18-3", "device": "iPhone 16 Pro"})
+        json.dumps(
+            {
+                "runner": "app",
+                "platform": "ios",
+                "device_id": "iphone16pro-18-3",
+                "device": "iPhone 16 Pro",
+            }
+        )
     )
     assert "name its file with --model" in cli("import", job.parent).ended_with(2).stderr
     (read,) = cli("import", job.parent, "--model", model, "--json").ok().json["runs"]
@@ -414,7 +528,10 @@ def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_pat
         round(line["latency_ms"]["median"] * 1e3, 1) for line in rows
     }
     assert read["case"]["serial"] == "caiman-35@app"
-    assert (read["case"]["model_name"], codes(read) - {"few-runs"}) == (model.stem, {"delegate-unknown"})
+    assert (read["case"]["model_name"], codes(read) - {"few-runs"}) == (
+        model.stem,
+        {"delegate-unknown"},
+    )
     # The same lines of a real phone are read as what they were.
     write(out, *(line | {"status": "measured"} for line in rows))
     again = [run["report"] for run in cli("import", out, "--json").ok().json["runs"]]
@@ -422,5 +539,8 @@ def test_own_results_leave_as_the_leaderboards_lines(lab: Lab, cli: Cli, tmp_pat
         [line["latency_ms"]["median"] * 1e3 for line in rows]
     )
     assert {(r["delegate"]["truth"], r["delegate"]["delegated_nodes"]) for r in again} == {
-        ("full" if rows[0]["nodes_delegated"] == rows[0]["nodes_total"] else "partial", rows[0]["nodes_delegated"])
+        (
+            "full" if rows[0]["nodes_delegated"] == rows[0]["nodes_total"] else "partial",
+            rows[0]["nodes_delegated"],
+        )
     }

@@ -1,4 +1,5 @@
-"""Models of each kind, built by TensorFlow: what they are, that they compute, that they can be built again."""
+"""Models of each kind, built by TensorFlow: what they are, that they compute, that they can be
+built again."""
 
 import json
 import os
@@ -13,7 +14,13 @@ import pytest
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError, UsageError
 from orchestrator.extensions.models import files as model_files
-from orchestrator.extensions.models.building import VARIANTS, BuildOrder, BuiltModel, FailedBuild, build_models
+from orchestrator.extensions.models.building import (
+    VARIANTS,
+    BuildOrder,
+    BuiltModel,
+    FailedBuild,
+    build_models,
+)
 from orchestrator.models.graph import newest_of, oldest_runtime
 from orchestrator.models.inspect import identify_model, inspect_model, open_graph
 from orchestrator.models.zoo import sample_models
@@ -72,7 +79,9 @@ class Done:
 
 
 def ran(path: Path) -> list[list[int]]:
-    done = subprocess.run([sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=300, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(path)], capture_output=True, timeout=300, check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -80,7 +89,12 @@ def ran(path: Path) -> list[list[int]]:
 def done(tmp_path_factory):
     """What became of all orders, the last of which ends the process."""
     folder = tmp_path_factory.mktemp("users")
-    subprocess.run([sys.executable, "-c", USERS_MODELS, str(folder)], capture_output=True, timeout=600, check=True)
+    subprocess.run(
+        [sys.executable, "-c", USERS_MODELS, str(folder)],
+        capture_output=True,
+        timeout=600,
+        check=True,
+    )
     rng = np.random.default_rng(0)
     np.savez(
         folder / "samples.npz", picture=rng.normal(size=(5, 16, 16, 3)) * 9, extra=rng.normal(size=(5, 4))
@@ -110,9 +124,14 @@ def done(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(done):
-    """All variants of a small network and of one with attention, by name; and what couldn't be built."""
+    """All variants of a small network and of one with attention, by name.
+
+    And what couldn't be built.
+    """
     of_both = [done["cnn"], done["attention"]]
-    return {model.name: model for item in of_both for model in item.models}, [f for i in of_both for f in i.failures]
+    return {model.name: model for item in of_both for model in item.models}, [
+        f for i in of_both for f in i.failures
+    ]
 
 
 def test_each_variant_is_what_its_name_says(built):
@@ -148,14 +167,16 @@ def test_built_models_compute(built):
 def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
     models = [model for item in done.values() for model in item.models]
     graphs = {model.name: open_graph(model.path) for model in models}
-    told = {name: (oldest_runtime(graph), graph.min_runtime_version) for name, graph in graphs.items()}
+    told = {
+        name: (oldest_runtime(graph), graph.min_runtime_version) for name, graph in graphs.items()
+    }
     # It writes what it knows before it quantises to 16 bits, which needs newer operators.
     wide = {name: told.pop(name) for name in list(told) if name.endswith("int16x8")}
     assert len(told) == 11
     assert all(found == written for found, written in told.values()), told
-    assert {name: newest_of(written, found) == found for name, (found, written) in wide.items()} == dict.fromkeys(
-        wide, True
-    )
+    assert {
+        name: newest_of(written, found) == found for name, (found, written) in wide.items()
+    } == dict.fromkeys(wide, True)
     assert [newest_of(*pair) for pair in (("2.9.0", "2.10.0"), ("", "1.5.0"), ("odd", ""), ("1.6.0", ""))] == [
         "2.10.0", "1.5.0", "odd", "1.6.0",
     ]  # fmt: skip
@@ -163,7 +184,11 @@ def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
 
 def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
     models, failures = done["keras"].models, done["keras"].failures
-    assert [model.name for model in models] == ["users_16_b3_float32", "users_16_b3_int8", "users_20_b3_float32"]
+    assert [model.name for model in models] == [
+        "users_16_b3_float32",
+        "users_16_b3_int8",
+        "users_20_b3_float32",
+    ]
     # The samples are 16 pixels wide, so that no other size can be calibrated with them.
     assert [failure.name for failure in failures] == ["users_20_b3_int8"]
     assert "[n, " in failures[0].reason
@@ -188,13 +213,20 @@ def test_tensorflows_own_operators_need_flex_and_signatures_are_chosen(done):
 
 def test_file_that_ends_the_process_loses_none_that_was_built_before(done):
     assert [model.name for model in done["dies"].models] == ["tiny_mlp_float32"]
-    assert [failure.name for failure in done["dies"].failures] == ["tiny_mlp_float16", "tiny_mlp_int8"]
+    assert [failure.name for failure in done["dies"].failures] == [
+        "tiny_mlp_float16",
+        "tiny_mlp_int8",
+    ]
     for failure in done["dies"].failures:
         assert "ended by signal 6" in failure.reason
         assert "out of luck" in failure.reason
     for name in ("cnn", "keras", "flex"):
         assert done[name].models
-    assert all(identify_model(model.path).sha256 == model.sha256 for item in done.values() for model in item.models)
+    assert all(
+        identify_model(model.path).sha256 == model.sha256
+        for item in done.values()
+        for model in item.models
+    )
 
 
 def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tmp_path):
@@ -206,12 +238,16 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     assert {name: entry.sha256 for name, entry in entries.items()} == {
         name: models[name].sha256 for name in ("tiny_cnn_float32", "tiny_cnn_int8")
     }
-    assert [entry["sha256"] for entry in ended.json["models"]] == [e.sha256 for e in entries.values()]
+    assert [entry["sha256"] for entry in ended.json["models"]] == [
+        e.sha256 for e in entries.values()
+    ]
     entry = entries["tiny_cnn_int8"]
     assert identify_model(tmp_path / "models" / "tiny_cnn_int8.tflite").sha256 == entry.sha256
     assert entry.command == "benchfarm model build tiny_cnn --variant int8 --seed 0 --batch 1"
     assert entry.note == model_files.RANDOM_NOTE
-    assert {"source", "variant", "weights", "seed", "tensorflow", "keras", "batch"} <= set(entry.build)
+    assert {"source", "variant", "weights", "seed", "tensorflow", "keras", "batch"} <= set(
+        entry.build
+    )
     assert entry.build["representative"] == "16 random inputs"
 
 
@@ -237,7 +273,10 @@ def test_damaged_sample_is_an_error_that_says_how_to_get_it_back(tmp_path):
         (BuildOrder(source="tiny_cnn", weights="/no/file"), "no file '/no/file' of weights"),
         (BuildOrder(source="tiny_cnn", sizes=(0,)), "counted from 1"),
         (BuildOrder(source=str(REPO / "docs")), "holds no saved_model.pb"),
-        (BuildOrder(source="tiny_cnn", batches=(1, 1)), "would both be written to tiny_cnn_float32.tflite"),
+        (
+            BuildOrder(source="tiny_cnn", batches=(1, 1)),
+            "would both be written to tiny_cnn_float32.tflite",
+        ),
     ],
 )
 def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
@@ -246,12 +285,16 @@ def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, 
 
 
 def test_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path):
-    (tmp_path / "tensorflow.py").write_text("import os, sys\nprint('out of luck', flush=True)\nos.abort()\n")
+    (tmp_path / "tensorflow.py").write_text(
+        "import os, sys\nprint('out of luck', flush=True)\nos.abort()\n"
+    )
     (tmp_path / "keras.py").write_text("")
     environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
     with pytest.raises(ModelError, match=r"ended by signal 6.*out of luck"):
         list(build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ))
-    (tmp_path / "tensorflow.py").write_text("raise ModuleNotFoundError(\"No module named 'tensorflow'\")")
+    (tmp_path / "tensorflow.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'tensorflow'\")"
+    )
     with pytest.raises(ModelError, match="isn't installed") as caught:
         list(build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ))
     assert caught.value.hint == "pip install tensorflow"
@@ -266,7 +309,9 @@ def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
     (tmp_path / "keras.py").write_text("")
     environ = Cli(home=tmp_path).environ(PYTHONPATH=f"{tmp_path}:{REPO}")
     command = [BENCHFARM, "model", "build", "tiny_cnn"]
-    with subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as builder:
+    with subprocess.Popen(
+        command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as builder:
         poll_until(mark.exists, "the builder starts TensorFlow", 120)
         builder.kill()
     process, work = mark.read_text().split()

@@ -1,4 +1,5 @@
-"""Published models: fetched through a server with faults, taken out of archives, held to their first content."""
+"""Published models: fetched through a server with faults, taken out of archives, held to their
+first content."""
 
 import io
 import ssl
@@ -99,7 +100,9 @@ def test_other_content_than_at_first_sight_is_refused_until_it_is_accepted(serve
     ],
     ids=["no model", "two models", "page in an archive", "cut short", "page"],
 )
-def test_what_is_no_model_is_refused_and_nothing_of_it_kept(server, tmp_path, content, code, message):
+def test_what_is_no_model_is_refused_and_nothing_of_it_kept(
+    server, tmp_path, content, code, message
+):
     server.put(URL_PATH, content)
     found, told = fetch(server, tmp_path)
     assert (found, message in told["error"]["message"]) == (code, True), told
@@ -121,7 +124,9 @@ def certificate(tmp_path_factory) -> Path:
         .serial_number(1)
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

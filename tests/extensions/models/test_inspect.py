@@ -48,17 +48,37 @@ def test_facts_agree_with_the_runtimes_own_reader(path):
     assert facts.schema_version == model.version
     assert facts.description == model.description.decode()
     assert [t.name for t in facts.inputs] == [graph.tensors[i].name.decode() for i in graph.inputs]
-    assert [list(t.shape) for t in facts.outputs] == [list(graph.tensors[i].shape) for i in graph.outputs]
+    assert [list(t.shape) for t in facts.outputs] == [
+        list(graph.tensors[i].shape) for i in graph.outputs
+    ]
     metadata = {b.buffer for b in model.metadata}
-    sizes = {i: len(b.data) for i, b in enumerate(model.buffers) if b.data is not None and i not in metadata}
+    sizes = {
+        i: len(b.data)
+        for i, b in enumerate(model.buffers)
+        if b.data is not None and i not in metadata
+    }
     assert facts.weights_bytes == sum(sizes.values())
     (signature,) = facts.signatures
-    assert (signature.key, signature.inputs, signature.outputs) == ("serving_default", ("image",), ("probabilities",))
+    assert (signature.key, signature.inputs, signature.outputs) == (
+        "serving_default",
+        ("image",),
+        ("probabilities",),
+    )
 
 
 def test_multiply_adds_are_those_of_a_quarter_width_mobilenet():
     # By hand, from the layers' shapes: h*w*out*kh*kw*in (h*w*c*kh*kw for depthwise ones).
-    pairs = [(16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1)]
+    pairs = [
+        (16, 1),
+        (32, 2),
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        *[(128, 1)] * 5,
+        (256, 2),
+        (256, 1),
+    ]
     side, channels = 128, 8
     expected = side * side * 8 * 27
     for wider, stride in pairs:
@@ -161,7 +181,9 @@ def assert_facts_or_model_error(path: Path) -> None:
     try:
         told: object = inspect_model(path)
         graph = open_graph(path)
-        json.loads(to_json([told, differences(told, inspect_model(INT8)), operator_changes(graph, graph)]))
+        json.loads(
+            to_json([told, differences(told, inspect_model(INT8)), operator_changes(graph, graph)])
+        )
         assert models_command._lines(told)
     except ModelError as error:
         told = error
@@ -174,8 +196,12 @@ def test_mutated_model_gives_facts_or_a_model_error(tmp_path_factory, data):
     content = bytearray(INT8.read_bytes())
     for _ in range(data.draw(st.integers(1, 12))):
         # Structure is dense at both ends; weights lie in the middle.
-        place = data.draw(st.one_of(st.integers(8, 4000), st.integers(len(content) - 40_000, len(content) - 5)))
-        value = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFFFFFF0]))
+        place = data.draw(
+            st.one_of(st.integers(8, 4000), st.integers(len(content) - 40_000, len(content) - 5))
+        )
+        value = data.draw(
+            st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 0xFFFFFFF0])
+        )
         struct.pack_into("<I", content, place, value)
     if data.draw(st.booleans()):
         del content[data.draw(st.integers(8, len(content))) :]
@@ -204,10 +230,13 @@ def test_a_model_larger_than_the_memory_that_it_may_take_is_read_without_holding
         "import sys; from pathlib import Path; from orchestrator.models.inspect import *\n"
         "facts = inspect_model(Path(sys.argv[1])); assert facts.weights_bytes > 250_000_000\n"
         "assert identify_model(Path(sys.argv[1])).size_bytes > 250_000_000\n"
-        # Not getrusage: a program that is started inherits the highest figure of whoever started it.
+        # Not getrusage: a program that is started inherits the highest figure of whoever started
+        # it.
         "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, timeout=120, check=True
+    )
     assert int(done.stdout) < 150_000  # kB, nearly all of it Python and the schema's names
     with path.open("r+b") as stream:
         stream.truncate((1 << 20) + 200_000_000)
@@ -220,7 +249,10 @@ def test_a_large_model_that_cant_be_copied_says_so(tmp_path, monkeypatch):
     path.write_bytes(INT8.read_bytes())
     os.truncate(path, 65 << 20)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(ModelError, match=r"a large model is copied to .*none before it is read, which fails: No such"):
+    with pytest.raises(
+        ModelError,
+        match=r"a large model is copied to .*none before it is read, which fails: No such",
+    ):
         identify_model(path)
 
 
@@ -230,7 +262,8 @@ def test_metadata_quantisation_parameters_and_arena_are_told():
     assert facts.parameters == quantised.parameters == 226_784
     assert (facts.tensors_quantised, facts.tensors_quantised_by_channel) == (0, 0)
     assert quantised.tensors_quantised + quantised.tensors_quantised_by_channel == 87
-    # Most is alive when the first pointwise convolution reads 128 x 128 x 8 and writes 128 x 128 x 16.
+    # Most is alive when the first pointwise convolution reads 128 x 128 x 8 and writes 128 x 128 x
+    # 16.
     assert facts.arena_bytes == 128 * 128 * (8 + 16) * 4
     assert quantised.arena_bytes == 128 * 128 * (8 + 16)
 
@@ -260,7 +293,10 @@ def test_open_shape_leaves_the_arena_unknown_and_scale_that_is_no_number_is_left
         tensor.quantization.scale = [float("nan")]
 
     facts = inspect_model(edited(INT8, tmp_path / "m.tflite", edit))
-    assert (facts.inputs[0].shape, facts.inputs[0].shape_signature) == ((1, 256, 256, 3), (-1, 256, 256, 3))
+    assert (facts.inputs[0].shape, facts.inputs[0].shape_signature) == (
+        (1, 256, 256, 3),
+        (-1, 256, 256, 3),
+    )
     assert (facts.arena_bytes, facts.inputs[0].scale) == (None, None)
     json.loads(to_json(facts))
 

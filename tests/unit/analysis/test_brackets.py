@@ -1,4 +1,5 @@
-"""The reference workload's checks within a campaign, and sustained attempts: read from stored runs alone."""
+"""The reference workload's checks within a campaign, and sustained attempts: read from stored runs
+alone."""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def measured(run_pass: Pass, number: int, at_s: float, latency_us: float) -> Run
 
 
 def check(number: int, at_s: float, latency_us: float) -> list[RunRecord]:
-    return [measured(Pass.REFERENCE, 3 * number + one, at_s + 5 * one, latency_us + one) for one in range(3)]
+    return [
+        measured(Pass.REFERENCE, 3 * number + one, at_s + 5 * one, latency_us + one)
+        for one in range(3)
+    ]
 
 
 def timing(number: int, at_s: float) -> RunRecord:
@@ -44,12 +48,25 @@ NIGHT = [
 
 def test_runs_between_a_good_check_and_one_that_moved_are_doubted_and_no_others() -> None:
     assert set(doubted(NIGHT, CALM)) == {"timing-2", "timing-3"}
-    assert doubted([item for item in NIGHT if item.invocation // 3 != 2 or item.run_pass is Pass.TIMING], CALM) == {}
+    assert (
+        doubted(
+            [item for item in NIGHT if item.invocation // 3 != 2 or item.run_pass is Pass.TIMING],
+            CALM,
+        )
+        == {}
+    )
 
 
 def test_a_check_without_a_figure_says_nothing_good_or_bad() -> None:
     aborted = [replace(item, outcome=Outcome.ABORTED, report=None) for item in check(1, 40, 1000)]
-    night = [*check(0, 0, 1000), timing(0, 20), *aborted, timing(1, 60), *check(2, 80, 1200), *check(3, 100, 1200)]
+    night = [
+        *check(0, 0, 1000),
+        timing(0, 20),
+        *aborted,
+        timing(1, 60),
+        *check(2, 80, 1200),
+        *check(3, 100, 1200),
+    ]
     assert set(doubted(night, CALM)) == {"timing-0", "timing-1"}
 
 
@@ -69,7 +86,10 @@ def test_a_first_check_without_history_decides_nothing() -> None:
 
 
 def test_a_check_that_was_cut_off_is_not_whole() -> None:
-    assert [item.is_whole for item in checks([*check(0, 0, 1000), *check(1, 20, 1000)[:2]])] == [True, False]
+    assert [item.is_whole for item in checks([*check(0, 0, 1000), *check(1, 20, 1000)[:2]])] == [
+        True,
+        False,
+    ]
 
 
 def sustained_run(number: int, at_s: float, latency_us: float = 1000.0) -> RunRecord:
@@ -78,7 +98,10 @@ def sustained_run(number: int, at_s: float, latency_us: float = 1000.0) -> RunRe
 
 def test_attempts_are_told_apart_by_their_numbers_and_only_the_last_one_counts() -> None:
     cut = [sustained_run(number, 6 * number) for number in range(3)]
-    whole = [sustained_run(ATTEMPT_NUMBERS + number, 1000 + 6 * number, 1000 + 50 * number) for number in range(10)]
+    whole = [
+        sustained_run(ATTEMPT_NUMBERS + number, 1000 + 6 * number, 1000 + 50 * number)
+        for number in range(10)
+    ]
     assert not is_over(cut, 55)
     assert is_over([*cut, *whole], 55)
     first, second = attempts([*whole, *cut])
@@ -89,7 +112,9 @@ def test_attempts_are_told_apart_by_their_numbers_and_only_the_last_one_counts()
 
 
 def test_an_attempt_without_figures_ends_and_an_unfit_wait_is_none() -> None:
-    failed = [replace(sustained_run(number, 6 * number), outcome=Outcome.FAILED) for number in range(3)]
+    failed = [
+        replace(sustained_run(number, 6 * number), outcome=Outcome.FAILED) for number in range(3)
+    ]
     assert is_over(failed, 600)
     assert curve_of(attempts(failed)[0]) is None
     assert attempts([replace(sustained_run(0, 0), outcome=Outcome.UNFIT)]) == ()
@@ -98,9 +123,13 @@ def test_an_attempt_without_figures_ends_and_an_unfit_wait_is_none() -> None:
 def test_the_noise_of_a_device_is_that_between_checks_and_not_within_one() -> None:
     nights = []
     for night, level in enumerate((1000, 1040, 1005, 1045, 1000, 1042)):
-        nights += [replace(item, campaign_id=CampaignId(f"night-{night}")) for item in check(0, 0, level)]
+        nights += [
+            replace(item, campaign_id=CampaignId(f"night-{night}")) for item in check(0, 0, level)
+        ]
     history_us = history_of([*nights, timing(0, 500)])
     assert history_us == (1001, 1041, 1006, 1046, 1001, 1043)
     tonight = [*check(0, 0, 1000), timing(0, 20), *check(1, 40, 1042)]
     assert not verdict_of(tonight, checks(tonight)[1], history_us).moved
-    assert verdict_of([*tonight, *check(2, 60, 1500)], checks(check(2, 60, 1500))[0], history_us).moved
+    assert verdict_of(
+        [*tonight, *check(2, 60, 1500)], checks(check(2, 60, 1500))[0], history_us
+    ).moved

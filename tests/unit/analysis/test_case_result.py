@@ -85,7 +85,10 @@ def test_invocations_that_disagree_about_the_delegate_lower_the_quality():
 
 
 def test_minority_of_usable_invocations_lowers_the_quality():
-    failed = [run(OWNER, number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED) for number in range(1, 4)]
+    failed = [
+        run(OWNER, number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED)
+        for number in range(1, 4)
+    ]
     result = judge_case([run(OWNER, 0, 5_000.0), *failed])
     assert result.quality is Quality.SUSPECT
     assert result.notes == ("Only 1 of 4 invocations could be used.",)
@@ -102,7 +105,9 @@ def test_minority_of_usable_invocations_lowers_the_quality():
     ],
 )
 def test_case_without_a_figure_tells_how_its_last_invocation_ended(outcome, status):
-    result = judge_case([run(OWNER, 0, None, outcome=outcome, reason_code="link-lost", reason="the cable")])
+    result = judge_case(
+        [run(OWNER, 0, None, outcome=outcome, reason_code="link-lost", reason="the cable")]
+    )
     assert result.status is status
     assert (result.reason_code, result.reason) == ("link-lost", "the cable")
     assert result.summary is None
@@ -110,7 +115,10 @@ def test_case_without_a_figure_tells_how_its_last_invocation_ended(outcome, stat
 
 def test_failure_is_told_rather_than_that_later_invocations_were_left_out():
     failed = run(OWNER, 0, None, outcome=Outcome.FAILED, reason_code="crashed", reason="signal 11")
-    left_out = [run(OWNER, number, None, outcome=Outcome.SKIPPED, reason_code="failed-before") for number in (1, 2)]
+    left_out = [
+        run(OWNER, number, None, outcome=Outcome.SKIPPED, reason_code="failed-before")
+        for number in (1, 2)
+    ]
     result = judge_case([failed, *left_out])
     assert (result.status, result.reason_code) == (CaseStatus.FAILED, "crashed")
 
@@ -135,7 +143,9 @@ def at_clock(one, khz):
     return replace(
         one,
         state_before=replace(before, uptime_s=10.0, time_in_state={4: ticks}),
-        state_after=replace(after, uptime_s=20.0, time_in_state={4: {**ticks, khz: ticks[khz] + 1000}}),
+        state_after=replace(
+            after, uptime_s=20.0, time_in_state={4: {**ticks, khz: ticks[khz] + 1000}}
+        ),
     )
 
 
@@ -183,7 +193,9 @@ def test_equal_clocks_and_too_few_siblings_are_no_finding():
     assert judge_case(same).findings == ()
     few = [
         at_clock(one, khz)
-        for one, khz in zip(series(OWNER, 5_000.0, 3), (2_000_000, 2_800_000, 2_800_000), strict=True)
+        for one, khz in zip(
+            series(OWNER, 5_000.0, 3), (2_000_000, 2_800_000, 2_800_000), strict=True
+        )
     ]
     assert judge_case(few).findings == ()
 
@@ -193,7 +205,9 @@ def graded(one, grade):
 
 
 def test_a_case_has_the_worst_grade_of_its_invocations_and_says_that_they_differ():
-    runs = [graded(one, grade) for one, grade in zip(series(OWNER, 5_000.0, 4), "BBCB", strict=True)]
+    runs = [
+        graded(one, grade) for one, grade in zip(series(OWNER, 5_000.0, 4), "BBCB", strict=True)
+    ]
     runs = [graded(one, Grade(one.verdict.grade)) for one in runs]
     result = judge_case(runs)
     assert result.grade is Grade.C
@@ -205,7 +219,10 @@ def test_a_case_has_the_worst_grade_of_its_invocations_and_says_that_they_differ
 
 
 def test_grades_of_which_one_is_missing_are_mixed_and_the_case_has_none():
-    runs = [graded(one, Grade.B if number else None) for number, one in enumerate(series(OWNER, 5_000.0, 4))]
+    runs = [
+        graded(one, Grade.B if number else None)
+        for number, one in enumerate(series(OWNER, 5_000.0, 4))
+    ]
     result = judge_case(runs)
     assert result.grade is None
     assert result.findings[0].code == "mixed-grades"

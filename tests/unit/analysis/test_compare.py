@@ -24,7 +24,10 @@ def test_speed_up_interval_is_welchs():
 
 
 def test_single_invocations_are_compared_by_a_margin_and_said_so():
-    near, far = speed_up(summarize([100.0]), summarize([97.0])), speed_up(summarize([100.0]), summarize([90.0]))
+    near, far = (
+        speed_up(summarize([100.0]), summarize([97.0])),
+        speed_up(summarize([100.0]), summarize([90.0])),
+    )
     assert near.interval is None
     assert not near.differs
     assert far.differs

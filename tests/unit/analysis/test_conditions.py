@@ -1,4 +1,5 @@
-"""What is derived of a run's conditions, how it is graded, and how often throttling is told on known truth."""
+"""What is derived of a run's conditions, how it is graded, and how often throttling is told on
+known truth."""
 
 import random
 from dataclasses import replace
@@ -26,7 +27,14 @@ SEEN = DeviceState(
 )  # fmt: skip
 
 
-def look(uptime_s: float, busy_s: float, ticks: dict[int, int], *, limit_khz: int = TOP, clock_khz: int = LOW) -> str:
+def look(
+    uptime_s: float,
+    busy_s: float,
+    ticks: dict[int, int],
+    *,
+    limit_khz: int = TOP,
+    clock_khz: int = LOW,
+) -> str:
     policy = "/sys/devices/system/cpu/cpufreq/policy4"
     rows = "".join(f"{policy}/stats/time_in_state:{khz} {count}\n" for khz, count in ticks.items())
     busy = round(busy_s * 100)
@@ -38,7 +46,9 @@ def look(uptime_s: float, busy_s: float, ticks: dict[int, int], *, limit_khz: in
     )
 
 
-def series(clocks: list[tuple[float, float, int]], *, own_s: float, foreign_cores: float = 0.1) -> bytes:
+def series(
+    clocks: list[tuple[float, float, int]], *, own_s: float, foreign_cores: float = 0.1
+) -> bytes:
     """Return what the watcher writes of stretches (seconds, busy cores of the program, kHz)."""
     uptime_s, busy_s = 100.0, 50.0
     ticks = dict.fromkeys(STEPS, 1000)
@@ -48,7 +58,9 @@ def series(clocks: list[tuple[float, float, int]], *, own_s: float, foreign_core
         ticks = {**ticks, khz: ticks[khz] + round(seconds * 100)}
         text += look(uptime_s, busy_s, ticks)
     end = text.rindex("--look")
-    return f"{text[:end]}\n--times\n0m00.00s 0m00.00s\n0m{own_s:.2f}s 0m00.00s\n{text[end:]}".encode()
+    return (
+        f"{text[:end]}\n--times\n0m00.00s 0m00.00s\n0m{own_s:.2f}s 0m00.00s\n{text[end:]}".encode()
+    )
 
 
 def test_the_watchers_lines_become_a_time_series() -> None:
@@ -61,10 +73,13 @@ def test_the_watchers_lines_become_a_time_series() -> None:
 
 
 @pytest.mark.parametrize(
-    "times", ["0m8.2s 0m0.0s\n1m2.50s 0m0.50s", "   0m08.20s     0m00.00s\n   1m02.50s     0m00.50s"]
+    "times",
+    ["0m8.2s 0m0.0s\n1m2.50s 0m0.50s", "   0m08.20s     0m00.00s\n   1m02.50s     0m00.50s"],
 )
 def test_the_programs_own_time_is_the_second_line_of_times(times: str) -> None:
-    assert parse_samples(f"{look(1, 1, {})}\n--times\n{times}\n".encode()).own_cpu_s == pytest.approx(63.0)
+    assert parse_samples(
+        f"{look(1, 1, {})}\n--times\n{times}\n".encode()
+    ).own_cpu_s == pytest.approx(63.0)
 
 
 @pytest.mark.parametrize("data", [b"", b"--look\n", b"\xff\xfe--look", b"garbage\n--times\n"])
@@ -75,13 +90,19 @@ def test_what_cannot_be_read_is_no_look(data: bytes) -> None:
 def test_looks_that_were_held_up_accuse_nobody() -> None:
     falling = series([(2, 2, TOP), (2, 2, TOP), (2, 2, 1_800_000)], own_s=12)
     assert throttled(falling)
-    held_up = falling.replace(b"/proc/uptime:102.00 9.9\n", b"/proc/uptime:102.00 9.9\n/proc/uptime:102.90 9.9\n")
-    held_up = held_up.replace(b"/proc/uptime:104.00 9.9\n", b"/proc/uptime:104.00 9.9\n/proc/uptime:104.90 9.9\n")
+    held_up = falling.replace(
+        b"/proc/uptime:102.00 9.9\n", b"/proc/uptime:102.00 9.9\n/proc/uptime:102.90 9.9\n"
+    )
+    held_up = held_up.replace(
+        b"/proc/uptime:104.00 9.9\n", b"/proc/uptime:104.00 9.9\n/proc/uptime:104.90 9.9\n"
+    )
     assert not throttled(held_up)
 
 
 def test_a_look_that_the_programs_end_cut_off_is_none() -> None:
-    text = look(100, 1, {TOP: 1}) + "--look\n/proc/uptime:103.00 9.9\n/proc/stat:cpu  100 0 0 900 0\n"
+    text = (
+        look(100, 1, {TOP: 1}) + "--look\n/proc/uptime:103.00 9.9\n/proc/stat:cpu  100 0 0 900 0\n"
+    )
     ended = f"{text}\n--times\n0m0s 0m0s\n0m2.0s 0m0.0s\n{look(103, 2, {TOP: 201})}"
     assert [sample.uptime_s for sample in parse_samples(ended.encode()).samples] == [100, 103]
 
@@ -106,7 +127,9 @@ def test_loads_are_told_apart_by_the_programs_own_time() -> None:
     assert conditions.is_sampled
 
 
-@pytest.mark.parametrize(("seconds", "busy_s"), [(0.03, 0.05), (0.03, 0.1), (0.11, 0.17), (0.11, 0.2)])
+@pytest.mark.parametrize(
+    ("seconds", "busy_s"), [(0.03, 0.05), (0.03, 0.1), (0.11, 0.17), (0.11, 0.2)]
+)
 def test_a_short_run_is_not_accused_by_a_few_ticks(seconds: float, busy_s: float) -> None:
     start, end = look(100, 50, {TOP: 1}), look(100 + seconds, 50 + busy_s, {TOP: 1})
     looks = parse_samples(f"{start}\n--times\n0m0s 0m0s\n0m{seconds:.2f}s 0m0.00s\n{end}".encode())
@@ -141,26 +164,34 @@ def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
 
 
 def made_up(chance: random.Random, *, is_throttled: bool) -> tuple[bytes, DeviceState]:
-    """Return a run as a phone's kernel would count it; a throttled one loses at least one clock step.
+    """Return a run as a phone's kernel would count it.
 
-    Every run loads its model with idle cores first, has a full stretch of one to eight looks, and ends before the
-    last look, with idle cores again. How much work the looks see differs by 1 %.
+    A throttled one loses at least one clock step.
+
+    Every run loads its model with idle cores first, has a full stretch of one to eight looks, and
+    ends before the last look, with idle cores again. How much work the looks see differs by 1 %.
     """
     cores = chance.choice([1, 2, 4])
     stretches = [(chance.uniform(0.2, 2.0), 0.1 * cores, LOW)]
     count = chance.randint(1, 8)
     held = chance.randint(0, count - 1) if is_throttled else count
     lower = chance.choice(STEPS[1:-1])
-    stretches += [(2.0, cores * chance.uniform(0.99, 1.0), TOP if k < held else lower) for k in range(count)]
+    stretches += [
+        (2.0, cores * chance.uniform(0.99, 1.0), TOP if k < held else lower) for k in range(count)
+    ]
     stretches.append((chance.uniform(0.05, 1.9), cores * chance.uniform(0.0, 0.9), LOW))
     own_s = sum(seconds * busy for seconds, busy, _ in stretches)
     data = series(stretches, own_s=own_s).decode()
     if is_throttled and chance.random() < 0.5:
-        # Half of the phones show it in the limit as well, at the last look; the others only in the clocks.
+        # Half of the phones show it in the limit as well, at the last look; the others only in the
+        # clocks.
         head, mark, last = data.rpartition("--look")
-        return (head + mark + last.replace(f"scaling_max_freq:{TOP}", f"scaling_max_freq:{lower}")).encode(), SEEN
+        return (
+            head + mark + last.replace(f"scaling_max_freq:{TOP}", f"scaling_max_freq:{lower}")
+        ).encode(), SEEN
     if is_throttled and (held == 0 or count < 2):
-        # From the first look to the last: no clock to compare with, so the thermal HAL has to say it.
+        # From the first look to the last: no clock to compare with, so the thermal HAL has to say
+        # it.
         return data.encode(), replace(SEEN, cooling={"thermal-cpufreq-4": 3})
     return data.encode(), SEEN
 
@@ -174,7 +205,9 @@ def test_of_thousands_of_runs_the_throttled_are_caught_and_the_others_are_not_ac
     assert accused <= 0.01 * 1200, accused
 
 
-def graded(before: DeviceState | None, after: DeviceState | None, data: bytes = b"") -> Grade | None:
+def graded(
+    before: DeviceState | None, after: DeviceState | None, data: bytes = b""
+) -> Grade | None:
     return judge(
         GOOD, Ending(outcome=Outcome.COMPLETED), case=CASE, of_pass=pass_of(Pass.TIMING).findings,
         facts=FACTS, before=before, after=after, around=Surroundings(samples=data),
@@ -202,7 +235,13 @@ def test_grades_follow_their_rules() -> None:
 def test_a_failed_run_has_no_grade() -> None:
     ending = Ending(outcome=Outcome.FAILED, reason_code="x")
     verdict = judge(
-        None, ending, case=CASE, of_pass=pass_of(Pass.TIMING).findings, facts=FACTS, before=SEEN, after=SEEN
+        None,
+        ending,
+        case=CASE,
+        of_pass=pass_of(Pass.TIMING).findings,
+        facts=FACTS,
+        before=SEEN,
+        after=SEEN,
     )
     assert verdict.grade is None
 
@@ -228,7 +267,9 @@ def test_a_trend_two_modes_and_outliers_are_told_apart() -> None:
     assert codes([140 - 0.4 * k + 0.3 * n for k, n in enumerate(noise)]) == {"unsteady-trend"}
     shuffled = [100.0] * 50 + [130.0] * 50
     chance.shuffle(shuffled)
-    assert codes([s + 0.3 * n for s, n in zip(shuffled, noise, strict=True)]) == {"unsteady-two-modes"}
+    assert codes([s + 0.3 * n for s, n in zip(shuffled, noise, strict=True)]) == {
+        "unsteady-two-modes"
+    }
     assert codes([100 + n for n in noise[:97]] + [900.0, 800.0, 700.0]) == {"outliers"}
     assert "unsteady" in codes([50 + 1.0 * (37 * k % 100) for k in range(100)])
 

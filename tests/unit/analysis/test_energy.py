@@ -32,7 +32,13 @@ def counter(
     while at_s < marks.over_s + 1:
         found.append((at_s, energy_uj))
         is_late = after_w is not None and at_s >= marks.end_s
-        watts = work_w if marks.work_s <= at_s < marks.end_s else after_w if is_late and after_w is not None else rest_w
+        watts = (
+            work_w
+            if marks.work_s <= at_s < marks.end_s
+            else after_w
+            if is_late and after_w is not None
+            else rest_w
+        )
         energy_uj += 0.25 * watts * 1e6
         at_s += 0.25
     return found
@@ -65,21 +71,37 @@ def test_only_the_chips_own_rails_are_summed_and_none_twice() -> None:
     ("rails", "wanted", "why"),
     [
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)}, "npu", "none of the phone's 1 rails feeds its NPU"),
-        ({"VSYS_PWR_DISPLAY": counter(0.1, 1.0)}, "", "none of the phone's 1 rails is known to feed the chip"),
+        (
+            {"VSYS_PWR_DISPLAY": counter(0.1, 1.0)},
+            "",
+            "none of the phone's 1 rails is known to feed the chip",
+        ),
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0, after_w=0.4)}, "", "the rests differ too much"),
         ({"S4M_VDD_CPUCL0": counter(1.0, 1.0)}, "", "the work took no more"),
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)[:200]}, "", "weren't read during the whole run"),
-        ({"S4M_VDD_CPUCL0": [(at, value - 1.5e9 * (at > 150)) for at, value in counter(0.1, 1.0)]}, "", "restarted"),
+        (
+            {
+                "S4M_VDD_CPUCL0": [
+                    (at, value - 1.5e9 * (at > 150)) for at, value in counter(0.1, 1.0)
+                ]
+            },
+            "",
+            "restarted",
+        ),
     ],
 )
-def test_what_isnt_known_is_no_figure(rails: dict[str, list[tuple[float, float]]], wanted: str, why: str) -> None:
+def test_what_isnt_known_is_no_figure(
+    rails: dict[str, list[tuple[float, float]]], wanted: str, why: str
+) -> None:
     with pytest.raises(NoEnergyError, match=why):
         of_rails(rails, MARKS, INFERENCES, wanted=wanted)
 
 
 def test_too_short_is_no_figure() -> None:
     rails = {"S4M_VDD_CPUCL0": counter(0.1, 1.0)}
-    with pytest.raises(NoEnergyError, match=r"the inferences took 20\.0 s; 30 s are needed with the rails"):
+    with pytest.raises(
+        NoEnergyError, match=r"the inferences took 20\.0 s; 30 s are needed with the rails"
+    ):
         of_rails(rails, MARKS, Inferences(count=2000, period_s=0.01))
     with pytest.raises(NoEnergyError, match=r"the shorter rest took 10\.0 s; 30 s"):
         of_rails(rails, replace(MARKS, rest_s=120.0), INFERENCES)
@@ -92,32 +114,48 @@ MANY = Inferences(count=32_500, period_s=0.01)
 
 
 def battery(scale: float, *, step_s: float = 0.5, charge: bool = True) -> list[BatterySample]:
-    """Return what a gauge tells of 1 W at rest and 4 W at work at 4 V, ``scale`` of it for a microampere."""
+    """Return what a gauge tells of 1 W at rest and 4 W at work at 4 V, ``scale`` of it for a
+    microampere."""
     found, charge_uah = [], 2_000_000.0
     for number in range(round(455 / step_s)):
         at_s = number * step_s
         ua = 1e6 if LONG.work_s <= at_s < LONG.end_s else 250_000.0
         current = round(ua * scale * (1 + 0.01 * (-1) ** number))
         found.append(
-            BatterySample(at_s=at_s, current=current, voltage_uv=4e6, charge_uah=round(charge_uah) if charge else None)
+            BatterySample(
+                at_s=at_s,
+                current=current,
+                voltage_uv=4e6,
+                charge_uah=round(charge_uah) if charge else None,
+            )
         )
         charge_uah -= ua * step_s / 3600
     return found
 
 
 @pytest.mark.parametrize(
-    ("scale", "unit_ua", "discharging"), [(-1, 1, -1), (1, 1, 1), (1e-3, 1000, 1), (-1e-3, 1000, -1)]
+    ("scale", "unit_ua", "discharging"),
+    [(-1, 1, -1), (1, 1, 1), (1e-3, 1000, 1), (-1e-3, 1000, -1)],
 )
-def test_unit_and_sign_of_the_current_are_found_out(scale: float, unit_ua: float, discharging: int) -> None:
+def test_unit_and_sign_of_the_current_are_found_out(
+    scale: float, unit_ua: float, discharging: int
+) -> None:
     figure = of_battery(battery(scale), LONG, MANY, is_charged=False)
     assert figure.gauge is not None
-    assert (figure.gauge.unit_ua, figure.gauge.discharging, figure.gauge.period_s) == (unit_ua, discharging, 0.5)
+    assert (figure.gauge.unit_ua, figure.gauge.discharging, figure.gauge.period_s) == (
+        unit_ua,
+        discharging,
+        0.5,
+    )
     assert figure.grade is EnergyGrade.BATTERY
     assert figure.net_uj == pytest.approx(3.0 * 0.01 * 1e6, rel=0.002)
 
 
 def test_a_current_that_nothing_confirms_is_graded_so() -> None:
-    assert of_battery(battery(1, charge=False), LONG, MANY, is_charged=False).grade is EnergyGrade.UNVERIFIED
+    assert (
+        of_battery(battery(1, charge=False), LONG, MANY, is_charged=False).grade
+        is EnergyGrade.UNVERIFIED
+    )
     halved = [replace(item, current=item.current / 2) for item in battery(1)]
     assert not gauge_of(halved[200:700]).is_verified
 
@@ -127,7 +165,9 @@ def test_a_battery_that_tells_nothing_gives_no_figure() -> None:
         of_battery(battery(1), LONG, MANY, is_charged=True)
     with pytest.raises(NoEnergyError, match="tells no current: 1 "):
         of_battery(battery(1e-6), LONG, MANY, is_charged=False)
-    with pytest.raises(NoEnergyError, match=r"told 65 values in 325 s; 100 are needed.*550 s \(min_secs\)"):
+    with pytest.raises(
+        NoEnergyError, match=r"told 65 values in 325 s; 100 are needed.*550 s \(min_secs\)"
+    ):
         of_battery(battery(1, step_s=5.0), LONG, MANY, is_charged=False)
     with pytest.raises(NoEnergyError, match="told nothing"):
         of_battery([], LONG, MANY, is_charged=False)
@@ -142,24 +182,35 @@ def test_blocks_have_an_interval_and_rounds_are_pairs() -> None:
     # What drifts from round to round takes nothing from the ratio.
     ratio = ratio_of({0: 20.0, 1: 40.0, 2: 80.0}, {0: 10.0, 1: 20.0, 2: 40.0, 3: 1.0})
     assert ratio is not None
-    assert (ratio.value, ratio.half_width, ratio.count) == (pytest.approx(2.0), pytest.approx(0.0), 3)
+    assert (ratio.value, ratio.half_width, ratio.count) == (
+        pytest.approx(2.0),
+        pytest.approx(0.0),
+        3,
+    )
 
 
 def in_turns(
     turn_s: float, *, count: int = 4, is_alone: bool = False
 ) -> tuple[dict[str, list[tuple[float, float]]], Inferences, Marks]:
-    """Return turns of 5 W that are others' and as long ones of 3 W that are the case's, at a rest of 1 W."""
+    """Return turns of 5 W that are others' and as long ones of 3 W that are the case's, at a rest
+    of 1 W."""
     length_s = 2 * count * turn_s
     marks = Marks(rest_s=100.0, work_s=130.0, end_s=132.0 + length_s, over_s=162.0 + length_s)
     found, energy_uj, at_s = [], 0.0, 99.0
     while at_s < marks.over_s + 1:
         found.append((at_s, energy_uj))
         since_s = at_s - (marks.end_s - length_s)
-        watts = 1.0 if not 0 <= since_s < length_s else 5.0 if since_s % (2 * turn_s) < turn_s else 3.0
+        watts = (
+            1.0 if not 0 <= since_s < length_s else 5.0 if since_s % (2 * turn_s) < turn_s else 3.0
+        )
         energy_uj += 0.25 * watts * 1e6
         at_s += 0.25
-    own = tuple((2 * turn_s * number + turn_s, 2 * turn_s * number) for number in reversed(range(count)))
-    inferences = Inferences(count=100 * count, period_s=turn_s / 100, length_s=length_s, own=own, is_alone=is_alone)
+    own = tuple(
+        (2 * turn_s * number + turn_s, 2 * turn_s * number) for number in reversed(range(count))
+    )
+    inferences = Inferences(
+        count=100 * count, period_s=turn_s / 100, length_s=length_s, own=own, is_alone=is_alone
+    )
     return {"S2M_VDD_CPUCL2": found}, inferences, marks
 
 

@@ -8,7 +8,9 @@ from tests.samples.places import REPO
 def test_every_bound_of_the_committed_evidence_is_kept():
     text = (REPO / "docs" / "evidence.md").read_text("utf-8")
     table = text.partition("## Bounds")[2].partition("## The noise")[0]
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")][2:]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("|")][
+        2:
+    ]
     assert len(rows) > 20
     assert [row[0] for row in rows if row[3] != "kept"] == []
 
@@ -22,8 +24,14 @@ def test_charts_that_the_evidence_shows_are_there():
 
 
 def test_noise_comes_from_many_real_processes_and_virtual_ones_are_marked():
-    series = json.loads((REPO / "benchmarks" / "evidence" / "noise.json").read_text("utf-8"))["series"]
-    assert {item["source"] for item in series} == {"LiteRT processes", "litert tool", "virtual phones"}
+    series = json.loads((REPO / "benchmarks" / "evidence" / "noise.json").read_text("utf-8"))[
+        "series"
+    ]
+    assert {item["source"] for item in series} == {
+        "LiteRT processes",
+        "litert tool",
+        "virtual phones",
+    }
     for item in series:
         assert item["virtual"] == (item["source"] == "virtual phones")
         assert len(item["invocations"]) >= 50

@@ -24,9 +24,13 @@ OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no med
 
 
 def night(owner: Case, latency_us: float, campaign: CampaignId, **printed: bool) -> list[Measured]:
-    runs = [skewed(record, **printed) for record in series(owner, latency_us, 8, campaign_id=campaign)]
+    runs = [
+        skewed(record, **printed) for record in series(owner, latency_us, 8, campaign_id=campaign)
+    ]
     return measured_cases(
-        runs, devices={PIXEL_3.serial: PIXEL_3}, builds={build.sha256: build for build in BUILDS.values()}
+        runs,
+        devices={PIXEL_3.serial: PIXEL_3},
+        builds={build.sha256: build for build in BUILDS.values()},
     )
 
 
@@ -36,7 +40,9 @@ def compared(before: list[Measured], after: list[Measured]) -> ComparedCase:
 
 
 @pytest.mark.parametrize("is_candidate_older", [False, True])
-def test_two_builds_of_one_speed_are_the_same_whichever_of_them_prints_medians(is_candidate_older: bool) -> None:
+def test_two_builds_of_one_speed_are_the_same_whichever_of_them_prints_medians(
+    is_candidate_older: bool,
+) -> None:
     owners = (case(), OLDER_PROGRAM) if is_candidate_older else (OLDER_PROGRAM, case())
     sides = [
         night(owner, 1_000, campaign, has_median=owner is not OLDER_PROGRAM)
@@ -61,7 +67,10 @@ def test_two_builds_that_print_medians_are_compared_by_them_without_a_word() -> 
 
 
 def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> None:
-    row = compared(night(OLDER_PROGRAM, 1_000, OLD, has_median=False), night(case(), 1_000, NEW, has_mean=False))
+    row = compared(
+        night(OLDER_PROGRAM, 1_000, OLD, has_median=False),
+        night(case(), 1_000, NEW, has_mean=False),
+    )
     assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
     assert [item.fact for item in row.differences] == [Fact.FIGURE]
 
@@ -76,7 +85,10 @@ def test_pairs_of_an_ab_comparison_are_of_one_kind() -> None:
 def judged(*has_medians: bool, has_mean: bool = True) -> CaseResult:
     runs = series(case(), 1_000, len(has_medians))
     return judge_case(
-        [skewed(one, has_median=has, has_mean=has_mean or not has) for one, has in zip(runs, has_medians, strict=True)]
+        [
+            skewed(one, has_median=has, has_mean=has_mean or not has)
+            for one, has in zip(runs, has_medians, strict=True)
+        ]
     )
 
 
@@ -101,7 +113,10 @@ def test_results_of_both_kinds_stand_against_each_other_by_their_means() -> None
     with_medians, without = judged(True, True), judged(False, False)
     assert comparable({"a": with_medians}) == {"a": with_medians}
     found = comparable({"a": with_medians, "b": without})
-    assert {key: result.figure for key, result in found.items()} == {"a": FigureKind.MEAN, "b": FigureKind.MEAN}
+    assert {key: result.figure for key, result in found.items()} == {
+        "a": FigureKind.MEAN,
+        "b": FigureKind.MEAN,
+    }
     assert found["a"].summary == found["b"].summary
     assert comparable({"a": judged(True, True, has_mean=False), "b": without}).keys() == {"b"}
 
@@ -111,8 +126,14 @@ def test_one_rule_says_what_a_latency_is_everywhere(nonsense_us: float) -> None:
     whole = run(case(), 0, 1_000)
     assert whole.report is not None
     assert whole.report.inference is not None
-    broken = replace(whole, report=replace(whole.report, inference_mean_us=nonsense_us, inference=None))
+    broken = replace(
+        whole, report=replace(whole.report, inference_mean_us=nonsense_us, inference=None)
+    )
     assert (figure_us(broken), measured_us(broken), broken.latency_us) == (None, None, None)
     odd = replace(whole.report, inference=replace(whole.report.inference, median_us=nonsense_us))
     no_median = replace(whole, report=odd)
-    assert (figure_us(no_median), measured_us(no_median), no_median.latency_us) == (None, None, None)
+    assert (figure_us(no_median), measured_us(no_median), no_median.latency_us) == (
+        None,
+        None,
+        None,
+    )

@@ -30,12 +30,17 @@ DEVICES: dict[str, DeviceFacts] = {facts.serial: facts for facts in (PIXEL_3, PI
 
 def measured(runs: Sequence[RunRecord], *, system: str = "") -> list[Measured]:
     found = measured_cases(
-        runs, devices=DEVICES, builds={build.sha256: build for build in BUILDS.values()}, systems=None
+        runs,
+        devices=DEVICES,
+        builds={build.sha256: build for build in BUILDS.values()},
+        systems=None,
     )
     return [replace(item, system=system) for item in found]
 
 
-def night(owner: Case, latency_us: float = 20_000, campaign: CampaignId = OLD, **other: object) -> list[Measured]:
+def night(
+    owner: Case, latency_us: float = 20_000, campaign: CampaignId = OLD, **other: object
+) -> list[Measured]:
     return measured(series(owner, latency_us, 8, campaign_id=campaign, **other))
 
 
@@ -91,7 +96,10 @@ def test_every_fact_that_may_be_let_pass_can_be_and_is_told_then() -> None:
     rule = Rule(allowed=frozenset({Fact.SETTINGS}))
     (row,) = compared(night(case()), night(changed, campaign=NEW), rule).rows
     assert row.verdict.outcome is ComparisonOutcome.SAME or row.verdict.ratio is not None
-    assert any(reason.startswith("Let pass: The setting num_runs differs") for reason in row.verdict.reasons)
+    assert any(
+        reason.startswith("Let pass: The setting num_runs differs")
+        for reason in row.verdict.reasons
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,11 +117,16 @@ def test_every_fact_that_may_be_let_pass_can_be_and_is_told_then() -> None:
             ),
             Fact.FIGURE,
         ),
-        ([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="crashed", campaign_id=NEW)], Fact.FIGURE),
+        (
+            [run(case(), 0, None, outcome=Outcome.FAILED, reason_code="crashed", campaign_id=NEW)],
+            Fact.FIGURE,
+        ),
         (series(case(), 20_000, is_virtual=False, campaign_id=NEW), Fact.VIRTUAL),
     ],
 )
-def test_what_is_no_figure_is_never_compared_whatever_is_allowed(runs: list[RunRecord], fact: Fact) -> None:
+def test_what_is_no_figure_is_never_compared_whatever_is_allowed(
+    runs: list[RunRecord], fact: Fact
+) -> None:
     assert fact in ABSOLUTE
     (row,) = compared(night(case()), measured(runs), Rule(allowed=frozenset(Fact))).rows
     assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
@@ -134,7 +147,9 @@ def test_what_is_kept_apart_still_has_both_figures_their_ratio_and_its_interval(
     assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
     assert row.verdict.ratio == pytest.approx(1.1, abs=0.001)
     assert (row.verdict.low or 2) < 1.1 < (row.verdict.high or 0)
-    assert "20.0 ms -> 22.0 ms" in to_text(Comparison(axis="campaign", baseline="a", candidate="b", rows=(row,)))
+    assert "20.0 ms -> 22.0 ms" in to_text(
+        Comparison(axis="campaign", baseline="a", candidate="b", rows=(row,))
+    )
 
 
 def test_how_much_of_each_model_a_delegate_takes_is_told_and_keeps_no_two_models_apart() -> None:
@@ -143,13 +158,18 @@ def test_how_much_of_each_model_a_delegate_takes_is_told_and_keeps_no_two_models
     partial = night(other, 22_000, truth=DelegateTruth.PARTIAL, nodes=(20, 31))
     (row,) = compared(night(gpu), partial, Rule(axis=Axis.MODEL)).rows
     assert row.verdict.outcome is ComparisonOutcome.SLOWER
-    assert "The operators ran in different places: gpu, full and gpu, partial." in row.verdict.reasons
+    assert (
+        "The operators ran in different places: gpu, full and gpu, partial." in row.verdict.reasons
+    )
 
 
-def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_held_against_a_night() -> None:
+def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_held_against_a_night() -> (
+    None
+):
     before, after = night(case()), night(case(), campaign=NEW)
     updated = compared(
-        [replace(before[0], system="google/blueline:12/A")], [replace(after[0], system="google/blueline:12/B")]
+        [replace(before[0], system="google/blueline:12/A")],
+        [replace(after[0], system="google/blueline:12/B")],
     )
     assert [item.fact for item in updated.rows[0].differences] == [Fact.SYSTEM]
     unknown = compared(before, [replace(after[0], system="google/blueline:12/B")])
@@ -157,7 +177,9 @@ def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_hel
 
 
 def graded(runs: list[RunRecord], grade: Grade) -> list[Measured]:
-    return measured([replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs])
+    return measured(
+        [replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs]
+    )
 
 
 def test_grades_far_from_each_other_keep_nights_apart_and_only_stand_beside_pairs() -> None:
@@ -191,7 +213,9 @@ def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) 
     )
     (row,) = compared(before, after).rows
     assert (row.verdict.outcome is ComparisonOutcome.INCOMPARABLE) is is_apart
-    told = f"The least grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
+    told = (
+        f"The least grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
+    )
     assert told is (not is_apart and grades[0] != grades[1])
 
 
@@ -206,7 +230,10 @@ def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:
 def test_one_after_the_other_is_not_in_turns() -> None:
     other = replace(case(), build_sha256=BuildSha(content_key("other")))
     later = [
-        replace(item, runs=tuple(replace(r, started_at=r.started_at.replace(year=2027)) for r in item.runs))
+        replace(
+            item,
+            runs=tuple(replace(r, started_at=r.started_at.replace(year=2027)) for r in item.runs),
+        )
         for item in night(other, 20_600)
     ]
     (row,) = compared(night(case()), later, Rule(axis=Axis.BUILD)).rows
@@ -237,7 +264,9 @@ def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
     assert "1 invocation has no partner: not run on the other side." in row.verdict.reasons
 
 
-def test_devices_are_compared_although_serial_and_system_differ_and_real_ones_not_with_virtual_ones() -> None:
+def test_devices_are_compared_although_serial_and_system_differ_and_real_ones_not_with_virtual_ones() -> (
+    None
+):
     rule = Rule(axis=Axis.DEVICE)
     (row,) = compared(night(case(PIXEL_3)), night(case(PIXEL_4), 10_000), rule).rows
     assert row.verdict.outcome is ComparisonOutcome.FASTER
@@ -248,7 +277,9 @@ def test_devices_are_compared_although_serial_and_system_differ_and_real_ones_no
 def test_configurations_differ_in_what_their_selectors_name_and_nothing_else() -> None:
     rule = Rule(axis=Axis.CONFIG, varied=frozenset({Fact.THREADS}))
     one, four = case(threads=1), case(threads=4)
-    both = compared(night(one), [*night(four, 10_000), *night(case(threads=4, delegate=DelegateName.GPU))], rule)
+    both = compared(
+        night(one), [*night(four, 10_000), *night(case(threads=4, delegate=DelegateName.GPU))], rule
+    )
     assert outcomes(both) == [ComparisonOutcome.FASTER]
     assert len(both.only_candidate) == 1
     assert "gpu" in both.only_candidate[0]
@@ -256,7 +287,10 @@ def test_configurations_differ_in_what_their_selectors_name_and_nothing_else() -
 
 def test_nothing_is_in_two_pairs_and_nothing_is_lost() -> None:
     before = [*night(case()), *night(case(threads=1)), *night(case(PIXEL_4))]
-    after = [*night(case(), campaign=NEW), *night(replace(case(threads=1), num_runs=9), campaign=NEW)]
+    after = [
+        *night(case(), campaign=NEW),
+        *night(replace(case(threads=1), num_runs=9), campaign=NEW),
+    ]
     pairs, left, right = match(before, after, Rule())
     assert len(pairs) + len(left) == len(before)
     assert len(pairs) + len(right) == len(after)
@@ -284,13 +318,18 @@ def test_the_overall_change_is_the_geometric_mean_of_what_could_be_compared() ->
     single = compared(before[:1], after[:1]).rows[0].verdict
     assert single.low is not None
     # Cases of one phone and night err together: two of them are no surer than one.
-    assert math.log(overall.ratio / overall.low) == pytest.approx(math.log((single.ratio or 0) / single.low), rel=0.35)
+    assert math.log(overall.ratio / overall.low) == pytest.approx(
+        math.log((single.ratio or 0) / single.low), rel=0.35
+    )
 
 
 @pytest.mark.parametrize(
-    ("latency_us", "slower", "inconclusive"), [(22_000, True, True), (18_000, False, False), (20_300, False, True)]
+    ("latency_us", "slower", "inconclusive"),
+    [(22_000, True, True), (18_000, False, False), (20_300, False, True)],
 )
-def test_a_comparison_fails_as_asked_for(latency_us: float, slower: bool, inconclusive: bool) -> None:
+def test_a_comparison_fails_as_asked_for(
+    latency_us: float, slower: bool, inconclusive: bool
+) -> None:
     comparison = compared(night(case()), night(case(), latency_us, NEW))
     assert is_failure(comparison, FailOn.SLOWER) is slower
     assert is_failure(comparison, FailOn.INCONCLUSIVE) is inconclusive

@@ -1,4 +1,5 @@
-"""Invocations that resemble their neighbours, and phones with two clock states, on series of known truth."""
+"""Invocations that resemble their neighbours, and phones with two clock states, on series of known
+truth."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def remembering(
     return (std * found).tolist()  # type: ignore[no-any-return]
 
 
-def two_clocks(generator: np.random.Generator, rows: int, count: int, gap: float = 0.04) -> list[list[float]]:
+def two_clocks(
+    generator: np.random.Generator, rows: int, count: int, gap: float = 0.04
+) -> list[list[float]]:
     fast = generator.random((rows, count)) < 0.3
     return (0.005 * generator.standard_normal((rows, count)) - gap * fast).tolist()  # type: ignore[no-any-return]
 
@@ -44,7 +47,9 @@ def us(logs: list[float]) -> list[float]:
 
 def held(samples: list[list[float]], pace: Pace = EVEN) -> float:
     intervals = [summarize(us(logs), pace=pace).interval for logs in samples]
-    return sum(found is not None and found.low <= 10_000 <= found.high for found in intervals) / len(samples)
+    return sum(
+        found is not None and found.low <= 10_000 <= found.high for found in intervals
+    ) / len(samples)
 
 
 @pytest.mark.parametrize(("rho", "count"), [(0.5, 8), (0.5, 20), (0.6, 12), (0.6, 40)])
@@ -58,7 +63,9 @@ def test_many_invocations_show_that_they_forget() -> None:
     widths = []
     for count in (8, 20, 40, 200):
         samples = remembering(generator, 0.0, 60, count)
-        widths.append(float(np.mean([growth(logs, weights_of([(logs, EVEN)])) for logs in samples])))
+        widths.append(
+            float(np.mean([growth(logs, weights_of([(logs, EVEN)])) for logs in samples]))
+        )
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 1.06
 
@@ -70,7 +77,10 @@ def test_siblings_show_whether_a_device_remembers() -> None:
         cases = dict(enumerate(remembering(generator, rho, 12, 12)))
         runs = {
             number: [
-                replace(run(case(threads=number + 1), place, 10_000 * math.exp(log)), started_at=START + place * MINUTE)
+                replace(
+                    run(case(threads=number + 1), place, 10_000 * math.exp(log)),
+                    started_at=START + place * MINUTE,
+                )
                 for place, log in enumerate(logs)
             ]
             for number, logs in cases.items()
@@ -94,13 +104,16 @@ MINUTE = timedelta(minutes=1)
 def test_runs_count_in_the_order_in_which_they_were_made() -> None:
     logs = [0.01 * math.sin(2 * math.pi * place / 12) for place in range(24)]
     slowly = [
-        replace(run(case(), n, 10_000 * math.exp(log)), started_at=START + n * MINUTE) for n, log in enumerate(logs)
+        replace(run(case(), n, 10_000 * math.exp(log)), started_at=START + n * MINUTE)
+        for n, log in enumerate(logs)
     ]
     there, back = judge_case(slowly), judge_case(slowly[::-1])
     assert there.summary == back.summary
     assert there.used == back.used
     order = np.random.default_rng(SEED).permutation(24).tolist()
-    shuffled = [replace(item, started_at=START + order[n] * MINUTE) for n, item in enumerate(slowly)]
+    shuffled = [
+        replace(item, started_at=START + order[n] * MINUTE) for n, item in enumerate(slowly)
+    ]
     forgetful = judge_case(shuffled)
     assert there.precision is not None
     assert forgetful.precision is not None
@@ -124,14 +137,19 @@ def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
     for logs in remembering(generator, 0.6, 40, 40):
         logs[7] += 0.3
         logs[25] += 0.2
-        means.append(sum(rho * weight for rho, weight in zip(GRID, weights_of([(logs, EVEN)]), strict=True)))
+        means.append(
+            sum(rho * weight for rho, weight in zip(GRID, weights_of([(logs, EVEN)]), strict=True))
+        )
     assert 0.35 < float(np.mean(means)) < 0.7
 
 
 def test_equal_nights_that_remember_are_hardly_ever_called_different() -> None:
     generator = np.random.default_rng(SEED)
     sides = [remembering(generator, 0.5, 500, 12) for _ in range(2)]
-    alarms = sum(compare_samples(us(one), us(other)).outcome in CHANGED for one, other in zip(*sides, strict=True))
+    alarms = sum(
+        compare_samples(us(one), us(other)).outcome in CHANGED
+        for one, other in zip(*sides, strict=True)
+    )
     # Without memory: 6 of 100.
     assert alarms / 500 <= 0.02
 
@@ -141,7 +159,14 @@ def test_invocations_that_remember_get_more_of_them() -> None:
     rule = StoppingRule()
 
     def wanted(rho: float) -> float:
-        return float(np.mean([decide(us(logs), rule).wanted for logs in remembering(generator, rho, 60, 16, 0.02)]))
+        return float(
+            np.mean(
+                [
+                    decide(us(logs), rule).wanted
+                    for logs in remembering(generator, rho, 60, 16, 0.02)
+                ]
+            )
+        )
 
     assert wanted(0.6) > wanted(0.0) + 2
 
@@ -155,7 +180,9 @@ def test_of_two_clock_states_the_interval_is_the_medians_and_holds_it() -> None:
     truth = 10_000 * math.exp(-0.005 * 0.566)
     for count in (8, 12, 40):
         found = [summarize(us(logs)).interval for logs in two_clocks(generator, 300, count)]
-        assert sum(item is not None and item.low <= truth <= item.high for item in found) / 300 >= 0.93
+        assert (
+            sum(item is not None and item.low <= truth <= item.high for item in found) / 300 >= 0.93
+        )
     summary = summarize(us([0.0, 0.002, -0.04, 0.001, -0.041, -0.001, 0.003, -0.039, 0.0, 0.002]))
     assert summary.states is not None
     assert (summary.states.slow, summary.states.count) == (7, 10)
@@ -173,9 +200,14 @@ def test_many_invocations_of_two_states_show_them_though_their_edges_come_close(
 
 def test_a_case_with_two_clock_states_says_so() -> None:
     logs = (0.0, 0.001, -0.04, 0.002, -0.041, -0.001, 0.003, 0.0)
-    result = judge_case([run(case(), number, 10_000 * math.exp(log)) for number, log in enumerate(logs)])
+    result = judge_case(
+        [run(case(), number, 10_000 * math.exp(log)) for number, log in enumerate(logs)]
+    )
     assert [finding.code for finding in result.findings] == ["two-states"]
-    assert "two clock states 4.2 % apart, 6 of 8 invocations in the slow one" in result.findings[0].message
+    assert (
+        "two clock states 4.2 % apart, 6 of 8 invocations in the slow one"
+        in result.findings[0].message
+    )
 
 
 def test_another_share_of_two_clock_states_is_no_change_and_a_larger_difference_is() -> None:
@@ -201,7 +233,10 @@ def test_a_change_is_found_beneath_two_clock_states() -> None:
 
 
 def test_a_lone_invocation_in_the_other_state_says_that_there_are_two() -> None:
-    slow, fast = [0.001, 0.0, -0.001, 0.002, 0.0, -0.002, 0.001], [-0.04, -0.041, -0.039, -0.042, -0.04, -0.041, -0.038]
+    slow, fast = (
+        [0.001, 0.0, -0.001, 0.002, 0.0, -0.002, 0.001],
+        [-0.04, -0.041, -0.039, -0.042, -0.04, -0.041, -0.038],
+    )
     assert compare_samples(us([*slow, 0.0]), us([*fast, -0.04])).outcome is ComparisonOutcome.FASTER
     verdict = compare_samples(us([*slow, -0.04]), us([*fast, -0.04]))
     assert verdict.outcome is ComparisonOutcome.INCONCLUSIVE

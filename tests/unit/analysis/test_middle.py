@@ -119,7 +119,9 @@ def test_skew_makes_the_interval_reach_further_to_the_long_side():
 
 
 def test_a_process_s_own_error_comes_from_its_percentiles_and_not_from_its_slowest_inference():
-    printed = LatencySummary(count=100, median_us=1000.0, mean_us=1100.0, std_us=900.0, p5_us=967.1, p95_us=1032.9)
+    printed = LatencySummary(
+        count=100, median_us=1000.0, mean_us=1100.0, std_us=900.0, p5_us=967.1, p95_us=1032.9
+    )
     # p5 to p95 of 65.8 us are a deviation of 20 us; the median of 100 has 1.2533 * 20 / 10.
     assert own_error(printed) == pytest.approx(0.0025066, rel=1e-3)
     assert own_error(LatencySummary(count=100, mean_us=1000.0, std_us=20.0)) == pytest.approx(0.002)
@@ -127,7 +129,11 @@ def test_a_process_s_own_error_comes_from_its_percentiles_and_not_from_its_slowe
 
 @pytest.mark.parametrize(
     "printed",
-    [LatencySummary(count=1, median_us=5.0, std_us=1.0), LatencySummary(count=9), LatencySummary(count=9, mean_us=5.0)],
+    [
+        LatencySummary(count=1, median_us=5.0, std_us=1.0),
+        LatencySummary(count=9),
+        LatencySummary(count=9, mean_us=5.0),
+    ],
 )
 def test_a_process_that_printed_too_little_has_no_known_error(printed):
     assert own_error(printed) is None

@@ -37,7 +37,10 @@ PAIRING = Pairing(
 
 
 def leaders(seed: int, count: int) -> str:
-    rounds = [pair_round(PAIRING, CASES, number, [0], seed=seed, serial=A.serial) for number in range(count)]
+    rounds = [
+        pair_round(PAIRING, CASES, number, [0], seed=seed, serial=A.serial)
+        for number in range(count)
+    ]
     assert all({item.case.case_key for item in pair} == set(CASES) for pair in rounds)
     assert all(item.number == number for number, pair in enumerate(rounds) for item in pair)
     return "".join("A" if pair[0].case is A else "B" for pair in rounds)
@@ -73,7 +76,9 @@ def test_prefill_and_decode_of_a_process_begin_with_the_same_side_whichever_star
         for phase in ("prefill", "decode")
     ]
     cases = {item.case_key: item for side in sides for item in side}
-    pairing = replace(PAIRING, sides=tuple((before.case_key, after.case_key) for before, after in sides))
+    pairing = replace(
+        PAIRING, sides=tuple((before.case_key, after.case_key) for before, after in sides)
+    )
     for seed in range(8):
         first = ""
         for number in range(8):
@@ -89,7 +94,9 @@ def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
     after[3] = run(B, 3, 90_000, quality=Quality.REJECTED)
     pairs = usable_pairs(before, after[:5], warmup=1)
     assert list(pairs) == [1, 2, 4]
-    assert all(one.invocation == other.invocation == number for number, (one, other) in pairs.items())
+    assert all(
+        one.invocation == other.invocation == number for number, (one, other) in pairs.items()
+    )
 
 
 def noisy(std: float, count: int, *, seed: int, shift: float = 0.0) -> list[float]:
@@ -130,10 +137,16 @@ def outcomes(shift: float, *, tries: int = 120) -> Counter[ComparisonOutcome]:
         logs = noisy(0.02, 400, seed=seed, shift=shift)
         pairing = replace(PAIRING, most=400)
         pairs = planned_pairs(
-            pairing, logs[:8], logs[: count_pairs(pairing, logs[:8], pair_s=None, sides=1).pairs], pair_s=None, sides=1
+            pairing,
+            logs[:8],
+            logs[: count_pairs(pairing, logs[:8], pair_s=None, sides=1).pairs],
+            pair_s=None,
+            sides=1,
         ).pairs
         latencies_us = [20_000.0 * 2.718281828459045**value for value in logs[:pairs]]
-        verdict = compare_pairs([20_000.0] * pairs, latencies_us, threshold=PAIRING.threshold, level=PAIRING.level)
+        verdict = compare_pairs(
+            [20_000.0] * pairs, latencies_us, threshold=PAIRING.threshold, level=PAIRING.level
+        )
         found[verdict.outcome] += 1
     return found
 
@@ -146,19 +159,27 @@ def test_equal_sides_are_called_the_same_mostly_and_changed_hardly_ever() -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shift", "outcome"), [(0.02, ComparisonOutcome.SLOWER), (-0.02, ComparisonOutcome.FASTER)])
+@pytest.mark.parametrize(
+    ("shift", "outcome"), [(0.02, ComparisonOutcome.SLOWER), (-0.02, ComparisonOutcome.FASTER)]
+)
 def test_the_wanted_difference_is_found_mostly_and_never_the_wrong_way_round(
     shift: float, outcome: ComparisonOutcome
 ) -> None:
     found = outcomes(shift)
     assert found[outcome] >= 0.85 * found.total()
-    opposite = {ComparisonOutcome.SLOWER: ComparisonOutcome.FASTER, ComparisonOutcome.FASTER: ComparisonOutcome.SLOWER}
+    opposite = {
+        ComparisonOutcome.SLOWER: ComparisonOutcome.FASTER,
+        ComparisonOutcome.FASTER: ComparisonOutcome.SLOWER,
+    }
     assert found[opposite[outcome]] == 0
 
 
 def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes() -> None:
     def at(*seconds: float) -> Sequence[object]:
-        return [replace(run(A, n), started_at=START + timedelta(seconds=s)) for n, s in enumerate(seconds)]
+        return [
+            replace(run(A, n), started_at=START + timedelta(seconds=s))
+            for n, s in enumerate(seconds)
+        ]
 
     assert pair_seconds(at(0, 5, 10, 15, 9000, 9005, 9010)) == 10.0  # type: ignore[arg-type]
     assert pair_seconds(at(0)) is None  # type: ignore[arg-type]
@@ -167,8 +188,13 @@ def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes(
 
 
 @pytest.mark.parametrize(("kind", "is_ended"), [("build", True), ("model", False)])
-def test_no_pairs_follow_a_pilot_whose_sides_ran_in_different_places(kind: str, is_ended: bool) -> None:
-    """A build that gives the delegate less is no slower build; a model that does so is another model."""
+def test_no_pairs_follow_a_pilot_whose_sides_ran_in_different_places(
+    kind: str, is_ended: bool
+) -> None:
+    """A build that gives the delegate less is no slower build.
+
+    A model that does so is another model.
+    """
     pairing = replace(PAIRING, kind=kind)
     noise = [1.0 + 0.03 * (number % 3) for number in range(len(pairing.first_numbers))]
     runs = [run(A, number, 20_000 * noise[number]) for number in pairing.first_numbers]
@@ -179,4 +205,6 @@ def test_no_pairs_follow_a_pilot_whose_sides_ran_in_different_places(kind: str, 
     campaign = replace(campaign_of(runs), terms=Terms(pairing=pairing))
     progress = PairProgress(campaign, A.serial, runs)
     assert (progress.added() == []) is is_ended
-    assert ("ran in different places (xnnpack, full; xnnpack, partial)" in progress.plan_text()) is is_ended
+    assert (
+        "ran in different places (xnnpack, full; xnnpack, partial)" in progress.plan_text()
+    ) is is_ended

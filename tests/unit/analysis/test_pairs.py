@@ -5,12 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.compare import compare_pairs, compare_samples, detectable, pairs_for, threshold_for
+from orchestrator.analysis.compare import (
+    compare_pairs,
+    compare_samples,
+    detectable,
+    pairs_for,
+    threshold_for,
+)
 from orchestrator.records.verdict import ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER
 SAME, INCONCLUSIVE = ComparisonOutcome.SAME, ComparisonOutcome.INCONCLUSIVE
-COMPARISONS = pytest.mark.parametrize("compare", [compare_pairs, compare_samples], ids=["pairs", "samples"])
+COMPARISONS = pytest.mark.parametrize(
+    "compare", [compare_pairs, compare_samples], ids=["pairs", "samples"]
+)
 INVERSE = {FASTER: SLOWER, SLOWER: FASTER, SAME: SAME, INCONCLUSIVE: INCONCLUSIVE}
 latency = st.floats(10.0, 1e7)
 sides = st.integers(2, 30).flatmap(
@@ -71,8 +79,12 @@ def test_pairs_of_unequal_sides_and_figures_that_are_no_latencies_are_refused():
 def test_pairing_takes_out_what_both_sides_share():
     chance = random.Random(5)
     heat = [math.exp(0.01 * step) for step in range(12)]
-    baseline = [us * factor for us, factor in zip(sample(chance, 12, noise=0.004), heat, strict=True)]
-    candidate = [us * factor for us, factor in zip(sample(chance, 12, 10_300.0, 0.004), heat, strict=True)]
+    baseline = [
+        us * factor for us, factor in zip(sample(chance, 12, noise=0.004), heat, strict=True)
+    ]
+    candidate = [
+        us * factor for us, factor in zip(sample(chance, 12, 10_300.0, 0.004), heat, strict=True)
+    ]
     assert compare_pairs(baseline, candidate).outcome is SLOWER
     assert compare_samples(baseline, candidate).outcome is INCONCLUSIVE
 
@@ -113,7 +125,9 @@ def test_order_of_pairs_doesnt_matter(both, seed):
     pairs = list(zip(*both, strict=True))
     there = compare_pairs([a for a, _ in pairs], [b for _, b in pairs])
     random.Random(seed).shuffle(pairs)
-    assert compare_pairs([a for a, _ in pairs], [b for _, b in pairs]).low == pytest.approx(there.low, rel=1e-9)
+    assert compare_pairs([a for a, _ in pairs], [b for _, b in pairs]).low == pytest.approx(
+        there.low, rel=1e-9
+    )
 
 
 @pytest.mark.slow
@@ -123,7 +137,8 @@ def test_order_of_pairs_doesnt_matter(both, seed):
 def test_equals_are_hardly_ever_called_a_change(compare, noise, count):
     chance = random.Random(20260314)
     alarms = sum(
-        compare(sample(chance, count, noise=noise), sample(chance, count, noise=noise)).outcome in (FASTER, SLOWER)
+        compare(sample(chance, count, noise=noise), sample(chance, count, noise=noise)).outcome
+        in (FASTER, SLOWER)
         for _ in range(600)
     )
     assert alarms / 600 <= 0.02
@@ -134,18 +149,20 @@ def test_planned_pairs_find_the_change_that_they_were_planned_for():
     assert 10 <= count <= 25
     chance = random.Random(11)
     found = sum(
-        compare_pairs(sample(chance, count), sample(chance, count, 10_300.0)).outcome is SLOWER for _ in range(400)
+        compare_pairs(sample(chance, count), sample(chance, count, 10_300.0)).outcome is SLOWER
+        for _ in range(400)
     )
     assert found / 400 >= 0.92
 
 
 def test_minimum_detectable_effect_is_found_four_times_in_five():
-    # Leaving a fifth out at either end costs some of a normal sample's precision, six that are left some more, and not
-    # knowing whether they remember each other most.
+    # Leaving a fifth out at either end costs some of a normal sample's precision, six that are left
+    # some more, and not knowing whether they remember each other most.
     effect = detectable(0.016 * 1.08 * (1 + 1 / 12) * 1.6, 10, paired=False)
     chance = random.Random(12)
     found = sum(
-        compare_samples(sample(chance, 10), sample(chance, 10, 10_000 * (1 + effect))).outcome is SLOWER
+        compare_samples(sample(chance, 10), sample(chance, 10, 10_000 * (1 + effect))).outcome
+        is SLOWER
         for _ in range(500)
     )
     # With as few as ten each the deviation itself is uncertain, which costs some of the 80 %.

@@ -1,4 +1,5 @@
-"""Outputs against the reference's: thresholds by type, drift, wrong numbers, and outputs that show nothing."""
+"""Outputs against the reference's: thresholds by type, drift, wrong numbers, and outputs that show
+nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +43,12 @@ def raw(reference, contrast, found: bytes, *, scale: float = 0.01, **others) -> 
 
 
 def kept(outputs, references: dict[str, bytes], contrast: bytes, found: bytes) -> RawOutput:
-    described = {"runtime": "LiteRT 2", "references": [*references], "inputs": "seed 20", "outputs": outputs}
+    described = {
+        "runtime": "LiteRT 2",
+        "references": [*references],
+        "inputs": "seed 20",
+        "outputs": outputs,
+    }
     parts = {
         BASIS_FILE: json.dumps(described).encode(),
         **{reference_file(Kernels(name)): data for name, data in references.items()},
@@ -82,7 +88,8 @@ def test_floats_may_differ_by_their_precision(share, measured, expected):
 
 
 @pytest.mark.parametrize(
-    ("steps", "expected"), [(2, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)]
+    ("steps", "expected"),
+    [(2, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)],
 )
 def test_quantised_integers_may_differ_by_two_steps(steps, expected):
     found = STEPS.copy()
@@ -99,8 +106,11 @@ RECORDED = json.loads((DATA / "parity" / "texturenet_int8.json").read_text("utf-
 
 
 def recorded(found: bytes, delegate: DelegateName, *kernels: str):
-    """Compare outputs with what was recorded of the sample model; ``kernels`` are the references there are."""
-    references = {name: bytes.fromhex(RECORDED[name]) for name in kernels or ("builtin", "xnnpack", "plain")}
+    """Compare outputs with what was recorded of the sample model; ``kernels`` are the references
+    there are."""
+    references = {
+        name: bytes.fromhex(RECORDED[name]) for name in kernels or ("builtin", "xnnpack", "plain")
+    }
     output = kept(RECORDED["outputs"], references, bytes.fromhex(RECORDED["other_inputs"]), found)
     return parity_of(output, case(delegate=delegate))
 
@@ -115,16 +125,46 @@ def moved(steps: int) -> bytes:
 @pytest.mark.parametrize(
     ("found", "delegate", "expected", "nearest", "error"),
     [
-        (bytes.fromhex(RECORDED["device_xnnpack"]), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 0),
-        (bytes.fromhex(RECORDED["device_cpu"]), DelegateName.CPU, ParityVerdict.SAME, "builtin kernels", 0),
+        (
+            bytes.fromhex(RECORDED["device_xnnpack"]),
+            DelegateName.XNNPACK,
+            ParityVerdict.SAME,
+            "XNNPACK",
+            0,
+        ),
+        (
+            bytes.fromhex(RECORDED["device_cpu"]),
+            DelegateName.CPU,
+            ParityVerdict.SAME,
+            "builtin kernels",
+            0,
+        ),
         # Without a delegate there is no XNNPACK; what it gives is still what correct kernels give.
-        (bytes.fromhex(RECORDED["xnnpack"]), DelegateName.CPU, ParityVerdict.SAME, "builtin kernels", 10),
+        (
+            bytes.fromhex(RECORDED["xnnpack"]),
+            DelegateName.CPU,
+            ParityVerdict.SAME,
+            "builtin kernels",
+            10,
+        ),
         # An accelerator may round as any of them.
-        (bytes.fromhex(RECORDED["plain"]), DelegateName.NNAPI, ParityVerdict.SAME, "plain reference kernels", 0),
+        (
+            bytes.fromhex(RECORDED["plain"]),
+            DelegateName.NNAPI,
+            ParityVerdict.SAME,
+            "plain reference kernels",
+            0,
+        ),
         (moved(11), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 11),
         (moved(14), DelegateName.XNNPACK, ParityVerdict.DRIFT, "XNNPACK", 14),
         (moved(60), DelegateName.XNNPACK, ParityVerdict.WRONG, "XNNPACK", 60),
-        (bytes.fromhex(RECORDED["other_inputs"]), DelegateName.XNNPACK, ParityVerdict.WRONG, "", None),
+        (
+            bytes.fromhex(RECORDED["other_inputs"]),
+            DelegateName.XNNPACK,
+            ParityVerdict.WRONG,
+            "",
+            None,
+        ),
         (bytes.fromhex(RECORDED["builtin"])[::-1], DelegateName.GPU, ParityVerdict.WRONG, "", None),
     ],
 )
@@ -146,7 +186,8 @@ def test_a_single_reference_leaves_the_threshold_of_the_type():
 
 
 @pytest.mark.parametrize(
-    ("places", "expected"), [(0, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)]
+    ("places", "expected"),
+    [(0, ParityVerdict.SAME), (3, ParityVerdict.DRIFT), (40, ParityVerdict.WRONG)],
 )
 def test_indexes_are_judged_by_the_places_that_differ_and_not_by_how_far(places, expected):
     ours, others = (RANDOM.integers(0, 1000, (1, 400)).astype(np.int64) for _ in range(2))

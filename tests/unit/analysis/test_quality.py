@@ -12,7 +12,13 @@ from orchestrator.passes import pass_of
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, ToolReport
+from orchestrator.records.run import (
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    Outcome,
+    ToolReport,
+)
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from tests.samples.places import REPO
@@ -45,7 +51,9 @@ GOOD = ToolReport(
     delegate=DelegateEvidence(requested="gpu", actual="gpu", truth=DelegateTruth.FULL),
 )
 LOOKS = b"".join(b"--look\n/proc/uptime:%d.0 1\n/proc/uptime:%d.0 1\n" % (at, at) for at in (1, 2))
-CALM = DeviceState(at=NOW, boot_id="b1", thermal_status=0, clock_limit_khz={0: 1_800_000, 4: 2_800_000})
+CALM = DeviceState(
+    at=NOW, boot_id="b1", thermal_status=0, clock_limit_khz={0: 1_800_000, 4: 2_800_000}
+)
 
 CAPPED = replace(
     CALM,
@@ -97,23 +105,34 @@ def test_a_calm_full_run_is_trusted_without_a_finding() -> None:
         DelegateTruth.FAILED,
     ],
 )
-def test_a_run_somewhere_else_than_asked_is_failed_though_the_program_was_content(truth: DelegateTruth) -> None:
-    ending = ending_of(with_delegate(truth=truth, lines=("the line",)), exit_code=0, timed_out=False)
+def test_a_run_somewhere_else_than_asked_is_failed_though_the_program_was_content(
+    truth: DelegateTruth,
+) -> None:
+    ending = ending_of(
+        with_delegate(truth=truth, lines=("the line",)), exit_code=0, timed_out=False
+    )
     assert (ending.outcome, ending.reason_code) == (Outcome.FAILED, f"delegate-{truth}")
     assert "the line" in ending.reason
     assert f"`delegate-{truth}`" in (DOCS / "reference" / "findings.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.UNKNOWN])
+@pytest.mark.parametrize(
+    "truth", [DelegateTruth.FULL, DelegateTruth.PARTIAL, DelegateTruth.UNKNOWN]
+)
 def test_a_run_where_it_was_asked_is_completed(truth: DelegateTruth) -> None:
-    assert ending_of(with_delegate(truth=truth), exit_code=0, timed_out=False).outcome is Outcome.COMPLETED
+    assert (
+        ending_of(with_delegate(truth=truth), exit_code=0, timed_out=False).outcome
+        is Outcome.COMPLETED
+    )
 
 
 def test_an_app_without_an_exit_code_completes_by_its_result() -> None:
     assert ending_of(GOOD, exit_code=None, timed_out=False).outcome is Outcome.COMPLETED
 
 
-@pytest.mark.parametrize(("exit_code", "words"), [(1, "exit code 1"), (139, "signal 11"), (137, "signal 9")])
+@pytest.mark.parametrize(
+    ("exit_code", "words"), [(1, "exit code 1"), (139, "signal 11"), (137, "signal 9")]
+)
 def test_a_result_with_a_bad_exit_code_is_no_result(exit_code: int, words: str) -> None:
     ending = ending_of(GOOD, exit_code=exit_code, timed_out=False)
     assert ending.outcome is Outcome.FAILED
@@ -141,25 +160,51 @@ def test_what_did_not_complete_is_rejected() -> None:
             Quality.TRUSTED,
             verdict(with_delegate(truth=DelegateTruth.PARTIAL, delegated_nodes=3, total_nodes=5)),
         ),
-        ("delegate-unknown", Quality.SUSPECT, verdict(with_delegate(truth=DelegateTruth.UNKNOWN, actual=""))),
+        (
+            "delegate-unknown",
+            Quality.SUSPECT,
+            verdict(with_delegate(truth=DelegateTruth.UNKNOWN, actual="")),
+        ),
         # Another program's record says which delegate was used, and not how much of the model.
         ("delegate-unknown", Quality.TRUSTED, verdict(with_delegate(truth=DelegateTruth.UNKNOWN))),
         ("flags-ignored", Quality.REJECTED, verdict(replace(GOOD, unconsumed_flags=("--x=1",)))),
         ("few-runs", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, count=9)))),
-        ("unsteady", Quality.SUSPECT, verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0)))),
-        ("coarse-resolution", Quality.SUSPECT, verdict(replace(GOOD, extra={"resolution_us": 20.5}))),
-        ("sources-disagree", Quality.SUSPECT, verdict(replace(GOOD, disagreements=("1 is not 2",)))),
+        (
+            "unsteady",
+            Quality.SUSPECT,
+            verdict(replace(GOOD, inference=replace(STEADY, p95_us=1600.0))),
+        ),
+        (
+            "coarse-resolution",
+            Quality.SUSPECT,
+            verdict(replace(GOOD, extra={"resolution_us": 20.5})),
+        ),
+        (
+            "sources-disagree",
+            Quality.SUSPECT,
+            verdict(replace(GOOD, disagreements=("1 is not 2",))),
+        ),
         ("unwatched", Quality.TRUSTED, verdict(samples=b"sh: sampler.sh: not found")),
         ("log-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"log_cut": "..."}))),
         ("output-cut", Quality.TRUSTED, verdict(replace(GOOD, extra={"output_cut": "..."}))),
         ("files-refused", Quality.TRUSTED, verdict(replace(GOOD, extra={"files_refused": "..."}))),
-        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0}))),
-        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000}))),
+        (
+            "throttled",
+            Quality.SUSPECT,
+            verdict(after=replace(CALM, thermal_status=2, heat_c={"skin": 44.0})),
+        ),
+        (
+            "throttled",
+            Quality.SUSPECT,
+            verdict(after=replace(CALM, clock_limit_khz={0: 1_800_000, 4: 2_400_000})),
+        ),
         ("rebooted", Quality.REJECTED, verdict(after=replace(CALM, boot_id="b2"))),
         (
             "foreign-load",
             Quality.SUSPECT,
-            verdict(facts=replace(FACTS, kind=DeviceKind.HOST), before=replace(CALM, busy_cores=0.5)),
+            verdict(
+                facts=replace(FACTS, kind=DeviceKind.HOST), before=replace(CALM, busy_cores=0.5)
+            ),
         ),
         (
             "more-threads-than-big-cores",
@@ -167,11 +212,18 @@ def test_what_did_not_complete_is_rejected() -> None:
             verdict(case=replace(CASE, delegate=DelegateName.CPU, threads=3)),
         ),
         ("battery-low", Quality.SUSPECT, verdict(after=replace(CALM, battery_percent=14))),
-        ("throttled", Quality.SUSPECT, verdict(after=replace(CALM, cooling={"thermal-cpufreq-4": 2, "fan": 0}))),
         (
             "throttled",
             Quality.SUSPECT,
-            verdict(before=replace(CALM, gpu_limit_khz=848_000), after=replace(CALM, gpu_limit_khz=572_000)),
+            verdict(after=replace(CALM, cooling={"thermal-cpufreq-4": 2, "fan": 0})),
+        ),
+        (
+            "throttled",
+            Quality.SUSPECT,
+            verdict(
+                before=replace(CALM, gpu_limit_khz=848_000),
+                after=replace(CALM, gpu_limit_khz=572_000),
+            ),
         ),
         ("clocks-capped", Quality.TRUSTED, verdict(before=CAPPED, after=CAPPED)),
         (
@@ -183,7 +235,10 @@ def test_what_did_not_complete_is_rejected() -> None:
         (
             "foreground-changed",
             Quality.SUSPECT,
-            verdict(before=replace(CALM, foreground="a.launcher"), after=replace(CALM, foreground="b.updater")),
+            verdict(
+                before=replace(CALM, foreground="a.launcher"),
+                after=replace(CALM, foreground="b.updater"),
+            ),
         ),
         (
             "charging-changed",
@@ -212,10 +267,16 @@ def test_what_did_not_complete_is_rejected() -> None:
             Quality.SUSPECT,
             verdict(facts=replace(FACTS, kind=DeviceKind.IOS), run_pass=Pass.COLD, samples=b""),
         ),
-        ("not-completed", Quality.REJECTED, verdict(None, ending=Ending(outcome=Outcome.TIMED_OUT))),
+        (
+            "not-completed",
+            Quality.REJECTED,
+            verdict(None, ending=Ending(outcome=Outcome.TIMED_OUT)),
+        ),
     ],
 )
-def test_each_finding_is_made_and_weighs_what_the_docs_say(code: str, quality: Quality, judged: QualityVerdict) -> None:
+def test_each_finding_is_made_and_weighs_what_the_docs_say(
+    code: str, quality: Quality, judged: QualityVerdict
+) -> None:
     assert [finding.code for finding in judged.findings] == [code]
     assert judged.quality is quality
     row = next(
@@ -234,11 +295,17 @@ def test_every_code_is_documented() -> None:
 def test_a_moved_clock_rejects_a_figure_that_is_a_mean() -> None:
     moved = replace(CALM, boot_at_s=4600)
     mean_only = replace(GOOD, inference=replace(STEADY, median_us=None, p5_us=None, p95_us=None))
-    assert verdict(mean_only, before=replace(CALM, boot_at_s=1000), after=moved).quality is Quality.REJECTED
+    assert (
+        verdict(mean_only, before=replace(CALM, boot_at_s=1000), after=moved).quality
+        is Quality.REJECTED
+    )
 
 
 def test_the_benchmarks_own_app_may_come_to_the_screen() -> None:
-    before, after = replace(CALM, foreground="a.launcher"), replace(CALM, foreground="org.tensorflow.lite.benchmark")
+    before, after = (
+        replace(CALM, foreground="a.launcher"),
+        replace(CALM, foreground="org.tensorflow.lite.benchmark"),
+    )
     assert not verdict(case=replace(CASE, tool=ToolName.APK), before=before, after=after).findings
 
 

@@ -12,14 +12,18 @@ def figures(chance, count, level_us=2_000.0, noise=0.01):
 
 def test_a_device_at_rest_hardly_ever_moves():
     chance = random.Random(1)
-    moved = [reference_moved(figures(chance, 3), figures(chance, 3), figures(chance, 20)).moved for _ in range(500)]
+    moved = [
+        reference_moved(figures(chance, 3), figures(chance, 3), figures(chance, 20)).moved
+        for _ in range(500)
+    ]
     assert sum(moved) <= 5
 
 
 def test_a_throttled_device_has_moved():
     chance = random.Random(2)
     verdicts = [
-        reference_moved(figures(chance, 3), figures(chance, 3, 2_200.0), figures(chance, 20)) for _ in range(200)
+        reference_moved(figures(chance, 3), figures(chance, 3, 2_200.0), figures(chance, 20))
+        for _ in range(200)
     ]
     assert sum(verdict.moved for verdict in verdicts) >= 198
     assert verdicts[0].ratio == pytest.approx(1.1, rel=0.03)
@@ -27,7 +31,10 @@ def test_a_throttled_device_has_moved():
 
 def test_noisy_devices_have_wider_limits():
     chance = random.Random(3)
-    quiet, noisy = (reference_moved([100.0], [104.0], figures(chance, 30, noise=noise)) for noise in (0.003, 0.05))
+    quiet, noisy = (
+        reference_moved([100.0], [104.0], figures(chance, 30, noise=noise))
+        for noise in (0.003, 0.05)
+    )
     assert quiet.moved
     assert not noisy.moved
     assert quiet.limit < noisy.limit
@@ -52,7 +59,10 @@ def test_without_a_figure_nothing_is_said():
 
 def test_moves_are_alike_both_ways():
     history = figures(random.Random(5), 12)
-    up, down = reference_moved([100.0], [125.0], history), reference_moved([125.0], [100.0], history)
+    up, down = (
+        reference_moved([100.0], [125.0], history),
+        reference_moved([125.0], [100.0], history),
+    )
     assert up.moved is down.moved is True
     assert up.ratio * down.ratio == pytest.approx(1.0)
     with pytest.raises(ValueError, match="positive"):

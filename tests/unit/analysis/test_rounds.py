@@ -1,4 +1,5 @@
-"""Which invocations a campaign wants beyond its plan: from what is stored alone, whatever was killed when."""
+"""Which invocations a campaign wants beyond its plan: from what is stored alone, whatever was
+killed when."""
 
 from __future__ import annotations
 
@@ -15,7 +16,14 @@ from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, sa
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, Outcome, RunRecord, ToolReport
+from orchestrator.records.run import (
+    DelegateEvidence,
+    DelegateTruth,
+    LatencySummary,
+    Outcome,
+    RunRecord,
+    ToolReport,
+)
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
@@ -33,7 +41,9 @@ def case(threads: int, tool: ToolName = ToolName.NATIVE) -> Case:
     )  # fmt: skip
 
 
-def campaign(*, rule: StoppingRule | None = RULE, seed: int = 1, tool: ToolName = ToolName.NATIVE) -> Campaign:
+def campaign(
+    *, rule: StoppingRule | None = RULE, seed: int = 1, tool: ToolName = ToolName.NATIVE
+) -> Campaign:
     planned = [
         Invocation(case=case(threads, tool), run_pass=Pass.TIMING, number=number)
         for number in range(RULE.first)
@@ -91,7 +101,9 @@ def test_noisy_cases_get_more_and_quiet_ones_none() -> None:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(cut=st.integers(0, 28), seed=st.integers(0, 5))
-def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(cut: int, seed: int) -> None:
+def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(
+    cut: int, seed: int
+) -> None:
     the_campaign = campaign(seed=seed)
     whole = finish(the_campaign, [])
     again = finish(the_campaign, whole[:cut])
@@ -99,11 +111,16 @@ def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(cut:
 
 
 def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
-    wide = [finish(campaign(rule=replace(RULE, half_width=1e-6), seed=seed), []) for seed in range(6)]
+    wide = [
+        finish(campaign(rule=replace(RULE, half_width=1e-6), seed=seed), []) for seed in range(6)
+    ]
     orders = {tuple(item.run_id for item in runs[12:]) for runs in wide}
     assert len(orders) > 1
     for runs in wide:
-        assert all({item.case.threads for item in runs[at : at + 3]} == set(NOISES) for at in range(12, 36, 3))
+        assert all(
+            {item.case.threads for item in runs[at : at + 3]} == set(NOISES)
+            for at in range(12, 36, 3)
+        )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +133,9 @@ def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
 )
 def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> None:
     the_campaign = campaign()
-    runs = [run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations]
+    runs = [
+        run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations
+    ]
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
     reasons = {item.case.threads: item.reason for item in standings(the_campaign, runs).values()}
     assert reasons[3] is StopReason.FAILED
@@ -126,7 +145,10 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
 def test_a_case_that_fails_twice_of_ten_at_random_gets_more(end: Outcome) -> None:
     failed = {"outcome": end, "reason_code": "crashed", "report": None}
     wanted = Invocation(case=case(3), run_pass=Pass.TIMING, number=0)
-    runs = [run(replace(wanted, number=number), **(failed if number >= 8 else {})) for number in range(10)]
+    runs = [
+        run(replace(wanted, number=number), **(failed if number >= 8 else {}))
+        for number in range(10)
+    ]
     the_campaign = replace(campaign(), invocations=(wanted,))
     assert standings(the_campaign, runs)[case(3).case_key].reason is StopReason.OPEN
     assert next_round(the_campaign, runs, SERIAL)
@@ -150,7 +172,9 @@ def test_a_case_that_fails_twice_of_ten_at_random_gets_more(end: Outcome) -> Non
         ("a--a", True),
     ],
 )
-def test_two_failures_in_a_row_and_half_of_the_last_ten_end_a_case(endings: str, hopeless: bool) -> None:
+def test_two_failures_in_a_row_and_half_of_the_last_ten_end_a_case(
+    endings: str, hopeless: bool
+) -> None:
     outcomes = {".": Outcome.COMPLETED, "t": Outcome.TIMED_OUT, "-": Outcome.ABORTED}
     found = [(outcomes.get(letter, Outcome.FAILED), letter.strip(".")) for letter in endings]
     assert is_hopeless(found) is hopeless
@@ -160,7 +184,8 @@ def test_an_invocation_that_can_not_be_used_does_not_count() -> None:
     the_campaign = campaign()
     bad = {"verdict": QualityVerdict(quality=Quality.REJECTED)}
     runs = [
-        run(item, **(bad if item.case.threads == 1 and item.number < 1 else {})) for item in the_campaign.invocations
+        run(item, **(bad if item.case.threads == 1 and item.number < 1 else {}))
+        for item in the_campaign.invocations
     ]
     assert 1 in {item.case.threads for item in next_round(the_campaign, runs, SERIAL)}
     assert counts(finish(the_campaign, runs))[1] == 5
@@ -176,7 +201,9 @@ def test_nothing_is_added_before_the_plan_is_through_nor_without_a_rule() -> Non
 def test_unfit_waits_count_as_nothing() -> None:
     the_campaign = campaign()
     runs = finish(the_campaign, [])
-    unfit = run(Invocation(case=case(1), run_pass=Pass.TIMING, number=9), outcome=Outcome.UNFIT, report=None)
+    unfit = run(
+        Invocation(case=case(1), run_pass=Pass.TIMING, number=9), outcome=Outcome.UNFIT, report=None
+    )
     assert next_round(the_campaign, [*runs, unfit], SERIAL) == []
 
 
@@ -187,7 +214,11 @@ def test_cases_of_one_process_get_another_one_as_long_as_any_needs_it() -> None:
     assert {item.case.threads for item in batch} == {1, 2, 3}
     assert {item.number for item in batch} == {4}
     # A case that was only found in the output is nobody's to start.
-    found = replace(runs[-1], run_id=RunId("found"), case=replace(case(3, ToolName.PERF_OPTIONS), flags=(("x", "y"),)))
+    found = replace(
+        runs[-1],
+        run_id=RunId("found"),
+        case=replace(case(3, ToolName.PERF_OPTIONS), flags=(("x", "y"),)),
+    )
     again = next_round(the_campaign, [*runs, found], SERIAL, lambda _: "one session")
     assert {item.case.case_key for item in again} == {item.case.case_key for item in batch}
 

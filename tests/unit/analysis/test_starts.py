@@ -34,4 +34,7 @@ def test_a_start_is_doubted_where_its_cache_says_otherwise(
     )  # fmt: skip
     found = list(start_findings(report))
     assert [finding.code for finding in found] == codes
-    assert all((finding.severity is Severity.ERROR) == (finding.code == "warm-cold-start") for finding in found)
+    assert all(
+        (finding.severity is Severity.ERROR) == (finding.code == "warm-cold-start")
+        for finding in found
+    )

@@ -17,12 +17,16 @@ def run_until_enough(chance, noise, rule=RULE):
     """From look to look: nothing is enough between two of them, as a test below shows."""
     latencies = []
     while not (decision := decide(latencies, rule)).is_enough:
-        latencies += [1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.wanted - len(latencies))]
+        latencies += [
+            1000 * math.exp(chance.gauss(0, noise)) for _ in range(decision.wanted - len(latencies))
+        ]
     return latencies, decision
 
 
 def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
-    latencies = [1000 * math.exp(0.02 * step) for step in (0.9, -1.4, 0.1, -0.5, 1.4, -0.9, 0.5, -0.1)]
+    latencies = [
+        1000 * math.exp(0.02 * step) for step in (0.9, -1.4, 0.1, -0.5, 1.4, -0.9, 0.5, -0.1)
+    ]
     decision = decide(latencies, RULE)
     assert (decision.is_enough, decision.reason) == (False, "noisy")
     logs = [math.log(us) for us in latencies]
@@ -45,7 +49,11 @@ def test_a_narrow_interval_must_be_so_again_after_three_more_and_that_of_a_case_
     for pace, again in ((beside, 11), (EVEN, 16)):
         decision = decide(calm[:8], RULE, pace)
         assert decision.half_width < RULE.half_width
-        assert (decision.is_enough, decision.wanted, decision.reason) == (False, again, "confirming")
+        assert (decision.is_enough, decision.wanted, decision.reason) == (
+            False,
+            again,
+            "confirming",
+        )
         assert not decide(calm[: again - 1], RULE, pace).is_enough
         assert decide(calm[:again], RULE, pace).reason == "reached"
     burst = [*calm[:8], 1100.0, 1150.0, 1200.0]
@@ -56,7 +64,9 @@ def test_nothing_is_enough_between_two_looks():
     chance = random.Random(17)
     for noise in (0.01, 0.02, 0.03, 0.05):
         latencies = [1000 * math.exp(chance.gauss(0, noise)) for _ in range(RULE.most)]
-        counts = [count for count in range(RULE.most + 1) if decide(latencies[:count], RULE).is_enough]
+        counts = [
+            count for count in range(RULE.most + 1) if decide(latencies[:count], RULE).is_enough
+        ]
         look = 0
         while not (decision := decide(latencies[:look], RULE)).is_enough:
             look = decision.wanted
@@ -105,7 +115,10 @@ def test_intervals_of_stopped_cases_hold_the_truth():
 
 def test_noise_decides_the_number():
     chance = random.Random(4)
-    counts = [sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40 for noise in (0.002, 0.03, 0.2)]
+    counts = [
+        sum(len(run_until_enough(chance, noise)[0]) for _ in range(40)) / 40
+        for noise in (0.002, 0.03, 0.2)
+    ]
     assert 8 <= counts[0] < 9
     assert 20 < counts[1] < 36
     assert counts[2] == 40

@@ -21,8 +21,8 @@ def test_one_invocation_has_a_median_and_no_interval():
 
 def test_interval_of_few_invocations_is_students_on_logarithms():
     summary = summarize([100.0, 110.0, 121.0])
-    # The logarithms are log(110) -+ log(1.1): mean log(110), deviation log(1.1), t(0.975, 2) = 4.30265; three in a row
-    # that rise may remember each other.
+    # The logarithms are log(110) -+ log(1.1): mean log(110), deviation log(1.1), t(0.975, 2) =
+    # 4.30265; three in a row that rise may remember each other.
     reach = 4.30265 * math.log(1.1) / math.sqrt(3) * summary.log_middle.growth
     assert 1.5 < summary.log_middle.growth < 2.5
     assert summary.interval.method is IntervalMethod.LOG_T
@@ -32,7 +32,9 @@ def test_interval_of_few_invocations_is_students_on_logarithms():
 
 
 def test_interval_of_twenty_invocations_is_bootstrapped_and_agrees_with_students_on_a_normal_sample():
-    logs = [statistics.NormalDist(0, 0.03).inv_cdf((rank * 7 % 20 + 0.5) / 20) for rank in range(20)]
+    logs = [
+        statistics.NormalDist(0, 0.03).inv_cdf((rank * 7 % 20 + 0.5) / 20) for rank in range(20)
+    ]
     summary = summarize([1000 * math.exp(log) for log in logs])
     assert summary.interval.method is IntervalMethod.BOOTSTRAP
     # Four of 20 are left out at either end, so that 12 stay: t(0.975, 11).
@@ -78,7 +80,9 @@ def test_interval_holds_the_truth_as_often_as_it_says(count):
     trials = 1500
     hits = 0
     for _ in range(trials):
-        interval = summarize([1000 * math.exp(chance.gauss(0, 0.05)) for _ in range(count)]).interval
+        interval = summarize(
+            [1000 * math.exp(chance.gauss(0, 0.05)) for _ in range(count)]
+        ).interval
         hits += interval.low <= 1000 <= interval.high
     # Of few invocations nobody knows whether they remember each other: that costs width.
     assert 0.94 <= hits / trials <= (0.998 if count < 40 else 0.985)

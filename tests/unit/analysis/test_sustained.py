@@ -6,7 +6,9 @@ import pytest
 from orchestrator.analysis.sustained import POINTS_MIN, sustained
 
 
-def curve(chance, *, onset_s=None, slowdown=1.3, every_s=5.0, until_s=1200.0, noise=0.02, fall_s=60.0):
+def curve(
+    chance, *, onset_s=None, slowdown=1.3, every_s=5.0, until_s=1200.0, noise=0.02, fall_s=60.0
+):
     """A phone at 10 ms that slows down from ``onset_s`` on, over ``fall_s``."""
     points = []
     for step in range(int(until_s / every_s)):
@@ -35,7 +37,11 @@ def test_single_inferences_of_half_an_hour_are_read_too():
 
 def test_phones_that_hold_their_level_have_no_onset():
     chance = random.Random(5)
-    found = [sustained(curve(chance, noise=noise)).onset_s for noise in (0.005, 0.02, 0.08) for _ in range(60)]
+    found = [
+        sustained(curve(chance, noise=noise)).onset_s
+        for noise in (0.005, 0.02, 0.08)
+        for _ in range(60)
+    ]
     assert sum(onset is not None for onset in found) <= 1
 
 
@@ -52,7 +58,8 @@ def test_a_passing_disturbance_is_no_onset():
 
 def test_a_phone_that_recovers_for_a_moment_keeps_its_onset():
     points = [
-        (at, us / 1.3 if 700 <= at < 730 else us) for at, us in curve(random.Random(8), onset_s=300.0, fall_s=1.0)
+        (at, us / 1.3 if 700 <= at < 730 else us)
+        for at, us in curve(random.Random(8), onset_s=300.0, fall_s=1.0)
     ]
     assert 290 <= sustained(points).onset_s <= 320
 

@@ -13,9 +13,9 @@ CHUNKED = {"Transfer-Encoding": "chunked"}
 class ServedFile:
     content: bytes
     last_modified: str = ""
-    #: One for each of the next requests: a status, "hang", "no length", "chunked", ("chunks", bytes) without their end,
-    #: ("cut", bytes), ("length", announced), ("to", address), ("range", text) ...;
-    #: a fault that is None answers well.
+    #: One for each of the next requests: a status, "hang", "no length", "chunked", ("chunks",
+    #: bytes) without their end, ("cut", bytes), ("length", announced), ("to", address), ("range",
+    #: text) ...; a fault that is None answers well.
     faults: list[object] = field(default_factory=list)
 
 
@@ -44,7 +44,9 @@ class FileServer:
 @contextmanager
 def file_server() -> Iterator[FileServer]:
     server = FileServer()
-    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server
@@ -123,10 +125,16 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                 return
             self.answer(file, 200, file.content[:most], {"Content-Length": str(size)})
 
-        def send_part(self, file: ServedFile, rest: bytes, told: str, most: int | None = None) -> None:
-            self.answer(file, 206, rest[:most], {"Content-Length": str(len(rest)), "Content-Range": told})
+        def send_part(
+            self, file: ServedFile, rest: bytes, told: str, most: int | None = None
+        ) -> None:
+            self.answer(
+                file, 206, rest[:most], {"Content-Length": str(len(rest)), "Content-Range": told}
+            )
 
-        def answer(self, file: ServedFile, status: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
+        def answer(
+            self, file: ServedFile, status: int, body: bytes, headers: Mapping[str, str] = {}
+        ) -> None:
             self.send_response(status)
             for name, value in {"Last-Modified": file.last_modified, **headers}.items():
                 if value:

@@ -1,4 +1,5 @@
-"""Programs, libraries and APKs with chosen contents, built byte by byte by the formats' own descriptions."""
+"""Programs, libraries and APKs with chosen contents, built byte by byte by the formats' own
+descriptions."""
 
 import io
 import struct
@@ -9,7 +10,8 @@ from benchfarm_lab.samples import benchmark_apk, benchmark_elf
 
 
 def real(content: bytes) -> bytes:
-    """Make an Android program that is no fake binary out of one: with the NDK's note for API level 26 instead."""
+    """Make an Android program that is no fake binary out of one: with the NDK's note for API level
+    26 instead."""
     changed = bytearray(content)
     at = changed.index(b"benchfarm\0")
     struct.pack_into("<I", changed, at - 12, 8)
@@ -31,16 +33,27 @@ def app(path: Path, **options) -> Path:
 
 def app_bytes(**options) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(benchmark_apk(**options))) as old, zipfile.ZipFile(out, "w") as new:
+    with (
+        zipfile.ZipFile(io.BytesIO(benchmark_apk(**options))) as old,
+        zipfile.ZipFile(out, "w") as new,
+    ):
         for name in old.namelist():
             new.writestr(name, real(old.read(name)) if name.startswith("lib/") else old.read(name))
     return out.getvalue()
 
 
 def elf(
-    *, machine: int = 183, needed: tuple[str, ...] = (), mark: str = "", is_program: bool = False, flags_1: int = 0
+    *,
+    machine: int = 183,
+    needed: tuple[str, ...] = (),
+    mark: str = "",
+    is_program: bool = False,
+    flags_1: int = 0,
 ) -> bytes:
-    """Return an ELF file with a dynamic segment, of 64 bits unless the machine has 32; each mark is another content."""
+    """Return an ELF file with a dynamic segment, of 64 bits unless the machine has 32.
+
+    Each mark is another content.
+    """
     wide = machine in {183, 62}
     strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)
     head, segment = (64, 56) if wide else (52, 32)
@@ -55,7 +68,9 @@ def elf(
     header = ident + struct.pack("<HHIQQQIHHHHHH" if wide else "<HHIIIIIHHHHHH", *rest)
     # What is loaded, all of the file, and within it what the linker reads.
     for kind, at, size in ((1, 0, strings_at + len(content)), (2, dynamic_at, len(dynamic))):
-        values = (kind, 4, at, at, at, size, size, 8) if wide else (kind, at, at, at, size, size, 4, 4)
+        values = (
+            (kind, 4, at, at, at, size, size, 8) if wide else (kind, at, at, at, size, size, 4, 4)
+        )
         header += struct.pack("<IIQQQQQQ" if wide else "<IIIIIIII", *values)
     return header + content
 

@@ -65,7 +65,9 @@ def test_shorter_file_than_announced_is_never_handed_over(server, folder):
         download(Downloader(folder), f"{server.url}/a")
 
 
-@pytest.mark.parametrize("size", [0, 70_000, 100_000], ids=["before the first", "in a chunk", "between two"])
+@pytest.mark.parametrize(
+    "size", [0, 70_000, 100_000], ids=["before the first", "in a chunk", "between two"]
+)
 def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, size):
     server.put("/a", CONTENT, faults=[("chunks", size)] * 2)
     with pytest.raises(DownloadError, match=r"was cut off"):
@@ -74,7 +76,10 @@ def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, s
 
 def test_answer_whose_end_cannot_be_known_is_refused(server, folder):
     server.put("/a", CONTENT, faults=["no length"])
-    with pytest.raises(DownloadError, match=r"the server tells no length, so that a file that was cut off looks whole"):
+    with pytest.raises(
+        DownloadError,
+        match=r"the server tells no length, so that a file that was cut off looks whole",
+    ):
         download(Downloader(folder), f"{server.url}/a")
     assert leftovers(folder) == []
 
@@ -86,7 +91,12 @@ def test_answer_in_chunks_is_read_to_its_end(server, folder):
 
 @pytest.mark.parametrize(
     ("status", "message"),
-    [(404, r"isn't there \(HTTP 404\)"), (410, "isn't there"), (403, "needs a permission"), (500, "answers HTTP 500")],
+    [
+        (404, r"isn't there \(HTTP 404\)"),
+        (410, "isn't there"),
+        (403, "needs a permission"),
+        (500, "answers HTTP 500"),
+    ],
 )
 def test_each_refusal_of_a_server_has_its_words(server, folder, status, message):
     server.put("/a", CONTENT, faults=[status, status])
@@ -106,7 +116,9 @@ def test_redirects_are_followed_within_their_scheme_only(server, folder):
         with pytest.raises(DownloadError, match=r"redirects to another scheme, .*: refused"):
             download(Downloader(folder), f"{server.url}/far")
     server.put("/far", b"", faults=[("to", "http://example.com/a")])
-    with pytest.raises(DownloadError, match=r"http://example\.com/a isn't used: plain http is taken from a mirror"):
+    with pytest.raises(
+        DownloadError, match=r"http://example\.com/a isn't used: plain http is taken from a mirror"
+    ):
         download(Downloader(folder), f"{server.url}/far")
     server.put("/round", b"", faults=[("to", "/round")] * 9)
     with pytest.raises(DownloadError, match="more than 5 redirects"):

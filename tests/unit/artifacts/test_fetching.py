@@ -38,7 +38,9 @@ class Shop:
         self.server.put(path, content, last_modified="Fri, 20 Nov 2026 10:00:00 GMT", **options)
 
     def fetch(self, **options):
-        return BuildFetcher(self.library, Downloader(self.folder / "downloads")).fetch(self.spec, **options)
+        return BuildFetcher(self.library, Downloader(self.folder / "downloads")).fetch(
+            self.spec, **options
+        )
 
     def resolved(self) -> str:
         return self.library.resolve(ToolName.NATIVE, "arm64-v8a").sha256
@@ -79,7 +81,9 @@ def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
     assert (changed.status, changed.previous) == (FetchStatus.CHANGED, old)
     assert shop.resolved() == changed.release.program.sha256 != old.program.sha256
     assert (
-        shop.library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{old.release_id}").sha256
+        shop.library.resolve(
+            ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{old.release_id}"
+        ).sha256
         == old.program.sha256
     )
     shop.library.archive.pin(shop.library.find_release(f"prog@{old.release_id[:6]}"))
@@ -96,7 +100,10 @@ def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
         (binary("1")[:300], "damaged ELF file"),
         (binary("1", abi="armeabi-v7a"), "it is built for armeabi-v7a, not for arm64-v8a"),
         (app_bytes(), "it is an APK"),
-        (elf(is_program=True, needed=("libmissing.so",)), r"needs libmissing\.so, which no phone has"),
+        (
+            elf(is_program=True, needed=("libmissing.so",)),
+            r"needs libmissing\.so, which no phone has",
+        ),
     ],
 )
 def test_what_is_not_the_declared_program_is_refused_and_nothing_kept(shop, content, message):
@@ -161,7 +168,9 @@ def test_libraries_come_with_the_program_as_one_release(server, tmp_path):
     changed = shop.fetch()
     assert changed.status is FetchStatus.CHANGED
     assert changed.release.program == got.release.program
-    older = shop.library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{got.release.release_id}")
+    older = shop.library.resolve(
+        ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{got.release.release_id}"
+    )
     assert older.companions == found.companions
     assert shop.library.resolve(ToolName.NATIVE, "arm64-v8a").companions != found.companions
 
@@ -175,7 +184,9 @@ def test_needed_library_that_is_not_there_leaves_nothing(server, tmp_path):
 
 
 def test_group_that_a_person_completed_goes_on_with_a_newer_program(server, tmp_path):
-    interface = LibrarySpec(name="libi.so", url=f"{server.url}/latest/libi.so", optional=True, group="dsp")
+    interface = LibrarySpec(
+        name="libi.so", url=f"{server.url}/latest/libi.so", optional=True, group="dsp"
+    )
     skel = LibrarySpec(name="libskel.so", optional=True, group="dsp")
     shop = Shop(server, tmp_path, libraries=(interface, skel))
     shop.serve(binary("1"))
@@ -183,11 +194,16 @@ def test_group_that_a_person_completed_goes_on_with_a_newer_program(server, tmp_
     assert len(shop.fetch().release.libraries) == 1
     for name, machine in (("libi.so", 183), ("libskel.so", 164)):
         (tmp_path / name).write_bytes(elf(machine=machine))
-    shop.library.add(tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libskel.so"], release="1.20")
+    shop.library.add(
+        tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libskel.so"], release="1.20"
+    )
     shop.serve(binary("2"))
     shop.serve(elf(mark="i2"), "/latest/libi.so")
     release = shop.fetch().release
-    assert [(file.name, file.tag) for file in release.libraries] == [("libi.so", "1.20"), ("libskel.so", "1.20")]
+    assert [(file.name, file.tag) for file in release.libraries] == [
+        ("libi.so", "1.20"),
+        ("libskel.so", "1.20"),
+    ]
 
 
 def test_apk_must_be_debuggable_as_declared(server, tmp_path):
@@ -203,18 +219,26 @@ def test_apk_must_be_debuggable_as_declared(server, tmp_path):
     assert shop.fetch().status is FetchStatus.NEW
 
 
-def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_android(server, tmp_path):
+def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_android(
+    server, tmp_path
+):
     shop = Shop(server, tmp_path, min_sdk=30)
     shop.serve(binary("1"))
     sha256 = shop.fetch().release.program.sha256
     kept = shop.library.list()[0].path
     # A 64-bit kernel under a 32-bit userspace: the phone lists 32-bit ABIs only.
     narrow = DeviceFacts(
-        serial=Serial("N"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33, abis=("armeabi-v7a", "armeabi")
+        serial=Serial("N"),
+        kind=DeviceKind.ANDROID,
+        is_virtual=False,
+        sdk=33,
+        abis=("armeabi-v7a", "armeabi"),
     )
     wide = dataclasses.replace(narrow, serial=Serial("W"), abis=("arm64-v8a", "armeabi-v7a"))
     for name in ("", "prog", sha256, f"prog@{sha256[:8]}", str(kept)):
-        with pytest.raises(ArtifactError, match=r"for armeabi-v7a is on this computer|the device needs armeabi-v7a"):
+        with pytest.raises(
+            ArtifactError, match=r"for armeabi-v7a is on this computer|the device needs armeabi-v7a"
+        ):
             shop.library.resolve_for(narrow, ToolName.NATIVE, name_or_path=name)
         assert shop.library.resolve_for(wide, ToolName.NATIVE, name_or_path=name).sha256 == sha256
     old = dataclasses.replace(wide, sdk=29)
@@ -222,7 +246,9 @@ def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_and
         shop.library.resolve_for(old, ToolName.NATIVE)
     # What was written down about a file isn't believed: the file itself is looked at.
     known = kept.parents[1] / "releases" / "prog.json"
-    known.write_text(known.read_text().replace('"built_for":["arm64-v8a"]', '"built_for":["armeabi-v7a"]'))
+    known.write_text(
+        known.read_text().replace('"built_for":["arm64-v8a"]', '"built_for":["armeabi-v7a"]')
+    )
     with pytest.raises(ArtifactError, match="prog is built for arm64-v8a, N runs armeabi-v7a"):
         shop.library.resolve_for(narrow, ToolName.NATIVE)
 
@@ -232,7 +258,9 @@ def test_damaged_pinned_program_is_told_and_not_replaced_by_another(shop):
     shop.fetch()
     shop.serve(binary("2"))
     shop.fetch()
-    next(build for build in shop.library.list() if build.sha256 == shop.resolved()).path.write_bytes(b"rot")
+    next(
+        build for build in shop.library.list() if build.sha256 == shop.resolved()
+    ).path.write_bytes(b"rot")
     with pytest.raises(ArtifactError, match="isn't what it was when it was added"):
         shop.resolved()
     assert shop.fetch().status is FetchStatus.UNCHANGED
@@ -245,7 +273,9 @@ def test_release_in_use_whose_program_is_gone_is_told_and_not_replaced_by_anothe
     shop.serve(binary("2"))
     shop.fetch(keep_pin=True)
     shutil.rmtree(shop.folder / "cache" / old.program.sha256)
-    with pytest.raises(ArtifactError, match=f"{old.release_id} .latest 2026-11-20., which is in use, is gone"):
+    with pytest.raises(
+        ArtifactError, match=f"{old.release_id} .latest 2026-11-20., which is in use, is gone"
+    ):
         shop.resolved()
 
 
@@ -268,7 +298,9 @@ def test_digits_that_fit_no_release_or_several_are_refused(shop):
         shop.library.find_release("prog@1")
     shop.serve(binary("1"))
     shop.fetch()
-    with pytest.raises(ArtifactError, match="no release 'prog' is on this computer; there are prog@"):
+    with pytest.raises(
+        ArtifactError, match="no release 'prog' is on this computer; there are prog@"
+    ):
         shop.library.find_release("prog")
 
 

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfarm_lab.samples import benchmark_apk, benchmark_elf, write_benchmark_apk, write_benchmark_elf
+from benchfarm_lab.samples import (
+    benchmark_apk,
+    benchmark_elf,
+    write_benchmark_apk,
+    write_benchmark_elf,
+)
 from orchestrator.artifacts.apk import inspect_apk
 from orchestrator.artifacts.elf import inspect_elf, inspect_elf_bytes
 from orchestrator.artifacts.program import inspect_program
@@ -17,15 +22,22 @@ from orchestrator.errors import ArtifactError
 from tests.unit.artifacts.sample_files import elf
 
 
-def elf_with_notes(notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes = b"", machine: int = 183) -> bytes:
-    """Return a small 64-bit executable with these notes (owner, type, content) and this interpreter."""
+def elf_with_notes(
+    notes: list[tuple[bytes, int, bytes]], *, interpreter: bytes = b"", machine: int = 183
+) -> bytes:
+    """Return a small 64-bit executable with these notes (owner, type, content) and this
+    interpreter."""
     body = b""
     for owner, kind, content in notes:
         body += struct.pack("<III", len(owner), len(content), kind)
-        body += owner.ljust((len(owner) + 3) // 4 * 4, b"\0") + content.ljust((len(content) + 3) // 4 * 4, b"\0")
+        body += owner.ljust((len(owner) + 3) // 4 * 4, b"\0") + content.ljust(
+            (len(content) + 3) // 4 * 4, b"\0"
+        )
     at = 64 + 2 * 56
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2 if interpreter else 1, 0, 0, 0)
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2 if interpreter else 1, 0, 0, 0
+    )
     segments = struct.pack("<IIQQQQQQ", 4, 4, at, at, at, len(body), len(body), 4)
     place = at + len(body)
     size = len(interpreter) + 1
@@ -42,20 +54,28 @@ def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
 
 def test_android_program_tells_the_api_level_and_the_id_of_its_build():
     content = elf_with_notes(
-        [(b"Android\0", 1, struct.pack("<I", 26) + b"r25\0".ljust(64, b"\0")), (b"GNU\0", 3, bytes.fromhex("abcd12"))],
+        [
+            (b"Android\0", 1, struct.pack("<I", 26) + b"r25\0".ljust(64, b"\0")),
+            (b"GNU\0", 3, bytes.fromhex("abcd12")),
+        ],
         interpreter=b"/system/bin/linker64",
     )
     facts = inspect_elf_bytes(content, "x")
-    assert (facts.abis, facts.min_sdk, facts.version, facts.is_program) == (("arm64-v8a",), 26, "abcd12", True)
+    assert (facts.abis, facts.min_sdk, facts.version, facts.is_program) == (
+        ("arm64-v8a",),
+        26,
+        "abcd12",
+        True,
+    )
     assert not facts.is_fake
 
 
 def test_program_of_a_linux_computer_is_told_from_androids():
     facts = inspect_elf_bytes(elf_with_notes([], interpreter=b"/lib/ld-linux-aarch64.so.1"), "x")
     assert facts.abis == ("linux-aarch64",)
-    assert inspect_elf_bytes(elf_with_notes([], interpreter=b"/system/bin/linker64", machine=62), "x").abis == (
-        "x86_64",
-    )
+    assert inspect_elf_bytes(
+        elf_with_notes([], interpreter=b"/system/bin/linker64", machine=62), "x"
+    ).abis == ("x86_64",)
     own = inspect_elf(Path("/proc/self/exe").resolve())
     assert own.abis[0].startswith("linux-")
     assert own.is_program
@@ -66,11 +86,17 @@ def test_a_static_program_of_a_linux_computer_isnt_androids(machine, abi):
     linux = (b"GNU\0", 1, struct.pack("<IIII", 0, 3, 2, 0))
     assert inspect_elf_bytes(elf_with_notes([linux], machine=machine), "x").abis == (abi,)
     android = (b"Android\0", 1, struct.pack("<I", 26))
-    assert not inspect_elf_bytes(elf_with_notes([android], machine=machine), "x").abis[0].startswith("linux-")
+    assert (
+        not inspect_elf_bytes(elf_with_notes([android], machine=machine), "x")
+        .abis[0]
+        .startswith("linux-")
+    )
 
 
 def test_a_static_program_that_may_lie_anywhere_is_a_program():
-    library, program = (inspect_elf_bytes(elf(machine=62, flags_1=flags), "x") for flags in (0, 0x0800_0001))
+    library, program = (
+        inspect_elf_bytes(elf(machine=62, flags_1=flags), "x") for flags in (0, 0x0800_0001)
+    )
     assert (library.is_program, program.is_program) == (False, True)
     assert program.abis == ("linux-x86_64",)
 
@@ -114,7 +140,10 @@ def zipped(**files: bytes) -> bytes:
         (zipped(x=b"y"), "without AndroidManifest.xml, so no APK"),
         (zipped(AndroidManifest__xml=b"<manifest/>"), "AndroidManifest.xml is damaged"),
         (zipped(AndroidManifest__xml=b"\x03\x00\x08\x00\x08\x00\x00\x00"), "names no package"),
-        (zipped(AndroidManifest__xml=b"\x03\x00\x08\x00\xff\xff\xff\x7f"), "AndroidManifest.xml is damaged"),
+        (
+            zipped(AndroidManifest__xml=b"\x03\x00\x08\x00\xff\xff\xff\x7f"),
+            "AndroidManifest.xml is damaged",
+        ),
         (zipped(AndroidManifest__xml=bytes(4_000_001)), "larger than 4000000 bytes"),
     ],
 )
@@ -134,13 +163,19 @@ def test_missing_file_and_folder_are_refused(tmp_path):
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-@pytest.mark.parametrize("original", [benchmark_elf(), benchmark_apk(), elf_with_notes([(b"Android\0", 1, b"abcd")])])
+@pytest.mark.parametrize(
+    "original", [benchmark_elf(), benchmark_apk(), elf_with_notes([(b"Android\0", 1, b"abcd")])]
+)
 def test_mutated_program_gives_facts_or_an_artifact_error(tmp_path_factory, original, data):
     content = bytearray(original)
     for _ in range(data.draw(st.integers(1, 8))):
-        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF]))
+        content[data.draw(st.integers(4, len(content) - 1))] = data.draw(
+            st.sampled_from([0, 1, 0x7F, 0x80, 0xFF])
+        )
     path = tmp_path_factory.mktemp("fuzz") / "program"
-    path.write_bytes(content[: data.draw(st.integers(4, len(content)))] if data.draw(st.booleans()) else content)
+    path.write_bytes(
+        content[: data.draw(st.integers(4, len(content)))] if data.draw(st.booleans()) else content
+    )
     try:
         assert isinstance(inspect_program(path).abis, tuple)
     except ArtifactError:

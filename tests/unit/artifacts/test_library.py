@@ -17,9 +17,15 @@ from orchestrator.resources import data_folder
 from tests.unit.artifacts.sample_files import app, program
 
 PHONE = DeviceFacts(
-    serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=30, abis=("arm64-v8a", "armeabi-v7a")
+    serial=Serial("P"),
+    kind=DeviceKind.ANDROID,
+    is_virtual=False,
+    sdk=30,
+    abis=("arm64-v8a", "armeabi-v7a"),
 )
-VIRTUAL = DeviceFacts(serial=Serial("V"), kind=DeviceKind.ANDROID, is_virtual=True, sdk=30, abis=("arm64-v8a",))
+VIRTUAL = DeviceFacts(
+    serial=Serial("V"), kind=DeviceKind.ANDROID, is_virtual=True, sdk=30, abis=("arm64-v8a",)
+)
 HOST = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, abis=("x86_64",))
 
 
@@ -38,7 +44,13 @@ def test_added_program_is_found_by_tool_name_and_content(library, tmp_path):
     )
     assert added.path.read_bytes() == (tmp_path / "benchmark_model").read_bytes()
     assert added.path.stat().st_mode & 0o111
-    for name in ("", "benchmark_model", added.sha256, added.sha256[:8], f"benchmark_model@{added.sha256[:4]}"):
+    for name in (
+        "",
+        "benchmark_model",
+        added.sha256,
+        added.sha256[:8],
+        f"benchmark_model@{added.sha256[:4]}",
+    ):
         assert library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=name) == added
     assert list(library.list()) == [added]
     assert list(library.verify()) == [(added.name, added.sha256, True)]
@@ -47,33 +59,51 @@ def test_added_program_is_found_by_tool_name_and_content(library, tmp_path):
 
 def test_downloaded_file_name_tells_which_declared_build_it_is(library, tmp_path):
     assert (
-        library.add(program(tmp_path / "android_aarch64_benchmark_model_plus_flex")).name == "benchmark_model_plus_flex"
+        library.add(program(tmp_path / "android_aarch64_benchmark_model_plus_flex")).name
+        == "benchmark_model_plus_flex"
     )
-    assert library.add(app(tmp_path / "android_aarch64_benchmark_model.apk")).name == "benchmark_model_apk"
-    assert library.add(program(tmp_path / "my tool", version="2"), name="mine").path.name == "my_tool"
+    assert (
+        library.add(app(tmp_path / "android_aarch64_benchmark_model.apk")).name
+        == "benchmark_model_apk"
+    )
+    assert (
+        library.add(program(tmp_path / "my tool", version="2"), name="mine").path.name == "my_tool"
+    )
 
 
 def test_missing_build_says_how_to_get_it(library):
-    with pytest.raises(ArtifactError, match="no build of native for arm64-v8a is on this computer") as raised:
+    with pytest.raises(
+        ArtifactError, match="no build of native for arm64-v8a is on this computer"
+    ) as raised:
         library.resolve(ToolName.NATIVE, "arm64-v8a")
-    assert raised.value.hint.startswith("benchfarm build fetch benchmark_model --abi arm64-v8a   (from https://")
+    assert raised.value.hint.startswith(
+        "benchfarm build fetch benchmark_model --abi arm64-v8a   (from https://"
+    )
     with pytest.raises(ArtifactError, match=r"no build 'nothing' .*; known are benchmark_model, "):
         library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path="nothing")
 
 
 def test_build_for_another_abi_is_refused(library, tmp_path):
     library.add(program(tmp_path / "benchmark_model", abi="armeabi-v7a"))
-    with pytest.raises(ArtifactError, match=r"for arm64-v8a is on this computer .there is native for armeabi-v7a"):
+    with pytest.raises(
+        ArtifactError, match=r"for arm64-v8a is on this computer .there is native for armeabi-v7a"
+    ):
         library.resolve(ToolName.NATIVE, "arm64-v8a")
     with pytest.raises(ArtifactError, match="is built for armeabi-v7a, the device needs arm64-v8a"):
-        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model"))
+        library.resolve(
+            ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model")
+        )
     # A phone that runs both takes the one that is there.
     assert library.resolve_for(PHONE, ToolName.NATIVE).abi == "armeabi-v7a"
 
 
 def test_programs_of_android_and_of_linux_are_told_apart(library, tmp_path):
     library.add(program(tmp_path / "benchmark_model", abi="x86_64"))
-    own = library.add(Path("/proc/self/exe").resolve(), name="benchmark_model") if HOST.abis == ("x86_64",) else None
+    own = (
+        library.add(Path("/proc/self/exe").resolve(), name="benchmark_model")
+        if HOST.abis == ("x86_64",)
+        else None
+    )
     if own is None or own.abi != "linux-x86_64":
         pytest.skip("this computer isn't an x86-64 one")
     assert library.resolve_for(HOST, ToolName.NATIVE) == own
@@ -87,7 +117,9 @@ def test_apk_with_several_abis_fits_each_and_another_tools_file_is_refused(libra
     for abi in ("arm64-v8a", "armeabi-v7a"):
         assert library.resolve(ToolName.APK, abi) == added
     with pytest.raises(ArtifactError, match="is an APK, which isn't what native needs"):
-        library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model.apk"))
+        library.resolve(
+            ToolName.NATIVE, "arm64-v8a", name_or_path=str(tmp_path / "benchmark_model.apk")
+        )
 
 
 def test_file_that_is_not_what_its_name_declares_is_refused(tmp_path):
@@ -116,7 +148,11 @@ def test_only_pinned_contents_are_taken(tmp_path):
     library = BuildLibrary(tmp_path / "cache", load_builds([folder]))
     with pytest.raises(ArtifactError, match=f"pinned is {sha256}"):
         library.add(program(tmp_path / "bad", version="2"), name="p")
-    assert library.add(good, name="p").sha256 == library.resolve(ToolName.NATIVE, "arm64-v8a").sha256 == sha256
+    assert (
+        library.add(good, name="p").sha256
+        == library.resolve(ToolName.NATIVE, "arm64-v8a").sha256
+        == sha256
+    )
 
 
 def test_what_looks_like_a_virtual_phones_program_is_bound_by_pins_too(tmp_path):
@@ -139,7 +175,12 @@ def test_newest_of_two_builds_of_one_name_is_taken_and_the_older_by_its_digits(l
     older = library.add(program(tmp_path / "benchmark_model", version="1"))
     newer = library.add(program(tmp_path / "benchmark_model", version="2"))
     assert library.resolve(ToolName.NATIVE, "arm64-v8a") == newer
-    assert library.resolve(ToolName.NATIVE, "arm64-v8a", name_or_path=f"benchmark_model@{older.sha256[:10]}") == older
+    assert (
+        library.resolve(
+            ToolName.NATIVE, "arm64-v8a", name_or_path=f"benchmark_model@{older.sha256[:10]}"
+        )
+        == older
+    )
 
 
 def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp_path):
@@ -151,7 +192,9 @@ def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp
     path = str(tmp_path / "benchmark_model")
     assert library.resolve_for(VIRTUAL, ToolName.NATIVE, name_or_path=path).sha256 == fake.sha256
     for name in ("benchmark_model", path):
-        with pytest.raises(ArtifactError, match="a fake binary that only a virtual phone runs, not P"):
+        with pytest.raises(
+            ArtifactError, match="a fake binary that only a virtual phone runs, not P"
+        ):
             library.resolve_for(PHONE, ToolName.NATIVE, name_or_path=name)
 
 
@@ -161,7 +204,9 @@ def test_program_for_a_newer_android_is_refused(library, tmp_path):
         library.resolve_for(PHONE, ToolName.APK)
 
 
-def test_what_a_crash_left_in_the_cache_goes_and_what_a_stranger_did_is_passed_over(library, tmp_path):
+def test_what_a_crash_left_in_the_cache_goes_and_what_a_stranger_did_is_passed_over(
+    library, tmp_path
+):
     (tmp_path / "cache" / ".adding-x" / "entry").mkdir(parents=True)
     added = library.add(program(tmp_path / "benchmark_model"))
     (tmp_path / "cache" / "notes.txt").write_text("x")
@@ -177,7 +222,10 @@ def add_in_another_process(cache: Path, path: Path) -> None:
 def test_processes_that_add_the_same_program_at_once_all_succeed(tmp_path):
     path = program(tmp_path / "p")
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=add_in_another_process, args=(tmp_path / "cache", path)) for _ in range(6)]
+    workers = [
+        context.Process(target=add_in_another_process, args=(tmp_path / "cache", path))
+        for _ in range(6)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

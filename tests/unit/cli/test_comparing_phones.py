@@ -1,4 +1,5 @@
-"""``benchfarm compare --by device``: phones by the names that people know, also an iPhone beside an Android phone."""
+"""``benchfarm compare --by device``: phones by the names that people know, also an iPhone beside an
+Android phone."""
 
 from __future__ import annotations
 
@@ -35,25 +36,39 @@ IPHONE = DeviceFacts(
     serial=Serial("lab-xs"), kind=DeviceKind.IOS, is_virtual=False, manufacturer="Apple", model="iPhone XS",
     profile="iphone-xs",
 )  # fmt: skip
-APP = Build(name="ios-app", tool=ToolName.IOS_APP, sha256=BuildSha(content_key("ios app")), abi="arm64")
+APP = Build(
+    name="ios-app", tool=ToolName.IOS_APP, sha256=BuildSha(content_key("ios app")), abi="arm64"
+)
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
 
 
 def graded(runs: list[RunRecord], grade: Grade) -> list[RunRecord]:
-    return [replace(run, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for run in runs]
+    return [
+        replace(run, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for run in runs
+    ]
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
     on_iphone = replace(
-        gpu, serial=IPHONE.serial, tool=ToolName.IOS_APP, build_sha256=APP.sha256, num_runs=1, min_secs=2.0
+        gpu,
+        serial=IPHONE.serial,
+        tool=ToolName.IOS_APP,
+        build_sha256=APP.sha256,
+        num_runs=1,
+        min_secs=2.0,
     )
-    android = graded(series(gpu, 6_450, 8), Grade.C) + series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 7_000, 8)
+    android = graded(series(gpu, 6_450, 8), Grade.C) + series(
+        case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 7_000, 8
+    )
     imported = graded(series(on_iphone, 3_200, 8, campaign_id=IMPORTED), Grade.E)
     later = START + timedelta(hours=14)
     lab = Lab(
-        campaigns=(campaign_of(android), campaign_of(imported, campaign_id=IMPORTED, created_at=later)),
+        campaigns=(
+            campaign_of(android),
+            campaign_of(imported, campaign_id=IMPORTED, created_at=later),
+        ),
         runs=[*android, *imported],
         devices={facts.serial: facts for facts in (REAL_PIXEL, PIXEL_3, IPHONE)},
         models={MOBILENET.sha256: MOBILENET},
@@ -73,7 +88,9 @@ def cases_of(result: CommandResult) -> list[dict[str, Any]]:
     return cases
 
 
-def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(settings: Settings) -> None:
+def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
+    settings: Settings,
+) -> None:
     result = compared(settings, "89AX0KQ3H", "lab-xs")
     (row,) = cases_of(result)
     assert row["verdict"]["outcome"] == "incomparable"
@@ -83,7 +100,9 @@ def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
     assert "'--allow grade,settings,tool' compares 1 case more" in told
 
 
-def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(settings: Settings) -> None:
+def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(
+    settings: Settings,
+) -> None:
     result = compared(settings, "89AX0KQ3H", "lab-xs", allow="grade,settings,tool")
     (row,) = cases_of(result)
     assert (row["verdict"]["outcome"], result.exit_code) == ("faster", 0)
@@ -108,18 +127,26 @@ def test_a_phone_is_named_by_serial_number_profile_or_title(settings: Settings, 
 def test_a_name_of_several_phones_is_refused_with_their_serial_numbers(settings: Settings) -> None:
     with pytest.raises(UsageError, match=f"'Pixel 3' fits 89AX0KQ3H, {PIXEL_3.serial}"):
         compared(settings, "Pixel 3", "lab-xs")
-    with pytest.raises(UsageError, match=r"no device 'pixel-9' is stored in .*store\.sqlite") as refused:
+    with pytest.raises(
+        UsageError, match=r"no device 'pixel-9' is stored in .*store\.sqlite"
+    ) as refused:
         compared(settings, "pixel-9", "lab-xs")
     assert "lab-xs (Apple iPhone XS)" in refused.value.hint
 
 
 def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path: Path) -> None:
-    cpu, gpu = (case(REAL_PIXEL, MOBILENET, delegate, 1) for delegate in (DelegateName.CPU, DelegateName.GPU))
+    cpu, gpu = (
+        case(REAL_PIXEL, MOBILENET, delegate, 1)
+        for delegate in (DelegateName.CPU, DelegateName.GPU)
+    )
     whole = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
     cut = CampaignId("20260315-120000-cut")
     planned = [run for item in (cpu, gpu) for run in series(item, 9_000, 8, campaign_id=cut)]
     lab = Lab(
-        campaigns=(campaign_of(whole), campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14))),
+        campaigns=(
+            campaign_of(whole),
+            campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14)),
+        ),
         runs=[*whole, *(run for run in planned if run.case == cpu)],
         devices={REAL_PIXEL.serial: REAL_PIXEL},
         models={MOBILENET.sha256: MOBILENET},

@@ -13,7 +13,9 @@ def test_a_finding_with_all_its_columns() -> None:
     assert "what to do: raise num_runs" in text
 
 
-@pytest.mark.parametrize("code", [*FAILURES, *(code for code in INSTALL_STEPS if code.startswith("INSTALL"))])
+@pytest.mark.parametrize(
+    "code", [*FAILURES, *(code for code in INSTALL_STEPS if code.startswith("INSTALL"))]
+)
 def test_every_failure_code(code: str) -> None:
     assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
 

@@ -1,4 +1,5 @@
-"""What benchfarm says where no extra is installed: all help is there, each command names what to install."""
+"""What benchfarm says where no extra is installed: all help is there, each command names what to
+install."""
 
 from __future__ import annotations
 
@@ -62,9 +63,13 @@ def test_every_help_is_there_without_any_extra() -> None:
         (("quickstart",), "lab"),
     ],
 )
-def test_a_command_without_its_extra_says_which_to_install(words: tuple[str, ...], extra: str, tmp_path: Path) -> None:
+def test_a_command_without_its_extra_says_which_to_install(
+    words: tuple[str, ...], extra: str, tmp_path: Path
+) -> None:
     done = run("from orchestrator.cli import main; main()", "--home", tmp_path, *words)
     assert (done.returncode, done.stdout) == (2, "")
-    brings = {name for name in PROJECT["optional-dependencies"] if f"'benchfarm[{name}]'" in done.stderr}
+    brings = {
+        name for name in PROJECT["optional-dependencies"] if f"'benchfarm[{name}]'" in done.stderr
+    }
     assert brings == {extra}, done.stderr
     assert "Traceback" not in done.stderr

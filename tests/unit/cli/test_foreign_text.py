@@ -27,7 +27,9 @@ def test_where_no_phone_shows_it_is_said_what_hides_a_samsung(tmp_path: Path) ->
     with socket.create_server(("127.0.0.1", 0)) as listening:
         threading.Thread(target=_answer, args=(listening, b""), daemon=True).start()
         for command in ("devices", "doctor"):
-            said = Cli(home=tmp_path)(command, BENCHFARM_ADB_SERVER=f"127.0.0.1:{listening.getsockname()[1]}").said
+            said = Cli(home=tmp_path)(
+                command, BENCHFARM_ADB_SERVER=f"127.0.0.1:{listening.getsockname()[1]}"
+            ).said
             assert "Auto Blocker" in said, command
         listening.shutdown(socket.SHUT_RDWR)
 
@@ -48,7 +50,9 @@ def is_harmless(done: Done) -> bool:
     return not set("\x1b\u202e") & set(done.stdout + done.stderr)
 
 
-def test_a_serial_number_with_escapes_is_shown_and_not_obeyed(strange_server: str, tmp_path: Path) -> None:
+def test_a_serial_number_with_escapes_is_shown_and_not_obeyed(
+    strange_server: str, tmp_path: Path
+) -> None:
     cli = Cli(home=tmp_path / "home")
     for words in (("devices",), ("doctor",), ("status",), ("bench", "m.tflite", "-s", SERIAL)):
         assert is_harmless(cli(*words, BENCHFARM_ADB_SERVER=strange_server)), words

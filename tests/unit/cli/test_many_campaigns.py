@@ -38,15 +38,21 @@ def lab_of_campaigns(count: int) -> Lab:
 def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The homes of a store with few campaigns, and of one with many."""
     folder = tmp_path_factory.mktemp("homes")
-    few, many = (stored_lab.stored(folder / str(count), lab_of_campaigns(count)) for count in (2, 7))
+    few, many = (
+        stored_lab.stored(folder / str(count), lab_of_campaigns(count)) for count in (2, 7)
+    )
     return few, many
 
 
 def exported(form: str, rows: str, settings: Settings) -> CommandResult:
     """Export all campaigns of a store."""
-    names = tuple(f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7))
+    names = tuple(
+        f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7)
+    )
     out = settings.data_folder / f"results.{form}"
-    return exchange.export(settings, ExportRequest(campaigns=names, out=out, form=form, rows=rows, force=True))
+    return exchange.export(
+        settings, ExportRequest(campaigns=names, out=out, form=form, rows=rows, force=True)
+    )
 
 
 def peak_bytes(home: Path, work: Callable[[Settings], None]) -> int:
@@ -81,7 +87,9 @@ def test_an_export_of_many_campaigns_takes_no_more_memory_than_one_of_few(
     assert many < 2 * few
 
 
-def test_reading_many_campaigns_again_takes_no_more_memory_than_reading_few(homes: tuple[Path, Path]) -> None:
+def test_reading_many_campaigns_again_takes_no_more_memory_than_reading_few(
+    homes: tuple[Path, Path],
+) -> None:
     def reparse(settings: Settings) -> None:
         assert stored.reparse(settings, ()).exit_code == 0
 
@@ -92,7 +100,9 @@ def test_reading_many_campaigns_again_takes_no_more_memory_than_reading_few(home
 def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Path) -> None:
     lab = lab_of_campaigns(10)
     name = lab.campaigns[0].campaign_id
-    runs = [replace(run, campaign_id=name, invocation=number) for number, run in enumerate(lab.runs)]
+    runs = [
+        replace(run, campaign_id=name, invocation=number) for number, run in enumerate(lab.runs)
+    ]
     lab = replace(lab, campaigns=(campaign_of(runs, campaign_id=name),), runs=runs)
     small = replace(lab, campaigns=(campaign_of(runs[:100], campaign_id=name),), runs=runs[:100])
     homes = [stored_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]

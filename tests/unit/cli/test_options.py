@@ -26,19 +26,40 @@ def cli(tmp_path: Path) -> Cli:
     [
         (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
         # A file's name says its format.
-        ((*TABLE, "--format", "csv", "--out", "t.html"), "t.html: the file's name ends as html does, and --format is"),
+        (
+            (*TABLE, "--format", "csv", "--out", "t.html"),
+            "t.html: the file's name ends as html does, and --format is",
+        ),
         ((*TABLE, "--out", "t.xml"), "t.xml: this command writes text, markdown, html"),
-        (("report", "--format", "html", "--out", "r.csv"), "r.csv: the file's name ends as csv does"),
-        (("export", "--format", "bundle", "--out", "e.csv"), "e.csv: the file's name ends as csv does"),
-        (("compare", "--format", "junit", "--out", "c.md"), "c.md: the file's name ends as markdown does"),
-        (("history", "changes", "--out", "c.html"), "c.html: this command writes text, markdown, json, not html"),
+        (
+            ("report", "--format", "html", "--out", "r.csv"),
+            "r.csv: the file's name ends as csv does",
+        ),
+        (
+            ("export", "--format", "bundle", "--out", "e.csv"),
+            "e.csv: the file's name ends as csv does",
+        ),
+        (
+            ("compare", "--format", "junit", "--out", "c.md"),
+            "c.md: the file's name ends as markdown does",
+        ),
+        (
+            ("history", "changes", "--out", "c.html"),
+            "c.html: this command writes text, markdown, json, not html",
+        ),
         (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
         ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),
         # A percentage says that it is one.
         (("compare", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
         (("compare", "--level", "0.03"), f"--level: {EITHER_WAY}"),
-        (("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"), f"--detect: {EITHER_WAY}"),
-        (("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"), EITHER_WAY),
+        (
+            ("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"),
+            f"--detect: {EITHER_WAY}",
+        ),
+        (
+            ("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"),
+            EITHER_WAY,
+        ),
         (("history", "changes", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
         (("bench", MODEL, "--precision", "0.03"), f"--precision: {EITHER_WAY}"),
     ],
@@ -50,7 +71,13 @@ def test_what_means_nothing_is_refused(cli: Cli, words: tuple[str, ...], told: s
 
 
 def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> None:
-    begins = {"t.html": "<!DOCTYPE html>", "t.md": "|", "t.csv": "model", "t.json": "{", "t.tex": "\\begin"}
+    begins = {
+        "t.html": "<!DOCTYPE html>",
+        "t.md": "|",
+        "t.csv": "model",
+        "t.json": "{",
+        "t.tex": "\\begin",
+    }
     for name, start in begins.items():
         cli(*TABLE, "--out", tmp_path / name).ok()
         assert (tmp_path / name).read_text().lstrip().lower().startswith(start.lower()), name

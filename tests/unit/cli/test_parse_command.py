@@ -1,4 +1,5 @@
-"""``benchfarm parse``: what it writes of one run, of several, of several files, and when it is stopped."""
+"""``benchfarm parse``: what it writes of one run, of several, of several files, and when it is
+stopped."""
 
 import json
 import signal
@@ -33,7 +34,11 @@ def test_one_run_is_an_object_and_several_are_a_list(tmp_path: Path) -> None:
     both = json.loads(to_json(parse_files((one, two)).data))
     assert [entry["file"] for entry in both] == [one, two, two]
     lines = list(parse_files((one, two)).lines)
-    assert [line for line in lines if line and not line.startswith(" ")] == [one, f"{two}, run 1", f"{two}, run 2"]
+    assert [line for line in lines if line and not line.startswith(" ")] == [
+        one,
+        f"{two}, run 1",
+        f"{two}, run 2",
+    ]
 
 
 def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path) -> None:
@@ -51,7 +56,8 @@ def test_a_log_whose_flags_were_damaged_is_refused(tmp_path: Path) -> None:
         parse_files((path,))
 
 
-#: Runs the command in its arguments after the first two: a signal, and the module during whose import it arrives.
+#: Runs the command in its arguments after the first two: a signal, and the module during whose
+#: import it arrives.
 STOPPED = """
 import os, sys
 from orchestrator.cli import main
@@ -68,11 +74,27 @@ main()
 
 @pytest.mark.parametrize("module", ["typer", "orchestrator.cli.explaining"])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_stopped_says_so_at_any_moment(tmp_path: Path, stop: signal.Signals, module: str) -> None:
+def test_a_command_that_is_stopped_says_so_at_any_moment(
+    tmp_path: Path, stop: signal.Signals, module: str
+) -> None:
     """Nothing of phones, to which it didn't come; what nohup starts outlives its terminal."""
-    words = [sys.executable, "-c", STOPPED, str(int(stop)), module, "parse", "--json", *written(tmp_path, RUN)]
+    words = [
+        sys.executable,
+        "-c",
+        STOPPED,
+        str(int(stop)),
+        module,
+        "parse",
+        "--json",
+        *written(tmp_path, RUN),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    error = {"code": "interrupted-by-user", "message": "stopped by Ctrl-C or a signal", "hint": "", "exit_code": 130}
+    error = {
+        "code": "interrupted-by-user",
+        "message": "stopped by Ctrl-C or a signal",
+        "hint": "",
+        "exit_code": 130,
+    }
     assert (done.returncode, json.loads(done.stdout)) == (130, {"error": error})
     assert done.stderr == f"benchfarm: error: {error['message']}\n"
     if stop is signal.SIGHUP:

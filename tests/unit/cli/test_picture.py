@@ -20,7 +20,9 @@ from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
 
 
-def row(number: int, standing: Standing = Standing.WORKING, *, left: int = 4, eta_s: float | None = 90.0) -> PhoneRow:
+def row(
+    number: int, standing: Standing = Standing.WORKING, *, left: int = 4, eta_s: float | None = 90.0
+) -> PhoneRow:
     doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
     return PhoneRow(
         serial=f"PHONE-{number}", standing=standing, doing=doing, stored=3, left=left, battery_heat_c=31.25,
@@ -28,9 +30,16 @@ def row(number: int, standing: Standing = Standing.WORKING, *, left: int = 4, et
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("count", "width", "height"), [(1, 40, 6), (20, 79, 23), (20, 119, 29), (100, 79, 23)])
-def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(count: int, width: int, height: int) -> None:
-    rows = [row(number, Standing.DONE if number % 3 == 0 else Standing.WORKING) for number in range(count)]
+@pytest.mark.parametrize(
+    ("count", "width", "height"), [(1, 40, 6), (20, 79, 23), (20, 119, 29), (100, 79, 23)]
+)
+def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(
+    count: int, width: int, height: int
+) -> None:
+    rows = [
+        row(number, Standing.DONE if number % 3 == 0 else Standing.WORKING)
+        for number in range(count)
+    ]
     texts, kinds = zip(*picture("nightly", rows, width=width, height=height), strict=True)
     assert len(texts) <= height
     assert max(map(len, texts)) <= width
@@ -41,7 +50,13 @@ def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(count: int, wid
 
 
 def test_phones_in_trouble_stand_before_those_that_work() -> None:
-    rows = [row(10), row(14), row(11, Standing.AWAY), row(12, Standing.DONE), row(13, Standing.ABANDONED)]
+    rows = [
+        row(10),
+        row(14),
+        row(11, Standing.AWAY),
+        row(12, Standing.DONE),
+        row(13, Standing.ABANDONED),
+    ]
     texts = [text.split()[0] for text, _ in picture("nightly", rows)[2:]]
     assert texts == ["PHONE-13", "PHONE-11", "PHONE-10", "PHONE-14", "PHONE-12"]
 
@@ -58,7 +73,9 @@ def test_what_is_measured_keeps_its_end_and_gets_the_room_that_is_left() -> None
 def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken_for_slow() -> None:
     assert campaign_eta_s([row(1, eta_s=None)]) is None
     assert campaign_eta_s([row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)]) == 90.0
-    assert campaign_eta_s([row(1, left=4, eta_s=90.0), row(2, left=20, eta_s=None)]) == pytest.approx(450.0)
+    assert campaign_eta_s(
+        [row(1, left=4, eta_s=90.0), row(2, left=20, eta_s=None)]
+    ) == pytest.approx(450.0)
     assert campaign_eta_s([row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)]) == 9.0
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "2 d 4 h",
@@ -70,7 +87,9 @@ CAMPAIGN = Campaign(
     status=CampaignStatus.RUNNING, plan_text="", seed=1, benchfarm_version="1", host="lab", skipped=(), invocations=(),
 )  # fmt: skip
 A, B = Serial("A"), Serial("B")
-STARTED = CampaignStarted(campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3})
+STARTED = CampaignStarted(
+    campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3}
+)
 ENDED = CampaignEnded(campaign=replace(CAMPAIGN, status=CampaignStatus.FINISHED), stored=7)
 
 
@@ -113,14 +132,19 @@ def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Pat
     for name in (CAMPAIGN.campaign_id, job.campaign_id):
         assert campaigns.take(name) is not None
     shown = read_boards(folder, campaigns)
-    assert {name: item.rows[0].left for name, item in shown.items()} == {"night-1": 2, "../night/2": 1}
+    assert {name: item.rows[0].left for name, item in shown.items()} == {
+        "night-1": 2,
+        "../night/2": 1,
+    }
     one.on_event(ENDED)
     assert list(read_boards(folder, campaigns)) == ["../night/2"]
     other.on_event(replace(ENDED, campaign=job))
     assert list(folder.iterdir()) == []
 
 
-def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_board_is_closed(tmp_path: Path) -> None:
+def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_board_is_closed(
+    tmp_path: Path,
+) -> None:
     board = PublishedBoard(Nobody(), tmp_path)
     board.on_event(STARTED)
     board.close()
@@ -130,7 +154,9 @@ def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_b
 
 def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_back() -> None:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"})
+    console = Console(
+        file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"}
+    )
     observer = TerminalObserver(describe, console)
     assert observer.can_draw
     observer.on_event(STARTED)

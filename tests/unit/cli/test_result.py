@@ -50,7 +50,13 @@ PLAIN = {
 
 
 def test_pieces_are_the_text_that_json_writes() -> None:
-    for value, plain in ((NESTED, PLAIN), ([NESTED], [PLAIN]), ([], []), ("x\ny", "x\ny"), (None, None)):
+    for value, plain in (
+        (NESTED, PLAIN),
+        ([NESTED], [PLAIN]),
+        ([], []),
+        ("x\ny", "x\ny"),
+        (None, None),
+    ):
         # Except that no character is written which a terminal obeys.
         written = json.dumps(plain, indent=2, ensure_ascii=False).replace("\u2028", "\\u2028")
         assert to_json(value) == written
@@ -87,7 +93,8 @@ def test_the_text_of_thousands_of_records_is_never_there_as_a_whole(runs: object
 
 def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
     assert (
-        one_line("no phone fits\n  A: gone\n\n\tB: \x1b[31mhot\rer\n") == "no phone fits; A: gone; B: \\x1b[31mhot\\rer"
+        one_line("no phone fits\n  A: gone\n\n\tB: \x1b[31mhot\rer\n")
+        == "no phone fits; A: gone; B: \\x1b[31mhot\\rer"
     )
     assert one_line("  a case") == "  a case"
     assert table(("note",), [("one\ntwo",)]).splitlines() == ["note", "one; two"]
@@ -105,4 +112,6 @@ def test_nothing_that_was_written_elsewhere_drives_a_terminal(capsys):
         assert all(char.isprintable() or char in "\n\t" for char in text)
         assert "\\u202e" in text
     assert "\tand\na second line\n" in printed.out
-    assert json.loads(printed.out[printed.out.index("\n{") :])["deep"]["deeper"] == {HOSTILE: HOSTILE}
+    assert json.loads(printed.out[printed.out.index("\n{") :])["deep"]["deeper"] == {
+        HOSTILE: HOSTILE
+    }

@@ -63,7 +63,9 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("2026-03-29T01:50", "02:45", "2026-03-30T00:45"),
     ],
 )
-def test_a_time_of_day_is_the_next_one_also_where_clocks_change(now: str, text: str, expected: str) -> None:
+def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
+    now: str, text: str, expected: str
+) -> None:
     found = moment_of(text, datetime.fromisoformat(now).replace(tzinfo=UTC))
     assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 

@@ -41,10 +41,16 @@ def test_source_may_be_an_address_a_file_or_a_recipe(tmp_path):
         (GOOD.replace(f"url: {URL}", "sha256: []"), "needs exactly one of url, file and recipe"),
         (GOOD.replace(f"url: {URL}", f"url: {URL}, file: x"), "has url and file"),
         (GOOD.replace("https", "http"), "isn't an https address"),
-        (GOOD.replace("tool: native", "tool: apk"), "an APK needs expected.package and expected.activity"),
+        (
+            GOOD.replace("tool: native", "tool: apk"),
+            "an APK needs expected.package and expected.activity",
+        ),
         (GOOD.replace("name: p", "name: q"), "name: 'q' must be the file's name, 'p'"),
         (GOOD.replace("program: x", "program: ../x"), "isn't a name of letters"),
-        (GOOD + "expected: {min_skd: 3}\n", "expected.min_skd: unknown key; did you mean 'min_sdk'?"),
+        (
+            GOOD + "expected: {min_skd: 3}\n",
+            "expected.min_skd: unknown key; did you mean 'min_sdk'?",
+        ),
         (
             GOOD.replace(f"{{url: {URL}}}", f"{{url: {URL}, urll: x}}"),
             "abis.arm64-v8a.urll: unknown key; did you mean 'url'?",
@@ -62,6 +68,8 @@ def test_each_mistake_has_its_message(tmp_path, text, fault):
 
 def test_two_defaults_for_one_tool_and_abi_are_refused(tmp_path):
     for name in ("p", "q"):
-        (tmp_path / f"{name}.yaml").write_text(GOOD.replace("name: p", f"name: {name}") + "default: true\n")
+        (tmp_path / f"{name}.yaml").write_text(
+            GOOD.replace("name: p", f"name: {name}") + "default: true\n"
+        )
     with pytest.raises(PlanError, match="'p' is already the default of native for arm64-v8a"):
         load_builds([tmp_path])

@@ -41,8 +41,12 @@ BUILD = Build(
 )
 PAYLOAD = Payload(
     builds=(BUILD,),
-    twins=(Twin(sha256=BUILD.sha256, build=replace(BUILD, sha256=BuildSha("d" * 64), companions=())),),
-    flag_files=(FlagFile(value="@x/libmine.so", files=(Content(name="libmine.so", sha256="e" * 64),)),),
+    twins=(
+        Twin(sha256=BUILD.sha256, build=replace(BUILD, sha256=BuildSha("d" * 64), companions=())),
+    ),
+    flag_files=(
+        FlagFile(value="@x/libmine.so", files=(Content(name="libmine.so", sha256="e" * 64),)),
+    ),
     parity_inputs=(Content(name="m.0.bin", sha256="f" * 64),),
     reference=Content(name="reference.tflite", sha256="1" * 64),
 )
@@ -58,9 +62,12 @@ def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", [("zoom",), ("plan", "zoom"), ("plan", "matrix", "zoom"), ("plan", "models", 0, "zoom")]
+    "place",
+    [("zoom",), ("plan", "zoom"), ("plan", "matrix", "zoom"), ("plan", "models", 0, "zoom")],
 )
-def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(place: tuple[str | int, ...]) -> None:
+def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(
+    place: tuple[str | int, ...],
+) -> None:
     document = json.loads(dump(manifest(replace(PLAN, matrix=replace(PLAN.matrix, threads=(4,))))))
     inner = document
     for key in place[:-1]:
@@ -74,7 +81,9 @@ def test_a_plan_that_asks_for_something_unknown_is_not_measured_without_it(place
 def test_a_word_that_only_a_newer_benchfarm_knows_is_told_from_a_wrong_plan() -> None:
     document = json.loads(dump(manifest()))
     document["plan"]["passes"] = ["thermal"]
-    with pytest.raises(NewerPlanError, match="asks for the pass 'thermal', which this benchfarm doesn't know"):
+    with pytest.raises(
+        NewerPlanError, match="asks for the pass 'thermal', which this benchfarm doesn't know"
+    ):
         read_manifest(json.dumps(document))
     document["plan"]["invocations"] = "many"
     with pytest.raises(PlanError, match="a plan from the queue") as told:
@@ -96,10 +105,14 @@ def test_a_host_that_does_not_know_a_field_yet_reads_the_plans_that_do_not_need_
     assert json.loads(dump(manifest(changed)))["plan"]["quiet"] == {"airplane": True}
 
 
-def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> None:
-    """A host of another benchfarm fills in its own: it would measure something else under the same plan.
+def test_a_default_of_what_travels_is_what_it_was_when_the_version_of_the_messages_was_made() -> (
+    None
+):
+    """A host of another benchfarm fills in its own: it would measure something else under the same
+    plan.
 
-    Whoever changes a default raises PROTOCOL (extensions/farm/schema.py); whoever adds a field writes it down here.
+    Whoever changes a default raises PROTOCOL (extensions/farm/schema.py); whoever adds a field
+    writes it down here.
     """
     recorded = json.loads((DATA / f"defaults_of_protocol_{PROTOCOL}.json").read_text())
     assert defaults(Manifest) == recorded
@@ -134,7 +147,9 @@ def parts(hint: object) -> Iterator[type]:
         ({"timeout": 1e9}, "less than or equal to 86400"),
     ],
 )
-def test_a_plan_from_the_queue_is_checked_as_one_from_a_file(section: dict[str, object], told: str) -> None:
+def test_a_plan_from_the_queue_is_checked_as_one_from_a_file(
+    section: dict[str, object], told: str
+) -> None:
     document = json.loads(dump(manifest()))
     document["plan"] |= section
     with pytest.raises(PlanError, match=re.escape(told)):
@@ -146,7 +161,9 @@ def test_a_name_that_is_no_bare_file_name_is_refused(name: str) -> None:
     for payload in (
         replace(PAYLOAD, reference=Content(name=name, sha256=SHA)),
         replace(PAYLOAD, parity_inputs=(Content(name=name, sha256=SHA),)),
-        replace(PAYLOAD, flag_files=(FlagFile(value="@x", files=(Content(name=name, sha256=SHA),)),)),
+        replace(
+            PAYLOAD, flag_files=(FlagFile(value="@x", files=(Content(name=name, sha256=SHA),)),)
+        ),
         replace(PAYLOAD, builds=(replace(BUILD, companions=(Companion(name=name, sha256=SHA),)),)),
     ):
         with pytest.raises(PlanError, match="can't be the name of a file"):
@@ -172,7 +189,9 @@ def test_a_payload_that_is_not_as_it_should_be_is_refused(payload: Payload) -> N
 @pytest.mark.parametrize("sha256", [None, "a" * 63, "../../etc"])
 def test_a_model_without_its_content_is_refused(sha256: str | None) -> None:
     with pytest.raises(PlanError, match="has no sha256"):
-        read_manifest(dump(manifest(replace(PLAN, models=(replace(PLAN.models[0], sha256=sha256),)))))
+        read_manifest(
+            dump(manifest(replace(PLAN, models=(replace(PLAN.models[0], sha256=sha256),))))
+        )
 
 
 def test_labels_may_be_missing_and_must_be_text() -> None:

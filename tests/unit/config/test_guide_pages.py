@@ -17,7 +17,11 @@ def yaml_blocks(page: str) -> list[str]:
 
 
 def words(page: str) -> set[str]:
-    return {word for code in re.findall(r"`([^`\n]+)`", (REPO / "docs" / page).read_text()) for word in code.split()}
+    return {
+        word
+        for code in re.findall(r"`([^`\n]+)`", (REPO / "docs" / page).read_text())
+        for word in code.split()
+    }
 
 
 def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
@@ -39,7 +43,8 @@ def test_plans_page_describes_every_key_and_every_fact():
 
 
 @pytest.mark.parametrize(
-    ("page", "load"), [("reference/profiles.md", load_profile), ("reference/build-files.md", load_build)]
+    ("page", "load"),
+    [("reference/profiles.md", load_profile), ("reference/build-files.md", load_build)],
 )
 def test_example_on_the_page_loads(tmp_path, page, load):
     (block,) = yaml_blocks(page)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from orchestrator.config.plan import load_plan, parse_plan, plan_from_options, plan_json_schema
 from orchestrator.errors import PlanError
-from orchestrator.records.plan import DeviceSelection, Invocations, Order, Plan, Screen, StoppingRule, fixed, keys_of
+from orchestrator.records.plan import (
+    DeviceSelection,
+    Invocations,
+    Order,
+    Plan,
+    Screen,
+    StoppingRule,
+    fixed,
+    keys_of,
+)
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 from tests.samples.places import REPO
 
@@ -38,22 +47,50 @@ def test_example_holds_every_key_and_loads():
     assert plan.name == "nightly-textures"
     assert [model.name for model in plan.models] == ["texturenet_0.25_256_float", "texturenet-int8"]
     assert plan.matrix.delegates == (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU)
-    assert plan.matrix.flags == ((), (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")))
+    assert plan.matrix.flags == (
+        (),
+        (("gpu_backend", "cl"), ("gpu_precision_loss_allowed", "false")),
+    )
     assert plan.devices.host
-    assert (plan.settings.warmup_min_secs, plan.limits.wait, plan.limits.battery_heat_max) == (0.5, 300.0, 40.0)
+    assert (plan.settings.warmup_min_secs, plan.limits.wait, plan.limits.battery_heat_max) == (
+        0.5,
+        300.0,
+        40.0,
+    )
     assert plan.matrix.modes == (ProcessMode.SHELL, ProcessMode.TOP_APP)
-    assert plan.passes == (Pass.TIMING, Pass.MEMORY, Pass.PARITY, Pass.SUSTAINED, Pass("contention"))
+    assert plan.passes == (
+        Pass.TIMING,
+        Pass.MEMORY,
+        Pass.PARITY,
+        Pass.SUSTAINED,
+        Pass("contention"),
+    )
     assert plan.contention == ("cpu=2", "memory=1+cpu=1")
-    assert (plan.stopping, plan.invocations, plan.order) == (StoppingRule(), Invocations(), Order.INTERLEAVED)
-    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (18000.0, 600.0, True, False)
+    assert (plan.stopping, plan.invocations, plan.order) == (
+        StoppingRule(),
+        Invocations(),
+        Order.INTERLEAVED,
+    )
+    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (
+        18000.0,
+        600.0,
+        True,
+        False,
+    )
     assert (plan.quiet.screen, plan.quiet.airplane, plan.quiet.pin_gpu) == (Screen.ON, True, False)
-    assert (plan.seed, plan.timeout, plan.builds) == (7, 120.0, {ToolName.NATIVE: "benchmark_model"})
+    assert (plan.seed, plan.timeout, plan.builds) == (
+        7,
+        120.0,
+        {ToolName.NATIVE: "benchmark_model"},
+    )
     assert plan.text == EXAMPLE.read_text()
     written = yaml.safe_load(plan.text)
     keys = {key.at for key in keys_of(Plan)}
     assert set(written) == {at[0] for at in keys}
     for section in ("matrix", "settings", "limits", "quiet"):
-        assert {(section, key) for key in written[section]} == {at for at in keys if at[0] == section}
+        assert {(section, key) for key in written[section]} == {
+            at for at in keys if at[0] == section
+        }
 
 
 def test_five_mistakes_are_told_at_once_with_line_column_and_key(folder):
@@ -85,31 +122,55 @@ invocations: many
         ("models: {path: a.tflite, nmae: x}\n", "nmae: unknown key; did you mean 'name'?"),
         ("models: .\n", "is a folder; for all models in it write ./*.tflite"),
         ("models: nothing*.tflite\n", "no file matches"),
-        ("models: {path: '*.tflite', name: x}\n", "name and sha256 are for one model, but the path means 2 files"),
+        (
+            "models: {path: '*.tflite', name: x}\n",
+            "name and sha256 are for one model, but the path means 2 files",
+        ),
         ("models: [a.tflite, sub/a.tflite]\n", "would both be called 'a'; rename one, or give it"),
-        ("models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n", "is named twice, as 'x' and 'y'"),
+        (
+            "models: [{path: a.tflite, name: x}, {path: a.tflite, name: y}]\n",
+            "is named twice, as 'x' and 'y'",
+        ),
         ("models: {path: a.tflite, sha256: xyz}\n", "'xyz' isn't a sha256"),
         ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
-        ("models: a.tflite\nmatrix: {threads: [1, 0]}\n", "matrix.threads[1]: 0 is too small; the minimum is 1"),
+        (
+            "models: a.tflite\nmatrix: {threads: [1, 0]}\n",
+            "matrix.threads[1]: 0 is too small; the minimum is 1",
+        ),
         ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
         ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
         (
             "models: a.tflite\nmatrix: {flags: {num_threads: 2}}\n",
             "num_threads can't be set here: matrix.threads or --threads sets it",
         ),
-        ("models: a.tflite\nmatrix: {flags: {--allow_fp16: true}}\n", "isn't the name of a flag; write allow_fp16"),
-        ("models: a.tflite\nmatrix: {flags: {x: [1]}}\n", "flags.x: must be a single value, but is a list"),
+        (
+            "models: a.tflite\nmatrix: {flags: {--allow_fp16: true}}\n",
+            "isn't the name of a flag; write allow_fp16",
+        ),
+        (
+            "models: a.tflite\nmatrix: {flags: {x: [1]}}\n",
+            "flags.x: must be a single value, but is a list",
+        ),
         ('models: a.tflite\nmatrix: {flags: {x: "a\\nb"}}\n', "must not hold line ends"),
-        ("models: a.tflite\nsettings: {min_secs: 3 min, max_secs: 100 s}\n", "min_secs (180 s) is more than max_secs"),
+        (
+            "models: a.tflite\nsettings: {min_secs: 3 min, max_secs: 100 s}\n",
+            "min_secs (180 s) is more than max_secs",
+        ),
         ("models: a.tflite\nsettings: {affinity: middle}\n", "isn't big, all or a mask"),
         ("models: a.tflite\nsettings: {min_secs: .inf}\n", "isn't a time span"),
         ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
-        ("models: a.tflite\nlimits: {battery_min: 120 %}\n", "120 % is too large; the maximum is 100"),
+        (
+            "models: a.tflite\nlimits: {battery_min: 120 %}\n",
+            "120 % is too large; the maximum is 100",
+        ),
         (
             "models: a.tflite\nlimits: {battery_min: 0.2}\n",
             "limits.battery_min: 0.2 may be meant as a percentage or as a share; write 0.2% or 20%",
         ),
-        ("models: a.tflite\nprecision: 0.5\n", "precision: 0.5 may be meant as a percentage or as a share"),
+        (
+            "models: a.tflite\nprecision: 0.5\n",
+            "precision: 0.5 may be meant as a percentage or as a share",
+        ),
         ("models: a.tflite\nlimits: {wait: 5 parsecs}\n", "unknown unit 'parsecs'"),
         ("models: a.tflite\nbuilds: {native: ./none}\n", "builds.native: there is no file"),
         ("models: a.tflite\nbuilds: {nativ: x}\n", "'nativ' isn't one of native, apk, litert, "),
@@ -126,7 +187,9 @@ def test_each_mistake_has_its_message(folder, text, fault):
 def test_models_are_found_from_the_plans_folder_sorted_and_once(folder, monkeypatch):
     (folder / "c[1].tflite").write_bytes(b"c")
     path = folder / "plan.yaml"
-    path.write_text("models: ['*.tflite', b.tflite, 'c[1].tflite', {path: sub/a.tflite, name: other}]\n")
+    path.write_text(
+        "models: ['*.tflite', b.tflite, 'c[1].tflite', {path: sub/a.tflite, name: other}]\n"
+    )
     monkeypatch.chdir("/")
     assert [(m.name, m.path.name) for m in load_plan(path).models] == [
         ("a", "a.tflite"),
@@ -140,7 +203,12 @@ def test_units_are_read(folder):
     text = "models: a.tflite\nlimits: {wait: 1.5 min, battery_heat_max: 38 °C, thermal_status_max: light}\n"
     limits = parse_plan(text + "timeout: 2 min\n", folder=folder).limits
     assert (limits.wait, limits.battery_heat_max, limits.thermal_status_max) == (90.0, 38.0, 1)
-    assert parse_plan("models: a.tflite\nsettings: {affinity: 0xF0}\n", folder=folder).settings.affinity == "f0"
+    assert (
+        parse_plan(
+            "models: a.tflite\nsettings: {affinity: 0xF0}\n", folder=folder
+        ).settings.affinity
+        == "f0"
+    )
 
 
 def test_schema_for_editors_takes_the_example_and_names_every_key():
@@ -175,7 +243,11 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
     assert plan.matrix.delegates == (DelegateName.XNNPACK, DelegateName.GPU)
     assert plan.matrix.threads == (1, 4)
     assert plan.devices == DeviceSelection(
-        serials=("0123", "emulator-5554"), where=("android >= 9",), one_of_each="soc", any=2, host=True
+        serials=("0123", "emulator-5554"),
+        where=("android >= 9",),
+        one_of_each="soc",
+        any=2,
+        host=True,
     )
     assert plan.settings.min_secs == 0.2
     assert (plan.invocations, plan.order, plan.timeout) == (fixed(2), Order.SEQUENTIAL, 120.0)
@@ -187,7 +259,9 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder)
 
 @pytest.mark.slow
 @settings(deadline=None)
-@given(stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30))
+@given(
+    stem=st.text(st.characters(exclude_characters="/\0", codec="utf-8"), min_size=1, max_size=30)
+)
 def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):
     path = tmp_path_factory.mktemp("m") / f"{stem}.tflite"
     path.write_bytes(b"x")
@@ -208,7 +282,13 @@ def test_delegates_are_known_in_any_case_and_a_word_for_several_stands_alone(fol
 
 def test_faults_of_options_name_the_option(folder):
     with pytest.raises(PlanError) as raised:
-        plan_from_options(models=["none.tflite"], delegates=["gpuu"], threads=["x"], num_runs="many", flags=["graph=x"])
+        plan_from_options(
+            models=["none.tflite"],
+            delegates=["gpuu"],
+            threads=["x"],
+            num_runs="many",
+            flags=["graph=x"],
+        )
     text = str(raised.value)
     for part in (
         "model: there is no file",
@@ -217,7 +297,9 @@ def test_faults_of_options_name_the_option(folder):
         "--num-runs: 'many' isn't a whole number",
     ):
         assert part in text
-    with pytest.raises(PlanError, match=r"--flag: the flag use_gpu can't be set here: .*--delegate sets it"):
+    with pytest.raises(
+        PlanError, match=r"--flag: the flag use_gpu can't be set here: .*--delegate sets it"
+    ):
         plan_from_options(models=[folder / "a.tflite"], flags=["use_gpu=true"])
     with pytest.raises(PlanError, match=r"model: .* would both be called 'a'; rename one"):
         plan_from_options(models=[folder / "a.tflite", folder / "sub" / "a.tflite"])
@@ -275,7 +357,12 @@ def test_options_mean_the_same_as_the_plans_keys(folder):
         sustained="2 min", reference_check=False, reboot=True,
     )  # fmt: skip
     assert plan.stopping == StoppingRule(first=6, half_width=0.01, most=20)
-    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (600.0, 120.0, False, True)
+    assert (plan.budget, plan.sustained, plan.reference_check, plan.reboot) == (
+        600.0,
+        120.0,
+        False,
+        True,
+    )
     again = parse_plan(plan.text, folder=folder, label="bench")
     assert dataclasses.replace(again, text=plan.text) == plan
 

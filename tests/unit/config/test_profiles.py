@@ -28,18 +28,31 @@ def test_virtual_phone_fits_the_profile_of_the_phone_that_it_plays(name):
     assert properties["ro.benchfarm.virtual"] == "1"
     assert profile is not None
     assert profile.name == name
-    assert sorted(profile.cluster_cores) == sorted(len(cluster.cpus) for cluster in virtual.clusters)
+    assert sorted(profile.cluster_cores) == sorted(
+        len(cluster.cpus) for cluster in virtual.clusters
+    )
 
 
 def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
     write(tmp_path, "any-moto", "{ro.product.manufacturer: motorola}")
-    write(tmp_path, "one-moto", "{ro.product.manufacturer: [Motorola, Lenovo], ro.product.device: james}")
+    write(
+        tmp_path,
+        "one-moto",
+        "{ro.product.manufacturer: [Motorola, Lenovo], ro.product.device: james}",
+    )
     profiles = load_profiles([tmp_path])
     assert (
-        match_profile(profiles, {"ro.product.manufacturer": "motorola", "ro.product.device": "james"}).name
+        match_profile(
+            profiles, {"ro.product.manufacturer": "motorola", "ro.product.device": "james"}
+        ).name
         == "one-moto"
     )
-    assert match_profile(profiles, {"ro.product.manufacturer": "MOTOROLA", "ro.product.device": "x"}).name == "any-moto"
+    assert (
+        match_profile(
+            profiles, {"ro.product.manufacturer": "MOTOROLA", "ro.product.device": "x"}
+        ).name
+        == "any-moto"
+    )
     assert match_profile(profiles, {"ro.product.device": "james"}) is None
     assert match_profile(profiles, {}) is None
 
@@ -49,12 +62,24 @@ def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
     [
         ("name: p\n" + MINIMAL, "match is missing"),
         ("name: p\n" + MINIMAL + "match: {}\n", "match: must not be empty"),
-        ("name: other\n" + MINIMAL + "match: {a: b}\n", "name: 'other' must be the file's name, 'p'"),
+        (
+            "name: other\n" + MINIMAL + "match: {a: b}\n",
+            "name: 'other' must be the file's name, 'p'",
+        ),
         ("name: P x\n" + MINIMAL + "match: {a: b}\n", "isn't a name of small letters"),
         ("name: p\n" + MINIMAL.replace("cpu", "gpuu") + "match: {a: b}\n", "did you mean 'gpu'?"),
-        ("name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n", "0 is too small; the minimum is 1"),
-        ("name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n", "quirks[0]: reason is missing"),
-        ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n", "isn't a regular expression"),
+        (
+            "name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n",
+            "0 is too small; the minimum is 1",
+        ),
+        (
+            "name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n",
+            "quirks[0]: reason is missing",
+        ),
+        (
+            "name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {'(': 40}\n",
+            "isn't a regular expression",
+        ),
         ("name: p\n" + MINIMAL + "match: {a: b}\nthermal_limits: {cpu: 400 C}\n", "is too large"),
         ("name: p\n" + MINIMAL + "match: {a: b}\ncores: 3\n", "cores: unknown key"),
     ],
@@ -76,5 +101,9 @@ def test_faults_of_all_files_are_told_at_once_and_twins_are_refused(tmp_path):
     with pytest.raises(PlanError) as raised:
         load_profiles([tmp_path])
     text = str(raised.value)
-    for part in ("fits the same phones as the profile 'a'", "c.yaml:1:1: title is missing", "d.yaml:1:1: isn't UTF-8"):
+    for part in (
+        "fits the same phones as the profile 'a'",
+        "c.yaml:1:1: title is missing",
+        "d.yaml:1:1: isn't UTF-8",
+    ):
         assert part in text

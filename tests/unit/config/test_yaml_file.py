@@ -53,7 +53,10 @@ def test_what_is_no_mapping_is_told_in_one_line(text, message):
         ("a: 1\nb:\na: 2\n", "f.yaml:3:1: a: is given twice, first in line 1"),
         ("b: 1\na:\n", "f.yaml:2:3: a: has no value"),
         ("a: [x, ~]\n", "f.yaml:1:8: a: has no value"),
-        ("a: !!python/object:os.system x\n", "f.yaml:1:4: a: tags such as tag:yaml.org,2002:python/object:os.system"),
+        (
+            "a: !!python/object:os.system x\n",
+            "f.yaml:1:4: a: tags such as tag:yaml.org,2002:python/object:os.system",
+        ),
         ("? [x]\n: y\na: b\n", "f.yaml:1:3: a key must be a single word"),
         ("x: &x {a: b}\ny:\n  <<: *x\n", r"f.yaml:3:3: y: merge keys \(<<\) aren't supported"),
     ],
@@ -65,7 +68,9 @@ def test_faults_of_form_are_kept_for_telling_all_at_once(text, line):
 
     with pytest.raises(PlanError) as raised:
         Faults(parse(text)).raise_if_any()
-    assert any(re.match(line if "\\" in line else re.escape(line), fault) for fault in raised.value.faults)
+    assert any(
+        re.match(line if "\\" in line else re.escape(line), fault) for fault in raised.value.faults
+    )
 
 
 def test_alias_stands_for_what_it_names():
@@ -76,10 +81,14 @@ def test_alias_stands_for_what_it_names():
 def test_aliases_that_stand_for_millions_of_values_are_refused_before_they_fill_memory():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    with pytest.raises(PlanError, match=r"f.yaml:1:\d+: the file holds more than 100000 values") as refused:
+    with pytest.raises(
+        PlanError, match=r"f.yaml:1:\d+: the file holds more than 100000 values"
+    ) as refused:
         parse("\n".join(lines))
     assert "alias" in refused.value.hint
-    keys = "a0: &a0 {x: 1, y: 2}\n" + "\n".join(f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 30))
+    keys = "a0: &a0 {x: 1, y: 2}\n" + "\n".join(
+        f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 30)
+    )
     with pytest.raises(PlanError, match="more than 100000 values"):
         parse(keys)
 

@@ -17,7 +17,9 @@ from orchestrator.errors import UsageError
         ("localfilesystem:/run/adb.sock", ServerAddress(path="/run/adb.sock")),
     ],
 )
-def test_an_address_is_read_in_every_form_that_adb_takes(text: str, expected: ServerAddress) -> None:
+def test_an_address_is_read_in_every_form_that_adb_takes(
+    text: str, expected: ServerAddress
+) -> None:
     assert parse_address(text) == expected
 
 
@@ -30,14 +32,20 @@ def test_a_text_that_is_no_address_is_refused_by_name(text: str) -> None:
 
 
 def test_the_setting_goes_before_the_socket_variable_and_that_before_address_and_port() -> None:
-    environ = {"ADB_SERVER_SOCKET": "tcp:b:2", "ANDROID_ADB_SERVER_ADDRESS": "c", "ANDROID_ADB_SERVER_PORT": "3"}
+    environ = {
+        "ADB_SERVER_SOCKET": "tcp:b:2",
+        "ANDROID_ADB_SERVER_ADDRESS": "c",
+        "ANDROID_ADB_SERVER_PORT": "3",
+    }
     assert configured_address("a:1", environ) == ServerAddress(host="a", port=1)
     assert configured_address("", environ) == ServerAddress(host="b", port=2)
     del environ["ADB_SERVER_SOCKET"]
     assert configured_address("", environ) == ServerAddress(host="c", port=3)
     del environ["ANDROID_ADB_SERVER_ADDRESS"]
     assert configured_address("", environ) == ServerAddress(port=3)
-    assert configured_address("", {"ANDROID_ADB_SERVER_ADDRESS": "fe80::1"}) == ServerAddress(host="fe80::1")
+    assert configured_address("", {"ANDROID_ADB_SERVER_ADDRESS": "fe80::1"}) == ServerAddress(
+        host="fe80::1"
+    )
     assert configured_address("", {}) is None
 
 

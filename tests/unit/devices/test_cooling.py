@@ -1,4 +1,7 @@
-"""When a phone will be fit, on cooling curves whose truth is known; and waiting for it on a clock of our own."""
+"""When a phone will be fit, on cooling curves whose truth is known.
+
+And waiting for it on a clock of our own.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ def test_a_wait_that_can_be_met_is_never_abandoned() -> None:
 class Phone:
     """States of a phone that cools on a clock of ours."""
 
-    def __init__(self, curve: Callable[[float], float], *, percent: int = 80, plugged: str = "usb") -> None:
+    def __init__(
+        self, curve: Callable[[float], float], *, percent: int = 80, plugged: str = "usb"
+    ) -> None:
         self.clock = ManualClock()
         self._begun_s = self.clock.monotonic_s()
         self._curve = curve
@@ -61,7 +66,10 @@ class Phone:
         self.looks += 1
         heat_c = self._curve(self.clock.monotonic_s() - self._begun_s)
         return DeviceState(
-            at=self.clock.now(), battery_heat_c=round(heat_c, 1), battery_percent=self._percent, plugged=self._plugged
+            at=self.clock.now(),
+            battery_heat_c=round(heat_c, 1),
+            battery_percent=self._percent,
+            plugged=self._plugged,
         )
 
 
@@ -69,7 +77,9 @@ def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
     phone = Phone(newton(47.0, 28.0, 300.0))
     truth_s = 300.0 * math.log(19.0 / 12.0)
     told: list[str] = []
-    fitness = wait_until_fit(phone.state, FitLimits(wait=600.0), {}, phone.clock, on_wait=told.append)
+    fitness = wait_until_fit(
+        phone.state, FitLimits(wait=600.0), {}, phone.clock, on_wait=told.append
+    )
     assert fitness.reason == ""
     # A tenth of a degree is half of one too early: 1.3 s at this rate.
     assert truth_s - 1.3 <= fitness.waited_s <= truth_s + 30.0

@@ -18,7 +18,11 @@ from orchestrator.errors import (
 )
 from orchestrator.records.failures import Source, texts_of
 
-READERS = {Source.ADB: server_failure, Source.WRITING: writing_failure, Source.SERVICE: service_failure}
+READERS = {
+    Source.ADB: server_failure,
+    Source.WRITING: writing_failure,
+    Source.SERVICE: service_failure,
+}
 
 
 @pytest.mark.parametrize(
@@ -77,18 +81,49 @@ def test_a_name_with_a_blank_is_listed_whole() -> None:
 
 
 def test_a_full_phone_is_told_from_another_failed_push() -> None:
-    assert type(sync_failure("couldn't write: No space left on device", serial="", path="/a")) is DeviceStorageError
-    assert type(sync_failure("couldn't create file: Is a directory", serial="", path="/a")) is TransferError
+    assert (
+        type(sync_failure("couldn't write: No space left on device", serial="", path="/a"))
+        is DeviceStorageError
+    )
+    assert (
+        type(sync_failure("couldn't create file: Is a directory", serial="", path="/a"))
+        is TransferError
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "kind", "cause", "hint"),
     [
-        ("mkdir: 'runs/1': No space left on device", DeviceStorageError, "no space left on the phone", "free some"),
-        ("write: Disk quota exceeded", DeviceStorageError, "no space left on the phone", "free some"),
-        ("sh: can't create boot: Read-only file system", DeviceUnusableError, "storage is read-only", "boot the phone"),
-        ("mkdir: 'runs/1': Permission denied", FolderRefusedError, "may not write there", "ls -ld /data/local/tmp"),
-        ("secure_mkdirs failed: Operation not permitted", FolderRefusedError, "may not write there", "ls -ld /data"),
+        (
+            "mkdir: 'runs/1': No space left on device",
+            DeviceStorageError,
+            "no space left on the phone",
+            "free some",
+        ),
+        (
+            "write: Disk quota exceeded",
+            DeviceStorageError,
+            "no space left on the phone",
+            "free some",
+        ),
+        (
+            "sh: can't create boot: Read-only file system",
+            DeviceUnusableError,
+            "storage is read-only",
+            "boot the phone",
+        ),
+        (
+            "mkdir: 'runs/1': Permission denied",
+            FolderRefusedError,
+            "may not write there",
+            "ls -ld /data/local/tmp",
+        ),
+        (
+            "secure_mkdirs failed: Operation not permitted",
+            FolderRefusedError,
+            "may not write there",
+            "ls -ld /data",
+        ),
     ],
 )
 def test_what_keeps_our_folder_from_being_written_is_told_by_its_cause(
@@ -99,4 +134,6 @@ def test_what_keeps_our_folder_from_being_written_is_told_by_its_cause(
     assert cause in str(error)
     assert said in str(error)
     assert hint in error.hint
-    assert writing_failure("mkdir: 'runs/1': File exists", serial="S1", what="starting a run") is None
+    assert (
+        writing_failure("mkdir: 'runs/1': File exists", serial="S1", what="starting a run") is None
+    )

@@ -16,7 +16,9 @@ def device(tmp_path: Path) -> HostDevice:
     return HostDevice(tmp_path / "work")
 
 
-def test_a_computer_has_no_apps_and_no_logcat_and_says_what_to_use(device: HostDevice, tmp_path: Path) -> None:
+def test_a_computer_has_no_apps_and_no_logcat_and_says_what_to_use(
+    device: HostDevice, tmp_path: Path
+) -> None:
     for ask in (
         lambda: device.install(tmp_path / "a.apk", sha256="", package="a.b"),
         lambda: device.package("a.b"),
@@ -27,7 +29,9 @@ def test_a_computer_has_no_apps_and_no_logcat_and_says_what_to_use(device: HostD
             ask()
 
 
-def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(device: HostDevice, tmp_path: Path) -> None:
+def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(
+    device: HostDevice, tmp_path: Path
+) -> None:
     import hashlib
 
     program = tmp_path / "program"
@@ -77,7 +81,11 @@ def test_of_a_long_output_both_ends_are_kept_and_the_cut_is_told(device: HostDev
     detached = device.run_detached(command, run_id=RunId("r"), timeout_s=100).stdout
     for output in (detached, device.shell(command, timeout_s=100).stdout):
         lines = output.splitlines()
-        assert (lines[0], lines[-1], len(output) < OUTPUT_MOST_BYTES + 100) == (b"first", b"last", True)
+        assert (lines[0], lines[-1], len(output) < OUTPUT_MOST_BYTES + 100) == (
+            b"first",
+            b"last",
+            True,
+        )
         assert len(LEFT_OUT.findall(output)) == 1
         # No line was cut into another one.
         assert {len(line) for line in lines[1:-2]} <= {10, len(LEFT_OUT.search(output)[0])}

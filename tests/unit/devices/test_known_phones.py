@@ -8,12 +8,23 @@ from orchestrator.devices.server import AdbServer
 
 def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     server, known = AdbServer(), KnownPhones()
-    told = Seen(address="at-S1", serial="S1", state="device", transport_id=1, usable=True, boot_id="b")
+    told = Seen(
+        address="at-S1", serial="S1", state="device", transport_id=1, usable=True, boot_id="b"
+    )
     known.keep(server, [told])
     nameless = Seen(address="at-S1", serial="", state="device", usable=False)
     assert known.name(server, nameless).serial == "S1"
     for state in ("offline", "unauthorized", "recovery"):
-        assert known.name(server, Seen(address="at-S1", serial="", state=state, usable=False)).serial == "S1"
-    assert known.name(server, Seen(address="at-S2", serial="", state="offline", usable=False)).serial == ""
+        assert (
+            known.name(server, Seen(address="at-S1", serial="", state=state, usable=False)).serial
+            == "S1"
+        )
+    assert (
+        known.name(server, Seen(address="at-S2", serial="", state="offline", usable=False)).serial
+        == ""
+    )
     # Another phone has the address by now, and says so.
-    assert known.name(server, Seen(address="at-S1", serial="S3", state="device", usable=False)).serial == "S3"
+    assert (
+        known.name(server, Seen(address="at-S1", serial="S3", state="device", usable=False)).serial
+        == "S3"
+    )

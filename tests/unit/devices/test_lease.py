@@ -35,7 +35,9 @@ def test_a_lease_excludes_everyone_else_and_names_the_holder(tmp_path: Path) -> 
     lease = FileLease(tmp_path, purpose="bench")
     with lease.acquire(PHONE):
         with (
-            pytest.raises(DeviceBusyError, match=r"R58M12: in use by process \d+ on .* \(bench\) since"),
+            pytest.raises(
+                DeviceBusyError, match=r"R58M12: in use by process \d+ on .* \(bench\) since"
+            ),
             lease.acquire(PHONE),
         ):
             pass
@@ -57,7 +59,10 @@ def test_a_lease_is_released_when_its_holder_raises(tmp_path: Path) -> None:
 def test_a_lease_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
     holder = hold_in_another_process(tmp_path, PHONE)
     try:
-        with pytest.raises(DeviceBusyError, match=f"process {holder.pid} .*night"), FileLease(tmp_path).acquire(PHONE):
+        with (
+            pytest.raises(DeviceBusyError, match=f"process {holder.pid} .*night"),
+            FileLease(tmp_path).acquire(PHONE),
+        ):
             pass
     finally:
         holder.kill()
@@ -129,7 +134,9 @@ def test_a_reserved_phone_is_the_next_ones_and_nobody_elses(tmp_path: Path) -> N
     assert lease.live_holders() == {}
 
 
-def test_a_process_is_that_one_only_with_its_number_its_start_and_its_folder(tmp_path: Path) -> None:
+def test_a_process_is_that_one_only_with_its_number_its_start_and_its_folder(
+    tmp_path: Path,
+) -> None:
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as process:
         started_s = started_at(process.pid)
         assert started_s is not None

@@ -13,7 +13,8 @@ MODULES = {"blobs": blobs, "discovery": discovery, "probes": probes, "processes"
 
 
 def agrees(found: object, expected: object) -> bool:
-    """Compare with JSON's types: a record, and fields of one, are compared by the keys that are expected."""
+    """Compare with JSON's types: a record, and fields of one, are compared by the keys that are
+    expected."""
     if isinstance(found, (list, tuple)):
         return (
             isinstance(expected, list)

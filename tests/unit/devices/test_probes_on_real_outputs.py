@@ -1,4 +1,7 @@
-"""The probes on what phones of many makers printed; read in place beside the repository, skipped where it isn't."""
+"""The probes on what phones of many makers printed.
+
+Read in place beside the repository, skipped where it isn't.
+"""
 
 import json
 
@@ -55,10 +58,13 @@ def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]
 def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
     battery = probes.parse_battery(text_of(name))
     charge = battery.pop("battery_charge_uah")
-    # One phone counts in another unit: 220 of something is no charge of a phone in microampere hours.
+    # One phone counts in another unit: 220 of something is no charge of a phone in microampere
+    # hours.
     assert f"Charge counter: {220 if charge is None else charge}\n" in text_of(name)
     assert battery == {
-        "battery_percent": round(100 * float(str(expected["level"])) / float(str(expected["scale"]))),
+        "battery_percent": round(
+            100 * float(str(expected["level"])) / float(str(expected["scale"]))
+        ),
         "battery_health": "good",
         "battery_heat_c": expected["temperature_c"],
         "plugged": "ac" if expected["ac"] else "usb",
@@ -66,15 +72,22 @@ def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, obj
 
 
 @on("thermalservice")
-def test_thermalservice_is_read_from_the_hal_not_the_cache(name: str, expected: dict[str, object]) -> None:
+def test_thermalservice_is_read_from_the_hal_not_the_cache(
+    name: str, expected: dict[str, object]
+) -> None:
     thermal = probes.parse_thermalservice(text_of(name))
     assert thermal["battery_heat_c"] == pytest.approx(expected["hal_battery"])
     assert expected["hal_skin"].items() <= thermal["heat_c"].items()
-    assert thermal["thermal_status"] == max(expected["thermal_status"], expected.get("max_sensor_status_hal", 0))
+    assert thermal["thermal_status"] == max(
+        expected["thermal_status"], expected.get("max_sensor_status_hal", 0)
+    )
 
 
 @pytest.mark.parametrize("name", [name for name, _ in entries()] or [""])
 def test_no_probe_fails_on_the_output_of_another(name: str) -> None:
     text = text_of(name) if name else ""
-    for parse in (parse_devices, *(parse for name, parse in vars(probes).items() if name.startswith("parse_"))):
+    for parse in (
+        parse_devices,
+        *(parse for name, parse in vars(probes).items() if name.startswith("parse_")),
+    ):
         parse(text)

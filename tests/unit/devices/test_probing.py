@@ -51,11 +51,16 @@ def test_cores_whose_clocks_are_hidden_form_a_cluster_of_unknown_clocks() -> Non
 
 
 def test_a_soc_without_a_property_is_named_by_cpuinfo() -> None:
-    facts = facts_from({"cpuinfo": "processor\t: 0\n\nHardware\t: Qualcomm Technologies, Inc MSM8998\n"}, serial="S")
+    facts = facts_from(
+        {"cpuinfo": "processor\t: 0\n\nHardware\t: Qualcomm Technologies, Inc MSM8998\n"},
+        serial="S",
+    )
     assert facts.soc == "Qualcomm Technologies, Inc MSM8998"
 
 
-@pytest.mark.parametrize(("said", "is_rooted"), [("2000\n0\n", True), ("0\n", True), ("2000\n", False), ("", False)])
+@pytest.mark.parametrize(
+    ("said", "is_rooted"), [("2000\n0\n", True), ("0\n", True), ("2000\n", False), ("", False)]
+)
 def test_root_is_what_su_or_the_shell_itself_proves(said: str, is_rooted: bool) -> None:
     assert facts_from({"uid": said}, serial="S").is_rooted is is_rooted
 
@@ -65,9 +70,14 @@ def test_heat_comes_from_sysfs_and_from_the_thermal_service_where_sysfs_is_hidde
         "Thermal Status: 0\nCurrent temperatures from HAL:\n"
         "\tTemperature{mValue=31.0, mType=3, mName=skin, mStatus=0}\n"
     )
-    zones = "/sys/class/thermal/thermal_zone0/type:cpu\n/sys/class/thermal/thermal_zone0/temp:45000\n"
+    zones = (
+        "/sys/class/thermal/thermal_zone0/type:cpu\n/sys/class/thermal/thermal_zone0/temp:45000\n"
+    )
     assert state_from({"thermalservice": service}, at=NOW).heat_c == {"skin": 31.0}
-    assert state_from({"thermalservice": service, "files": zones}, at=NOW).heat_c == {"skin": 31.0, "cpu": 45.0}
+    assert state_from({"thermalservice": service, "files": zones}, at=NOW).heat_c == {
+        "skin": 31.0,
+        "cpu": 45.0,
+    }
 
 
 def test_a_phone_without_the_focus_names_the_app_of_the_top_group() -> None:
@@ -79,13 +89,19 @@ def test_a_phone_without_the_focus_names_the_app_of_the_top_group() -> None:
 
 
 def test_the_state_costs_a_phone_few_processes() -> None:
-    """Two for all files, one for each service that is asked, one to read a service's answer, one for the top app."""
+    """Two for all files, one for each service that is asked, one to read a service's answer, one
+    for the top app."""
     script = "\n".join(STATE_COMMANDS.values())
     assert len(re.findall(r"\b(?:grep|cat|dumpsys|ls) ", script)) <= 9
 
 
 @pytest.mark.parametrize(
-    "state", [*STATE_NOTES, "no permissions (user in plugdev group; are your udev rules wrong?)", "something new"]
+    "state",
+    [
+        *STATE_NOTES,
+        "no permissions (user in plugdev group; are your udev rules wrong?)",
+        "something new",
+    ],
 )
 def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
     reason, advice = explain_state(Seen(address="S", state=state, usb="1-2"))
@@ -94,7 +110,9 @@ def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
 
 
 def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> None:
-    reason, advice = explain_state(Seen(address="????", state="no permissions; see [http://x]", usb="1-2"))
+    reason, advice = explain_state(
+        Seen(address="????", state="no permissions; see [http://x]", usb="1-2")
+    )
     assert "USB 1-2" in reason
     assert "udev" in advice
     assert "plugdev" in advice
@@ -113,7 +131,10 @@ def test_usb_goes_before_tcp_for_one_phone() -> None:
 
 def test_two_phones_of_one_serial_number_can_neither_be_used() -> None:
     judged = judge_twins(
-        [seen("10.0.0.7:5555", "0123456789ABCDEF", "b1"), seen("10.0.0.8:5555", "0123456789ABCDEF", "b2")]
+        [
+            seen("10.0.0.7:5555", "0123456789ABCDEF", "b1"),
+            seen("10.0.0.8:5555", "0123456789ABCDEF", "b2"),
+        ]
     )
     assert [one.usable for one in judged] == [False, False]
     assert "several phones call themselves 0123456789ABCDEF" in judged[0].reason
@@ -125,7 +146,8 @@ def test_phones_without_twins_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "cpus"), [("0-2,6\n", (0, 1, 2, 6)), ("4 5", (4, 5)), ("0-99999", ()), ("12345-6", ()), ("", ())]
+    ("text", "cpus"),
+    [("0-2,6\n", (0, 1, 2, 6)), ("4 5", (4, 5)), ("0-99999", ()), ("12345-6", ()), ("", ())],
 )
 def test_a_list_of_cpus_is_read_whole_or_not_at_all(text: str, cpus: tuple[int, ...]) -> None:
     assert parse_cpu_list(text) == cpus
@@ -142,7 +164,11 @@ def test_a_list_of_cpus_is_read_whole_or_not_at_all(text: str, cpus: tuple[int, 
     ],
     ids=["thousandths", "tenths", "tenths at room temperature", "whole", "each its own"],
 )
-def test_thermal_zones_are_read_in_the_unit_of_the_phone(readings: list[str], degrees: list[float]) -> None:
+def test_thermal_zones_are_read_in_the_unit_of_the_phone(
+    readings: list[str], degrees: list[float]
+) -> None:
     folder = "/sys/class/thermal/thermal_zone"
-    text = "".join(f"{folder}{n}/type:z{n}\n{folder}{n}/temp:{value}\n" for n, value in enumerate(readings))
+    text = "".join(
+        f"{folder}{n}/type:z{n}\n{folder}{n}/temp:{value}\n" for n, value in enumerate(readings)
+    )
     assert list(parse_thermal_zones(text).values()) == degrees

@@ -38,7 +38,9 @@ def gpu(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def step() -> QuietStep:
-    rooted = DeviceFacts(serial=Serial("R"), kind=DeviceKind.ANDROID, is_virtual=False, is_rooted=True)
+    rooted = DeviceFacts(
+        serial=Serial("R"), kind=DeviceKind.ANDROID, is_virtual=False, is_rooted=True
+    )
     quiet = Quiet(pin_gpu=True)
     return next(item for item in steps_for(quiet, rooted, over_network=False) if "GPU" in item.name)
 
@@ -46,7 +48,9 @@ def step() -> QuietStep:
 def shell(command: str, gpu: Path) -> str:
     environ = {**os.environ, "PATH": f"{gpu.parent / 'bin'}:{os.environ['PATH']}"}
     script = command.replace(KGSL, str(gpu))
-    return subprocess.run(["sh", "-c", script], env=environ, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        ["sh", "-c", script], env=environ, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def test_clocks_that_only_root_may_read_are_pinned_and_restored(gpu: Path, step: QuietStep) -> None:
@@ -84,5 +88,7 @@ def test_a_gpu_of_which_one_clock_is_not_told_is_taken_for_one_without(
         ("adb-R58M123ABC._adb._tcp", True),
     ],
 )
-def test_a_name_with_a_port_or_by_mdns_is_of_a_phone_on_a_network(name: str, is_reached_over_network: bool) -> None:
+def test_a_name_with_a_port_or_by_mdns_is_of_a_phone_on_a_network(
+    name: str, is_reached_over_network: bool
+) -> None:
     assert is_network_serial(name) is is_reached_over_network

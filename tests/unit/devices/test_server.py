@@ -49,7 +49,11 @@ def start(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., Adb
     servers: list[AdbServer] = []
 
     def start_one(binary: Path, folder: str = "state") -> AdbServer:
-        servers.append(OwnServer.start(binary=binary, state_folder=tmp_path / folder, environ=environ, usb=False))
+        servers.append(
+            OwnServer.start(
+                binary=binary, state_folder=tmp_path / folder, environ=environ, usb=False
+            )
+        )
         return servers[-1]
 
     yield start_one
@@ -63,7 +67,11 @@ def open_ports(pid: int) -> list[str]:
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             held.add(str(link.readlink()))
-    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()
+    ]
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
 
 
@@ -86,7 +94,9 @@ def test_a_private_server_is_reached_by_its_user_alone(
     assert server.device_list() == ""
     assert open_ports(pid_in(tmp_path / "state")) == []
     assert stat.S_IMODE(Path(server.address.path).parent.stat().st_mode) == 0o700
-    shown = subprocess.run([binary, "-L", server.address.spec, "devices"], env=environ, capture_output=True, text=True)
+    shown = subprocess.run(
+        [binary, "-L", server.address.spec, "devices"], env=environ, capture_output=True, text=True
+    )
     assert shown.stdout.startswith("List of devices"), shown.stderr
 
 
@@ -101,7 +111,9 @@ def test_a_socket_with_a_long_path_lies_in_a_short_folder_of_the_user_alone(
     assert not Path(server.address.path).exists()
 
 
-def test_a_folder_that_others_may_enter_holds_no_socket(start: Callable[..., AdbServer], tmp_path: Path) -> None:
+def test_a_folder_that_others_may_enter_holds_no_socket(
+    start: Callable[..., AdbServer], tmp_path: Path
+) -> None:
     folder = tmp_path / "state" / "adb"
     folder.mkdir(parents=True)
     folder.chmod(0o755)
@@ -113,7 +125,11 @@ def test_a_folder_that_others_may_enter_holds_no_socket(start: Callable[..., Adb
 def test_a_server_sees_no_token_and_no_password_of_ours(
     start: Callable[..., AdbServer], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    environ |= {"BENCHFARM_TOKEN": "secret-1", "PGPASSWORD": "secret-2", "AWS_SECRET_ACCESS_KEY": "secret-3"}
+    environ |= {
+        "BENCHFARM_TOKEN": "secret-1",
+        "PGPASSWORD": "secret-2",
+        "AWS_SECRET_ACCESS_KEY": "secret-3",
+    }
     environ |= {"BENCHFARM_PASS_ENV": "WANTED", "WANTED": "passed on", "ADB_TRACE": "adb"}
     start(find_adb())
     variables = Path(f"/proc/{pid_in(tmp_path / 'state')}/environ").read_bytes().decode()
@@ -138,14 +154,18 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
         server.version()
 
 
-def test_a_server_survives_the_command_that_started_it(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_server_survives_the_command_that_started_it(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
         "from orchestrator.devices.server_process import OwnServer, find_adb\n"
         "OwnServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
     )
     subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], check=True, env={**environ, "PYTHONPATH": ":".join(sys.path)}
+        [sys.executable, "-c", script, str(tmp_path)],
+        check=True,
+        env={**environ, "PYTHONPATH": ":".join(sys.path)},
     )
     server = OwnServer.adopt(tmp_path, usb=False)
     assert server is not None
@@ -165,8 +185,12 @@ def test_commands_that_start_together_share_one_server(
     assert len({server.address for server in servers}) == 1
 
 
-def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(tmp_path: Path) -> None:
-    stranger = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_lives(
+    tmp_path: Path,
+) -> None:
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
     try:
         record = {
             "pid": stranger.pid,
@@ -183,7 +207,8 @@ def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_liv
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "address": "x y", "binary": "", "environ": {}}']
+    "text",
+    ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "address": "x y", "binary": "", "environ": {}}'],
 )
 def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
     (tmp_path / "adb-server-tcp.json").write_text(text)
@@ -191,7 +216,10 @@ def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
 
 
 def test_an_adopted_server_that_died_is_revived_with_the_same_key(
-    start: Callable[..., AdbServer], tmp_path: Path, environ: dict[str, str], wait_until: Callable[..., None]
+    start: Callable[..., AdbServer],
+    tmp_path: Path,
+    environ: dict[str, str],
+    wait_until: Callable[..., None],
 ) -> None:
     start(find_adb())
     adopted = OwnServer.adopt(tmp_path / "state", usb=False)
@@ -209,7 +237,9 @@ def test_an_adopted_server_that_died_is_revived_with_the_same_key(
 
 
 @pytest.fixture
-def killed(start: Callable[..., AdbServer], tmp_path: Path, wait_until: Callable[..., None]) -> list[AdbServer]:
+def killed(
+    start: Callable[..., AdbServer], tmp_path: Path, wait_until: Callable[..., None]
+) -> list[AdbServer]:
     """Two commands' view of one server that has died."""
     started, adopted = start(find_adb()), OwnServer.adopt(tmp_path / "state", usb=False)
     assert adopted is not None
@@ -247,7 +277,8 @@ def test_a_strangers_server_at_the_address_is_not_taken_for_the_one_that_has_end
         with pytest.raises(AdbUnavailableError, match="another program listens at"):
             killed[0].revive()
         assert (tmp_path / "state" / "adb-server-tcp.json").read_text() == before
-        # Who didn't start it can't tell the two apart, but ends none whose number isn't the recorded one's.
+        # Who didn't start it can't tell the two apart, but ends none whose number isn't the
+        # recorded one's.
         killed[1].revive()
         killed[1].stop()
         assert stranger.poll() is None
@@ -256,7 +287,9 @@ def test_a_strangers_server_at_the_address_is_not_taken_for_the_one_that_has_end
         stranger.wait()
 
 
-def test_a_program_that_is_no_adb_is_told_with_what_it_said(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_program_that_is_no_adb_is_told_with_what_it_said(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
     fake = tmp_path / "adb"
     fake.write_text("#!/bin/sh\necho I am no adb\nexit 3\n")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
@@ -277,7 +310,9 @@ def test_a_configured_server_that_does_not_answer_is_an_error_and_none_is_starte
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with pytest.raises(AdbUnavailableError):
-        server_of_phones(setting=f"127.0.0.1:{unused_port()}", environ=environ, state_folder=tmp_path / "state")
+        server_of_phones(
+            setting=f"127.0.0.1:{unused_port()}", environ=environ, state_folder=tmp_path / "state"
+        )
     assert not (tmp_path / "state").exists()
 
 
@@ -293,7 +328,9 @@ def test_a_server_named_by_adbs_own_variable_is_used(
     assert running.version() >= 29
 
 
-def test_the_adb_program_is_the_named_one_then_the_wheels_then_the_one_in_path(tmp_path: Path) -> None:
+def test_the_adb_program_is_the_named_one_then_the_wheels_then_the_one_in_path(
+    tmp_path: Path,
+) -> None:
     program = tmp_path / "adb"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -310,7 +347,9 @@ def test_no_phone_is_told_as_such(start: Callable[..., AdbServer], binary: Path)
         server.open_transport("R58M12", Deadline(60.0), what="opening")
 
 
-def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(start: Callable[..., AdbServer]) -> None:
+def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
+    start: Callable[..., AdbServer],
+) -> None:
     waits: list[float] = []
 
     class Counted(ManualClock):

@@ -11,7 +11,9 @@ PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_si
 
 
 @given(packets=PACKETS, cuts=st.lists(st.integers(1, 50), max_size=100))
-def test_packets_are_read_whole_however_the_stream_was_torn(packets: list[tuple[int, bytes]], cuts: list[int]) -> None:
+def test_packets_are_read_whole_however_the_stream_was_torn(
+    packets: list[tuple[int, bytes]], cuts: list[int]
+) -> None:
     stream = b"".join(encode_packet(packet_id, payload) for packet_id, payload in packets)
     reader, seen, start = PacketReader(), [], 0
     for size in [*cuts, len(stream)]:
@@ -28,7 +30,10 @@ def test_a_length_that_no_shell_sends_is_refused() -> None:
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> None:
     shown = subprocess.run(
-        ["/bin/sh", "-c", f"printf %s {quote(text)}"], capture_output=True, check=True, stdin=subprocess.DEVNULL
+        ["/bin/sh", "-c", f"printf %s {quote(text)}"],
+        capture_output=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
     )
     assert shown.stdout.decode() == text
 
@@ -38,10 +43,18 @@ def test_quoted_text_is_one_word_of_the_shell_whatever_it_holds(text: str) -> No
     [
         (ShellResult(exit_code=1, stdout=b"", stderr=b"sh: no\n"), "sh: no"),
         (ShellResult(exit_code=1, stdout=b"Failure [NO]\n", stderr=b""), "Failure [NO]"),
-        (ShellResult(exit_code=137, stdout=b"", stderr=b""), "it was killed on the phone by signal 9 (SIGKILL)"),
-        (ShellResult(exit_code=255, stdout=b"", stderr=b""), "exit code 255, and it printed nothing"),
+        (
+            ShellResult(exit_code=137, stdout=b"", stderr=b""),
+            "it was killed on the phone by signal 9 (SIGKILL)",
+        ),
+        (
+            ShellResult(exit_code=255, stdout=b"", stderr=b""),
+            "exit code 255, and it printed nothing",
+        ),
         (ShellResult(exit_code=3, stdout=b"", stderr=b"\n"), "exit code 3, and it printed nothing"),
     ],
 )
-def test_a_failure_without_a_word_tells_what_its_exit_code_does(result: ShellResult, reason: str) -> None:
+def test_a_failure_without_a_word_tells_what_its_exit_code_does(
+    result: ShellResult, reason: str
+) -> None:
     assert reason_of(result).startswith(reason)

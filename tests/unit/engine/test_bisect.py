@@ -20,10 +20,14 @@ def verdict(ratio: float, *, reach: float = 0.01, threshold: float = 0.02) -> Co
         outcome = ComparisonOutcome.FASTER
     elif 1 / (1 + threshold) <= low and high <= 1 + threshold:
         outcome = ComparisonOutcome.SAME
-    return ComparisonVerdict(outcome=outcome, ratio=ratio, low=low, high=high, threshold=threshold, detectable=0.02)
+    return ComparisonVerdict(
+        outcome=outcome, ratio=ratio, low=low, high=high, threshold=threshold, detectable=0.02
+    )
 
 
-def searched(times: Sequence[float | None], **other: float) -> tuple[BisectResult, list[tuple[int, int]]]:
+def searched(
+    times: Sequence[float | None], **other: float
+) -> tuple[BisectResult, list[tuple[int, int]]]:
     """Bisect builds that take these times; None can't be measured."""
     asked: list[tuple[int, int]] = []
 

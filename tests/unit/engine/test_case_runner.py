@@ -29,7 +29,13 @@ from tests.samples.manual_clock import ManualClock
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-BUILD = Build(name="plain", tool=ToolName.NATIVE, sha256=case(1).build_sha256, abi="arm64-v8a", path=Path("plain"))
+BUILD = Build(
+    name="plain",
+    tool=ToolName.NATIVE,
+    sha256=case(1).build_sha256,
+    abi="arm64-v8a",
+    path=Path("plain"),
+)
 MODEL = Model(name="m", sha256=case(1).model_sha256, size_bytes=1, path=Path("m.tflite"))
 FACTS = DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)
 
@@ -68,7 +74,10 @@ class Rig:
     )
 
     def measure(self) -> DeviceResult:
-        """Measure what is open on the one phone; as whoever begins the campaign, or resumes it in another process."""
+        """Measure what is open on the one phone.
+
+        As whoever begins the campaign, or resumes it in another process.
+        """
         return DeviceCampaign(self.phone(SERIAL), FACTS, self.context()).run()
 
     def measure_all(self, *serials: Serial) -> CampaignEnded:
@@ -81,9 +90,12 @@ class Rig:
         if self.store.campaign(self.campaign.campaign_id) is None:
             serials = {item.case.serial for item in self.campaign.invocations}
             devices = [replace(FACTS, serial=serial) for serial in serials]
-            self.store.begin_campaign(self.campaign, devices=devices, models=[MODEL], builds=[BUILD])
+            self.store.begin_campaign(
+                self.campaign, devices=devices, models=[MODEL], builds=[BUILD]
+            )
         conditioner = SimpleNamespace(
-            prepare=self._prepare, restore=lambda device, on_note: self.restored.append(device.serial)
+            prepare=self._prepare,
+            restore=lambda device, on_note: self.restored.append(device.serial),
         )
         return Context(
             campaign=self.campaign,
@@ -91,7 +103,8 @@ class Rig:
             builds={BUILD.sha256: BUILD},
             store=self.store,
             tools={ToolName.NATIVE: cast(Any, SimpleNamespace(run=self._run, parse=self._parse))},
-            lease=self.lease or cast(Any, SimpleNamespace(acquire=lambda serial, wait_s: contextlib.nullcontext())),
+            lease=self.lease
+            or cast(Any, SimpleNamespace(acquire=lambda serial, wait_s: contextlib.nullcontext())),
             conditioner=cast(Any, conditioner),
             rescuer=cast(Any, SimpleNamespace(rescue=self._rescue)),
             quarantine=cast(Any, SimpleNamespace(put=self.kept_out.__setitem__)),
@@ -130,27 +143,42 @@ class Rig:
         is_unfit = device.serial == SERIAL and bool(self.unfit) and self.unfit.pop(0)
         return Fitness(reason="too hot" if is_unfit else "", state=DeviceState(at=NOW))
 
-    def _run(self, device: object, request: InvocationRequest, *, cancelled: threading.Event) -> RawOutput:
+    def _run(
+        self, device: object, request: InvocationRequest, *, cancelled: threading.Event
+    ) -> RawOutput:
         self.asked.append(request)
         ended = self.end(request)
         if ended == "lost":
             raise LinkLostError("gone", serial=request.case.serial)
         return RawOutput(
-            command=ended, exit_code=0, timed_out=ended == "late", started_at=NOW, duration_s=1.0, attachments=()
+            command=ended,
+            exit_code=0,
+            timed_out=ended == "late",
+            started_at=NOW,
+            duration_s=1.0,
+            attachments=(),
         )
 
     def _parse(self, raw: RawOutput, one: Case) -> ToolReport:
         measured = run(Invocation(case=one, run_pass=Pass.TIMING, number=0)).report
         assert measured is not None
         measured = replace(measured, delegate=replace(measured.delegate, truth=self.truth))
-        return measured if raw.command == "ok" else ToolReport(outcome="failed", failure_code=raw.command)
+        return (
+            measured
+            if raw.command == "ok"
+            else ToolReport(outcome="failed", failure_code=raw.command)
+        )
 
 
 def test_a_case_that_took_all_its_time_is_not_tried_again_when_its_phone_has_come_back() -> None:
     ends = iter(["late", "ok", "lost"])
     rig = Rig(end=lambda request: next(ends, "ok"), comes_back=True)
     assert rig.measure() == DeviceResult()
-    assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
+    assert rig.stored(case(1)) == [
+        (0, Outcome.TIMED_OUT),
+        (1, Outcome.SKIPPED),
+        (2, Outcome.SKIPPED),
+    ]
     assert rig.stored(case(2)) == [(number, Outcome.COMPLETED) for number in range(3)]
     assert Counter(request.case.threads for request in rig.asked)[1] == 1
 
@@ -160,15 +188,23 @@ def test_whoever_resumes_has_a_case_tried_again_that_was_abandoned() -> None:
     rig = Rig(end=lambda request: next(ends, "ok"))
     assert rig.measure() == DeviceResult(lost="gone")
     assert rig.measure() == DeviceResult()
-    assert rig.stored(case(1)) == [(0, Outcome.TIMED_OUT), (1, Outcome.SKIPPED), (2, Outcome.COMPLETED)]
+    assert rig.stored(case(1)) == [
+        (0, Outcome.TIMED_OUT),
+        (1, Outcome.SKIPPED),
+        (2, Outcome.COMPLETED),
+    ]
 
 
-def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_counts_again() -> None:
+def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_counts_again() -> (
+    None
+):
     ends = {1: iter(["a", "b", "a"]), 2: iter(["a", "a", "ok"])}
     rig = Rig(end=lambda request: next(ends[request.case.threads]))
     rig.measure()
     assert [outcome for _, outcome in rig.stored(case(1))] == [Outcome.FAILED] * 3
-    assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED]
+    assert [outcome for _, outcome in rig.stored(case(2))] == [Outcome.FAILED] * 2 + [
+        Outcome.SKIPPED
+    ]
 
 
 def test_each_case_keeps_its_caches_apart() -> None:

@@ -1,4 +1,5 @@
-"""A device's part of a campaign: who is waited for, who is abandoned, and whom a fault of ours stops."""
+"""A device's part of a campaign: who is waited for, who is abandoned, and whom a fault of ours
+stops."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def waits_for(event: threading.Event) -> Callable[[], str]:
     return end
 
 
-def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_it_is_lost() -> None:
+def test_a_phone_that_measures_between_its_losses_is_not_kept_out_however_often_it_is_lost() -> (
+    None
+):
     count = 3 * RETURNS_MAX
     ends = iter(["ok", "lost"] * count)
     rig = Rig(campaign=of(SERIAL, count=count), end=lambda request: next(ends), comes_back=True)
@@ -73,7 +76,12 @@ class CountingStore(MemoryStore):
 
 def test_what_is_stored_is_read_once_for_each_time_that_a_phone_comes() -> None:
     store, ends = CountingStore(), iter(["lost"])
-    rig = Rig(store=store, campaign=of(SERIAL, OTHER), end=by_phone(P=lambda: next(ends, "ok")), comes_back=True)
+    rig = Rig(
+        store=store,
+        campaign=of(SERIAL, OTHER),
+        end=by_phone(P=lambda: next(ends, "ok")),
+        comes_back=True,
+    )
     assert rig.measure_all(SERIAL, OTHER).left == 0
     assert store.reads == {SERIAL: 2, OTHER: 1}
 
@@ -85,7 +93,10 @@ def test_a_phone_that_is_lost_again_and_again_with_nothing_measured_is_kept_out(
 
 
 def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -> None:
-    curve, check = (Invocation(case=case(1), run_pass=kind, number=0) for kind in (Pass.SUSTAINED, Pass.REFERENCE))
+    curve, check = (
+        Invocation(case=case(1), run_pass=kind, number=0)
+        for kind in (Pass.SUSTAINED, Pass.REFERENCE)
+    )
     planned = campaign(rule=None)
     planned = replace(
         planned,
@@ -96,7 +107,11 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
     measured = [run(timing), run(timing, outcome=Outcome.UNFIT), run(check, 1)]
     cut = [run(replace(curve, number=number), number) for number in range(3)]
     whole = [*cut, *(run(replace(curve, number=number), number) for number in range(3, 6))]
-    assert [done_count(planned, [*measured, *more], SERIAL) for more in ([], cut, whole)] == [1, 1, 2]
+    assert [done_count(planned, [*measured, *more], SERIAL) for more in ([], cut, whole)] == [
+        1,
+        1,
+        2,
+    ]
 
 
 def test_the_budget_goes_on_while_a_phone_is_away() -> None:
@@ -105,12 +120,22 @@ def test_the_budget_goes_on_while_a_phone_is_away() -> None:
     begun = replace(begun, terms=replace(begun.terms, budget=100.0))
     rig = Rig(campaign=begun, end=lambda request: next(ends, "ok"), comes_back=True, away_s=90.0)
     assert rig.measure() == DeviceResult()
-    assert rig.stored(case(1)) == [(0, Outcome.COMPLETED), (1, Outcome.COMPLETED), (2, Outcome.COMPLETED)]
+    assert rig.stored(case(1)) == [
+        (0, Outcome.COMPLETED),
+        (1, Outcome.COMPLETED),
+        (2, Outcome.COMPLETED),
+    ]
     ends = iter(["ok", "lost"])
     rig = Rig(campaign=begun, end=lambda request: next(ends, "ok"), comes_back=True, away_s=100.0)
     assert rig.measure() == DeviceResult()
-    assert rig.stored(case(1)) == [(0, Outcome.COMPLETED), (1, Outcome.SKIPPED), (2, Outcome.SKIPPED)]
-    assert {run.reason_code for run in rig.store.runs() if run.outcome is Outcome.SKIPPED} == {OUT_OF_TIME}
+    assert rig.stored(case(1)) == [
+        (0, Outcome.COMPLETED),
+        (1, Outcome.SKIPPED),
+        (2, Outcome.SKIPPED),
+    ]
+    assert {run.reason_code for run in rig.store.runs() if run.outcome is Outcome.SKIPPED} == {
+        OUT_OF_TIME
+    }
 
 
 def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work() -> None:
@@ -122,7 +147,9 @@ def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work()
 
     # Two waits in vain leave a phone alone for a while.
     rig = Rig(
-        campaign=of(SERIAL, OTHER), unfit=[True] * 2 * times, end=by_phone(P=measured, OTHER=waits_for(is_measured))
+        campaign=of(SERIAL, OTHER),
+        unfit=[True] * 2 * times,
+        end=by_phone(P=measured, OTHER=waits_for(is_measured)),
     )
     ended = rig.measure_all(SERIAL, OTHER)
     assert (ended.left, ended.lost, rig.kept_out) == (0, {}, {})
@@ -151,11 +178,17 @@ def test_a_fault_on_one_phone_ends_its_part_only_and_is_known_when_the_others_ar
         raise fault
 
     is_gone = threading.Event()
-    rig = Rig(campaign=of(SERIAL, OTHER), end=by_phone(P=fail, OTHER=waits_for(is_gone)), told=Listening())
+    rig = Rig(
+        campaign=of(SERIAL, OTHER), end=by_phone(P=fail, OTHER=waits_for(is_gone)), told=Listening()
+    )
     ended = rig.measure_all(SERIAL, OTHER)
     assert (ended.fault, ended.lost, ended.stored) == (fault, {SERIAL: reason}, 1)
     assert set(rig.restored) == {SERIAL, OTHER}
-    assert any(event.is_problem and reason in event.text for event in rig.told if hasattr(event, "is_problem"))
+    assert any(
+        event.is_problem and reason in event.text
+        for event in rig.told
+        if hasattr(event, "is_problem")
+    )
 
 
 def test_a_store_that_keeps_nothing_stops_all_phones_and_they_are_restored() -> None:
@@ -191,7 +224,9 @@ def test_a_phone_that_somebody_uses_is_told_with_what_is_left_of_it(
 ) -> None:
     monkeypatch.setattr("orchestrator.engine.device_campaign._LEASE_WAIT_S", 0.0)
     ends = iter(["ok", "lost"])
-    rig = Rig(campaign=of(SERIAL, count=3), lease=FileLease(tmp_path), end=lambda request: next(ends))
+    rig = Rig(
+        campaign=of(SERIAL, count=3), lease=FileLease(tmp_path), end=lambda request: next(ends)
+    )
     rig.measure()
     with rig.lease.acquire(SERIAL):
         assert "in use" in rig.measure().lost

@@ -33,7 +33,9 @@ def begin(store: Store, name: str, runs: list[RunRecord]) -> None:
         builds=[Build(name="native", tool=one.tool, sha256=one.build_sha256, abi="arm64-v8a")],
     )
     for item in runs:
-        store.append_run(replace(item, run_id=RunId(f"{name} {item.run_id}"), campaign_id=CampaignId(name)))
+        store.append_run(
+            replace(item, run_id=RunId(f"{name} {item.run_id}"), campaign_id=CampaignId(name))
+        )
 
 
 @pytest.fixture
@@ -46,10 +48,16 @@ def store() -> Store:
 
 
 def doubted_in(store: Store, name: str = "tonight") -> set[str]:
-    return {run.run_id.split()[-1] for run in store.runs(campaign_ids=[CampaignId(name)]) if run.verdict.has(CODE)}
+    return {
+        run.run_id.split()[-1]
+        for run in store.runs(campaign_ids=[CampaignId(name)])
+        if run.verdict.has(CODE)
+    }
 
 
-def test_doubted_runs_are_suspect_in_the_store_and_doing_it_again_changes_nothing(store: Store) -> None:
+def test_doubted_runs_are_suspect_in_the_store_and_doing_it_again_changes_nothing(
+    store: Store,
+) -> None:
     assert len(keep_doubts(store, CampaignId("tonight"))) == 2
     assert doubted_in(store) == {"timing-2", "timing-3"}
     found = {run.run_id: run for run in store.runs(campaign_ids=[CampaignId("tonight")])}
@@ -58,7 +66,9 @@ def test_doubted_runs_are_suspect_in_the_store_and_doing_it_again_changes_nothin
     assert doubtful.latency_us == 500.0
     assert found[RunId("tonight timing-1")].verdict.quality is Quality.TRUSTED
     assert keep_doubts(store, CampaignId("tonight")) == ()
-    assert all(len(run.verdict.findings) < 2 for run in store.runs(campaign_ids=[CampaignId("tonight")]))
+    assert all(
+        len(run.verdict.findings) < 2 for run in store.runs(campaign_ids=[CampaignId("tonight")])
+    )
 
 
 def test_what_was_stored_later_is_no_history(store: Store) -> None:
@@ -71,7 +81,11 @@ def test_what_was_stored_later_is_no_history(store: Store) -> None:
 
 
 def test_only_the_last_hundred_checks_before_a_campaign_are_its_history(store: Store) -> None:
-    begin(store, "busy", [run for number in range(120) for run in check(number, 10 * number, 1000.0 + number)])
+    begin(
+        store,
+        "busy",
+        [run for number in range(120) for run in check(number, 10 * number, 1000.0 + number)],
+    )
     begin(store, "last", check(0, 0, 1000.0))
     found = earlier_figures_us(store, case(1).case_key, CampaignId("last"))
     assert len(found) == 100
@@ -84,4 +98,6 @@ def test_a_verdict_made_anew_from_the_output_keeps_the_doubt(store: Store) -> No
         again = carried_over(NIGHT[3].verdict, run.verdict)
         assert again.has(CODE) == run.verdict.has(CODE)
         assert (again.quality is Quality.SUSPECT) == run.verdict.has(CODE)
-    assert any(run.run_pass is Pass.REFERENCE for run in store.runs(campaign_ids=[CampaignId("tonight")]))
+    assert any(
+        run.run_pass is Pass.REFERENCE for run in store.runs(campaign_ids=[CampaignId("tonight")])
+    )

@@ -17,7 +17,9 @@ from tests.samples.places import NATIVE
 
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)
 MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
-BUILD = Build(name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")
+BUILD = Build(
+    name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a"
+)
 HELP = (NATIVE / "help_true.txt").read_bytes()
 
 Flags = dict[str, str]
@@ -32,14 +34,20 @@ def checked(
     book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)
 ) -> Expansion:  # fmt: skip
     names = tuple(DelegateName(name) for name in delegates.split(","))
-    matrix = Matrix(delegates=names, threads=(1,), flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),))
+    matrix = Matrix(
+        delegates=names,
+        threads=(1,),
+        flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),),
+    )
     models = (PlanModel(name="m", path=Path("m")),)
     plan = Plan(name="p", models=models, matrix=matrix, passes=tuple(passes), invocations=fixed(1))
     expansion = expand(plan, [PHONE], [MODEL], {(PHONE.serial, ToolName.NATIVE): BUILD})
     return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
 
 
-def refused(book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)) -> PlanError:
+def refused(
+    book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass] = (Pass.TIMING,)
+) -> PlanError:
     with pytest.raises(PlanError) as caught:
         checked(book, delegates, *flags, passes=passes)
     return caught.value
@@ -47,7 +55,10 @@ def refused(book: FlagBook, delegates: str, *flags: Flags, passes: Sequence[Pass
 
 def test_all_faults_are_told_at_once_and_each_once(book: FlagBook) -> None:
     error = refused(
-        book, "cpu,xnnpack", {"use_caching": "yes", "allow_fp17": "true"}, {"use_caching": "yes", "run_delay": "3x"}
+        book,
+        "cpu,xnnpack",
+        {"use_caching": "yes", "allow_fp17": "true"},
+        {"use_caching": "yes", "run_delay": "3x"},
     )
     assert len(error.faults) == 3
     text = str(error)
@@ -83,10 +94,14 @@ def test_a_flag_for_one_pass_is_no_fault_in_a_plan_that_has_the_pass(book: FlagB
     assert len(refused(book, "cpu", flags).faults) == 1
 
 
-def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_it(book: FlagBook) -> None:
+def test_a_delegate_that_the_program_lacks_is_skipped_and_its_invocations_with_it(
+    book: FlagBook,
+) -> None:
     book.learn(BUILD, HELP)
     expansion = checked(book, "xnnpack,gpu,nnapi", passes=(Pass.TIMING, Pass.PROFILE))
-    assert [item.case.delegate for item in expansion.invocations[PHONE.serial]] == [DelegateName.XNNPACK] * 2
+    assert [item.case.delegate for item in expansion.invocations[PHONE.serial]] == [
+        DelegateName.XNNPACK
+    ] * 2
     assert {(skip.delegate.value, skip.reason_code) for skip in expansion.skipped} == {
         ("gpu", "delegate-not-in-build"),
         ("nnapi", "delegate-not-in-build"),

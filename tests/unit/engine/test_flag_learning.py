@@ -38,13 +38,22 @@ def lease(tmp_path: Path) -> FileLease:
     return FileLease(tmp_path / "leases")
 
 
-def program(folder: Path, script: str, *, tool: ToolName = ToolName.NATIVE, is_virtual: bool = False) -> Build:
+def program(
+    folder: Path, script: str, *, tool: ToolName = ToolName.NATIVE, is_virtual: bool = False
+) -> Build:
     """A shell script in a program's place."""
     path = folder / "benchmark_model"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     sha256 = BuildSha(hashlib.sha256(path.read_bytes()).hexdigest())
-    return Build(name="benchmark_model", tool=tool, sha256=sha256, abi="x86_64", path=path, is_virtual=is_virtual)
+    return Build(
+        name="benchmark_model",
+        tool=tool,
+        sha256=sha256,
+        abi="x86_64",
+        path=path,
+        is_virtual=is_virtual,
+    )
 
 
 def counted(folder: Path) -> Build:
@@ -75,7 +84,9 @@ def test_a_device_that_somebody_uses_is_left_alone(
     assert book.names(build) == frozenset()
 
 
-@pytest.mark.parametrize("script", ["exit 127", "kill -9 $$", "echo STARTING!", "head -c 100000 /dev/urandom"])
+@pytest.mark.parametrize(
+    "script", ["exit 127", "kill -9 $$", "echo STARTING!", "head -c 100000 /dev/urandom"]
+)
 def test_a_program_that_says_nothing_of_its_flags_is_no_error(
     book: FlagBook, lease: FileLease, device: HostDevice, tmp_path: Path, script: str
 ) -> None:

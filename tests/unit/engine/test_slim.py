@@ -27,7 +27,10 @@ def at_clock(number: int, latency_us: float, khz: int) -> RunRecord:
         attachments=(Attachment(name="stdout", data=b"said"),),
         state_before=replace(made.state_before, uptime_s=10.0, time_in_state={4: TICKS}),
         state_after=replace(
-            made.state_after, uptime_s=20.0, time_in_state={4: {**TICKS, khz: TICKS[khz] + 1000}}, battery_heat_c=31.5
+            made.state_after,
+            uptime_s=20.0,
+            time_in_state={4: {**TICKS, khz: TICKS[khz] + 1000}},
+            battery_heat_c=31.5,
         ),
     )
 
@@ -36,25 +39,34 @@ def slowed() -> list[RunRecord]:
     """Of six invocations, the fourth at lower clocks."""
     clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
     latencies_us = [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0]
-    return [at_clock(number, us, khz) for number, (us, khz) in enumerate(zip(latencies_us, clocks, strict=True))]
+    return [
+        at_clock(number, us, khz)
+        for number, (us, khz) in enumerate(zip(latencies_us, clocks, strict=True))
+    ]
 
 
 @pytest.mark.parametrize("looked", [0, 3, 6])
 def test_a_case_is_judged_alike_by_what_is_held_of_its_runs(looked: int) -> None:
     """Also where only some of the runs tell the clocks at which the cores worked."""
     runs = [
-        replace(one, report=replace(one.report, extra={BUSY_CLOCK: 0.98})) if one.invocation < looked else one
+        replace(one, report=replace(one.report, extra={BUSY_CLOCK: 0.98}))
+        if one.invocation < looked
+        else one
         for one in slowed()
         if one.report is not None
     ]
     held = [slim(slim(one)) for one in runs]
     assert judge_case(held) == judge_case(runs)
-    assert [finding.code for finding in judge_case(held).findings] == ([] if looked == 6 else ["clocks-low"])
+    assert [finding.code for finding in judge_case(held).findings] == (
+        [] if looked == 6 else ["clocks-low"]
+    )
 
 
 def test_a_check_keeps_the_batterys_heat_at_its_begin() -> None:
     runs = [replace(one, run_pass=Pass.REFERENCE) for one in slowed()[:3]]
     first = runs[0].state_before
     assert first is not None
-    assert [one.battery_heat_c for one in checks([slim(one) for one in runs])] == [first.battery_heat_c]
+    assert [one.battery_heat_c for one in checks([slim(one) for one in runs])] == [
+        first.battery_heat_c
+    ]
     assert checks([slim(one) for one in runs]) == checks(runs)

@@ -17,10 +17,14 @@ from tests.unit.engine.test_case_runner import Rig
 THREADS = (1, 2, 3)
 
 
-def rig_of(delegate: DelegateName, truth: DelegateTruth = DelegateTruth.FULL, **terms: object) -> Rig:
+def rig_of(
+    delegate: DelegateName, truth: DelegateTruth = DelegateTruth.FULL, **terms: object
+) -> Rig:
     """A campaign of three invocations of each number of threads, whose runs have this truth."""
     planned = tuple(
-        Invocation(case=replace(case(threads), delegate=delegate), run_pass=Pass.TIMING, number=number)
+        Invocation(
+            case=replace(case(threads), delegate=delegate), run_pass=Pass.TIMING, number=number
+        )
         for number in range(3)
         for threads in THREADS
     )
@@ -32,7 +36,9 @@ def counted(rig: Rig) -> dict[tuple[int, Outcome], int]:
     return dict(Counter((run.case.threads, run.outcome) for run in rig.store.runs()))
 
 
-@pytest.mark.parametrize("delegate", [DelegateName.GPU, DelegateName.NNAPI, DelegateName.NPU, DelegateName.HEXAGON])
+@pytest.mark.parametrize(
+    "delegate", [DelegateName.GPU, DelegateName.NNAPI, DelegateName.NPU, DelegateName.HEXAGON]
+)
 def test_the_other_thread_counts_are_skipped_with_the_reason(delegate: DelegateName) -> None:
     rig = rig_of(delegate)
     rig.measure()
@@ -59,7 +65,9 @@ def test_the_other_thread_counts_are_skipped_with_the_reason(delegate: DelegateN
         (DelegateName.EXTERNAL, DelegateTruth.FULL),
     ],
 )
-def test_where_the_cpu_has_a_part_every_thread_count_is_measured(delegate: DelegateName, truth: DelegateTruth) -> None:
+def test_where_the_cpu_has_a_part_every_thread_count_is_measured(
+    delegate: DelegateName, truth: DelegateTruth
+) -> None:
     rig = rig_of(delegate, truth)
     rig.measure()
     assert counted(rig) == {(threads, Outcome.COMPLETED): 3 for threads in THREADS}
@@ -77,14 +85,24 @@ def test_a_failure_of_the_first_lets_the_next_one_show_the_figure() -> None:
     rig.measure()
     assert counted(rig)[2, Outcome.COMPLETED] == 3
     assert counted(rig)[3, Outcome.SKIPPED] == 3
-    assert not any(outcome is Outcome.COMPLETED for threads, outcome in counted(rig) if threads == 1)
+    assert not any(
+        outcome is Outcome.COMPLETED for threads, outcome in counted(rig) if threads == 1
+    )
 
 
-def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_added_to_the_others() -> None:
+def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_added_to_the_others() -> (
+    None
+):
     rig = rig_of(DelegateName.GPU, stopping=replace(RULE, first=3, half_width=0.0001, most=5))
     rig.measure()
     before = counted(rig)
     rig.measure()
-    assert counted(rig) == before == {(1, Outcome.COMPLETED): 3, (2, Outcome.SKIPPED): 3, (3, Outcome.SKIPPED): 3}
-    texts = {item.case.threads: item.text for item in standings(rig.campaign, rig.store.runs()).values()}
+    assert (
+        counted(rig)
+        == before
+        == {(1, Outcome.COMPLETED): 3, (2, Outcome.SKIPPED): 3, (3, Outcome.SKIPPED): 3}
+    )
+    texts = {
+        item.case.threads: item.text for item in standings(rig.campaign, rig.store.runs()).values()
+    }
     assert texts[2] == "threads unused: measured with another number of them"

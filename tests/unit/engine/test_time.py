@@ -73,7 +73,13 @@ def test_the_narrower_of_both_limits_counts() -> None:
 
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
-    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, CASE.serial, MemoryStore().recent_runs)
+    time = TimeLeft(
+        campaign(until=START + timedelta(seconds=100)),
+        [],
+        clock,
+        CASE.serial,
+        MemoryStore().recent_runs,
+    )
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
     assert time.lacks(first) == ""
@@ -103,7 +109,13 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
             return super().now() + self.jump
 
     clock = Jumping(START)
-    time = TimeLeft(campaign(until=START + timedelta(seconds=100)), [], clock, CASE.serial, MemoryStore().recent_runs)
+    time = TimeLeft(
+        campaign(until=START + timedelta(seconds=100)),
+        [],
+        clock,
+        CASE.serial,
+        MemoryStore().recent_runs,
+    )
     clock.jump = timedelta(days=1)
     assert not time.is_over
     clock.jump = timedelta(days=-1)
@@ -128,19 +140,35 @@ def test_what_there_was_no_time_for_is_over_for_good() -> None:
     begun = campaign(until=START, stopping=StoppingRule(first=2, most=9))
     runs = [run(0, 0), run(1, 20, **late)]
     assert open_work(begun, runs, CASE.serial, TOOLS).invocations == ()
-    sustained = replace(begun, invocations=(Invocation(case=CASE, run_pass=Pass.SUSTAINED, number=0),))
+    sustained = replace(
+        begun, invocations=(Invocation(case=CASE, run_pass=Pass.SUSTAINED, number=0),)
+    )
     assert open_work(sustained, [], CASE.serial, TOOLS).invocations != ()
-    assert open_work(sustained, [run(0, 0, run_pass=Pass.SUSTAINED, **late)], CASE.serial, TOOLS).invocations == ()
+    assert (
+        open_work(
+            sustained, [run(0, 0, run_pass=Pass.SUSTAINED, **late)], CASE.serial, TOOLS
+        ).invocations
+        == ()
+    )
     mark = Invocation(case=CASE, run_pass=Pass.REFERENCE, number=0)
     bracketed = replace(begun, invocations=(*begun.invocations, mark))
     # Nothing was measured that a reference workload could bracket.
-    assert open_work(bracketed, [run(0, 0, **late), run(1, 0, **late)], CASE.serial, TOOLS).invocations == ()
-    assert open_work(bracketed, [run(0, 0), run(1, 0, **late)], CASE.serial, TOOLS).reference_check == (mark,)
+    assert (
+        open_work(bracketed, [run(0, 0, **late), run(1, 0, **late)], CASE.serial, TOOLS).invocations
+        == ()
+    )
+    assert open_work(
+        bracketed, [run(0, 0), run(1, 0, **late)], CASE.serial, TOOLS
+    ).reference_check == (mark,)
 
 
 def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() -> None:
     cases = [replace(CASE, threads=threads) for threads in (1, 2, 4)]
-    queue = tuple(Invocation(case=case, run_pass=Pass.TIMING, number=number) for number in (0, 1) for case in cases)
+    queue = tuple(
+        Invocation(case=case, run_pass=Pass.TIMING, number=number)
+        for number in (0, 1)
+        for case in cases
+    )
     expansion = Expansion(cases=tuple(cases), invocations={CASE.serial: queue}, skipped=())
     cut = partial(cut_to_time, recent_of=MemoryStore().recent_runs, unit_of=lambda case: "")
     assert cut(PLAN, expansion, START, reference_check=False) is expansion
@@ -161,12 +189,18 @@ def named(model: str, delegate: DelegateName = DelegateName.XNNPACK) -> Case:
 
 
 def queue(cases: Sequence[Case], each: int = 2) -> list[Invocation]:
-    return [Invocation(case=one, run_pass=Pass.TIMING, number=number) for number in range(each) for one in cases]
+    return [
+        Invocation(case=one, run_pass=Pass.TIMING, number=number)
+        for number in range(each)
+        for one in cases
+    ]
 
 
 def recent_run(*, days: float, taken_s: float, run_pass: Pass = Pass.TIMING) -> RecentRun:
     started_at = START - timedelta(days=days)
-    return RecentRun(run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED)
+    return RecentRun(
+        run_pass=run_pass, started_at=started_at, duration_s=taken_s, outcome=Outcome.COMPLETED
+    )
 
 
 def chosen_of(
@@ -194,7 +228,8 @@ def test_a_night_that_fits_is_left_whole() -> None:
 def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_not() -> None:
     cases = [named("first"), named("long"), named("short")]
     recent = {
-        one.series_key: [recent_run(days=1, taken_s=5.0 * place)] for place, one in zip((2, 4, 1), cases, strict=True)
+        one.series_key: [recent_run(days=1, taken_s=5.0 * place)]
+        for place, one in zip((2, 4, 1), cases, strict=True)
     }
     chosen = chosen_of(queue(cases), recent, left_s=35)
     # A smaller one is still tried behind one that doesn't fit.
@@ -207,7 +242,11 @@ def test_the_first_cases_of_the_plan_are_kept_and_the_others_say_why_they_are_no
 def test_what_a_phone_does_between_runs_is_part_of_what_they_take() -> None:
     one = named("a")
     # Three runs of 10 s that began 30 s after one another.
-    recent = {one.series_key: [recent_run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)]}
+    recent = {
+        one.series_key: [
+            recent_run(days=1 - number * 30 / 86400, taken_s=10) for number in range(3)
+        ]
+    }
     assert round(costs_of(queue([one], each=2), recent, PlanTerms())[one.case_key]) == 60
 
 
@@ -217,7 +256,9 @@ def test_a_few_long_pauses_of_an_outage_are_not_what_every_run_waits() -> None:
     begins_s = [0.0]
     for number in range(1, 40):
         begins_s.append(begins_s[-1] + 10 + (300 if number in (10, 11, 12) else 2))
-    recent = {one.series_key: [recent_run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]}
+    recent = {
+        one.series_key: [recent_run(days=0.5 - begin_s / 86400, taken_s=10) for begin_s in begins_s]
+    }
     assert round(usual_pause_s(recent)) == 2
     assert round(costs_of(queue([one], each=10), recent, PlanTerms())[one.case_key]) == 120
 
@@ -232,13 +273,21 @@ def test_cases_of_one_process_are_kept_or_left_out_together_at_the_cost_of_one()
     cases = [named("a"), named("b"), named("alone")]
     recent = {one.series_key: [recent_run(days=1, taken_s=10)] for one in cases}
     chosen = chosen_of(
-        queue(cases, each=1), recent, left_s=20, unit_of=lambda one: "" if one.model_name == "alone" else "session"
+        queue(cases, each=1),
+        recent,
+        left_s=20,
+        unit_of=lambda one: "" if one.model_name == "alone" else "session",
     )
     assert chosen == {}
 
 
-@given(st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 30)), min_size=1, max_size=20), st.floats(0, 500))
-def test_what_is_kept_never_takes_more_than_there_is(facts: list[tuple[float, float]], left_s: float) -> None:
+@given(
+    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 30)), min_size=1, max_size=20),
+    st.floats(0, 500),
+)
+def test_what_is_kept_never_takes_more_than_there_is(
+    facts: list[tuple[float, float]], left_s: float
+) -> None:
     cases = [named(f"m{number}") for number in range(len(facts))]
     recent = {
         one.series_key: [recent_run(days=days, taken_s=taken_s)]

@@ -14,7 +14,12 @@ TINY = Path(__file__).parents[2] / "data" / "language_model" / "tiny.litertlm"
 
 def test_a_bundle_tells_its_sections_context_and_tokenizer() -> None:
     facts = inspect_bundle(TINY)
-    assert (facts.form, facts.version, facts.context_tokens, facts.family) == ("litertlm", "1.7.0", 256, "generic")
+    assert (facts.form, facts.version, facts.context_tokens, facts.family) == (
+        "litertlm",
+        "1.7.0",
+        256,
+        "generic",
+    )
     assert (facts.tokenizer, facts.size_bytes) == ("sentencepiece", TINY.stat().st_size)
     assert [(section.kind, section.role) for section in facts.sections] == [
         ("metadata", ""), ("tflite", "tf_lite_prefill_decode"), ("sentencepiece tokenizer", ""),
@@ -46,7 +51,12 @@ def test_a_task_file_is_a_bundle_and_another_zip_is_none(tmp_path: Path) -> None
         # max_num_tokens 1280 in field 5, family 5 (qwen3) in field 6.
         archive.writestr("METADATA", bytes([5 << 3, 0x80, 0x0A, 6 << 3 | 2, 2, 5 << 3 | 2, 0]))
     facts = inspect_bundle(path)
-    assert (facts.form, facts.context_tokens, facts.family, facts.tokenizer) == ("task", 1280, "qwen3", "sentencepiece")
+    assert (facts.form, facts.context_tokens, facts.family, facts.tokenizer) == (
+        "task",
+        1280,
+        "qwen3",
+        "sentencepiece",
+    )
     other = tmp_path / "app.apk"
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("classes.dex", b"")

@@ -40,7 +40,9 @@ def test_new_entry_takes_the_place_of_its_name_and_keeps_an_accuracy_of_the_same
     add_to_manifest(path, [entry("a", "a" * 64, tmp_path / "a.tflite", note="built again")])
     assert load_manifest(path)["a" * 64].accuracy == known
     add_to_manifest(path, [entry("a", "c" * 64, tmp_path / "a.tflite")])
-    assert [(item.sha256, item.accuracy) for item in load_manifest(path).values()] == [("c" * 64, None)]
+    assert [(item.sha256, item.accuracy) for item in load_manifest(path).values()] == [
+        ("c" * 64, None)
+    ]
 
 
 def test_all_faults_are_told_with_their_places(tmp_path):
@@ -86,7 +88,9 @@ def test_plan_names_a_model_of_the_data_folder_and_is_held_to_its_content(folder
 
 def test_name_without_a_file_and_unknown_name_are_faults(folders):
     home, plans = folders
-    with pytest.raises(PlanError, match=r"'gone' is a name in .*models\.yaml, but there is no file"):
+    with pytest.raises(
+        PlanError, match=r"'gone' is a name in .*models\.yaml, but there is no file"
+    ):
         parse_plan("models: gone\n", folder=plans)
     (plans / "p.yaml").write_text("models: nobody\n")
     with pytest.raises(PlanError, match=r"there is no file .*nobody"):

@@ -1,4 +1,7 @@
-"""Each of the runtime's kernels gives a reference; models without one are told, each with its reason."""
+"""Each of the runtime's kernels gives a reference.
+
+Models without one are told, each with its reason.
+"""
 
 import flatbuffers
 import pytest
@@ -10,19 +13,36 @@ from orchestrator.models.parity import HostReference
 from tests.samples.places import MODELS
 
 
-def written(path, *, code: str = "RELU", custom: bytes = b"", kind: str = "FLOAT32", name: bytes = b"x"):
+def written(
+    path, *, code: str = "RELU", custom: bytes = b"", kind: str = "FLOAT32", name: bytes = b"x"
+):
     """Write a model of one operator from one input to one output."""
-    model, graph, operator, sort = schema.ModelT(), schema.SubGraphT(), schema.OperatorT(), schema.OperatorCodeT()
+    model, graph, operator, sort = (
+        schema.ModelT(),
+        schema.SubGraphT(),
+        schema.OperatorT(),
+        schema.OperatorCodeT(),
+    )
     sort.builtinCode = sort.deprecatedBuiltinCode = vars(schema.BuiltinOperator)[code]
     sort.customCode = custom or None
     graph.tensors = []
     for label in (name, b"y"):
         tensor = schema.TensorT()
-        tensor.shape, tensor.name, tensor.buffer, tensor.type = [1, 4], label, 0, vars(schema.TensorType)[kind]
+        tensor.shape, tensor.name, tensor.buffer, tensor.type = (
+            [1, 4],
+            label,
+            0,
+            vars(schema.TensorType)[kind],
+        )
         graph.tensors.append(tensor)
     operator.inputs, operator.outputs = [0], [1]
     graph.operators, graph.inputs, graph.outputs = [operator], [0], [1]
-    model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [sort], [graph], [schema.BufferT()]
+    model.version, model.operatorCodes, model.subgraphs, model.buffers = (
+        3,
+        [sort],
+        [graph],
+        [schema.BufferT()],
+    )
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
     path.write_bytes(bytes(builder.Output()))
@@ -32,7 +52,10 @@ def written(path, *, code: str = "RELU", custom: bytes = b"", kind: str = "FLOAT
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
-        ({"code": "CUSTOM", "custom": b"MyOp"}, "needs MyOp; the reference here has builtin operators only"),
+        (
+            {"code": "CUSTOM", "custom": b"MyOp"},
+            "needs MyOp; the reference here has builtin operators only",
+        ),
         ({"code": "CUSTOM", "custom": b"FlexErf"}, "needs FlexErf; the reference here"),
         ({"kind": "STRING"}, "its input 'x' is text; only models of numbers can be compared"),
         ({"kind": "COMPLEX64"}, "an input of type complex64"),
@@ -54,7 +77,8 @@ def test_each_of_the_runtimes_kernels_gives_a_reference(tmp_path):
     assert {name for name in kept if name.endswith(".bin")} == {
         "parity-builtin.bin", "parity-xnnpack.bin", "parity-plain.bin", "parity-contrast.bin",
     }  # fmt: skip
-    # XNNPACK rounds int8 otherwise: a reference of one kind of kernels would be wrong for the other.
+    # XNNPACK rounds int8 otherwise: a reference of one kind of kernels would be wrong for the
+    # other.
     assert kept["parity-builtin.bin"] != kept["parity-xnnpack.bin"]
     assert kept["parity-builtin.bin"] != kept["parity-contrast.bin"]
     assert {item.name: item.data for item in reference.basis(model).attachments} == kept

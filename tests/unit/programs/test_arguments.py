@@ -47,7 +47,8 @@ def flags_of(case: Case, run_pass: Pass = Pass.TIMING) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "delegate", [item for item in DelegateName if item not in {DelegateName.NPU, DelegateName.COREML}]
+    "delegate",
+    [item for item in DelegateName if item not in {DelegateName.NPU, DelegateName.COREML}],
 )
 def test_xnnpack_is_never_left_to_the_programs_own_choice(delegate: DelegateName) -> None:
     flags = flags_of(replace(CASE, delegate=delegate))
@@ -63,11 +64,16 @@ def test_a_delegate_that_the_program_lacks_is_refused(delegate: DelegateName) ->
 def test_each_other_pass_asks_for_what_it_is_for() -> None:
     assert flags_of(CASE, Pass.MEMORY)["report_peak_memory_footprint"] == "true"
     profile = flags_of(CASE, Pass.PROFILE)
-    assert (profile["enable_op_profiling"], profile["op_profiling_output_mode"]) == ("true", "proto")
+    assert (profile["enable_op_profiling"], profile["op_profiling_output_mode"]) == (
+        "true",
+        "proto",
+    )
 
 
 def test_the_plans_flags_win_over_the_delegates_defaults() -> None:
-    case = replace(CASE, delegate=DelegateName.GPU, flags=(("gpu_backend", "cl"), ("use_xnnpack", "true")))
+    case = replace(
+        CASE, delegate=DelegateName.GPU, flags=(("gpu_backend", "cl"), ("use_xnnpack", "true"))
+    )
     flags = flags_of(case)
     assert (flags["use_xnnpack"], flags["gpu_backend"]) == ("true", "cl")
 
@@ -88,7 +94,9 @@ def test_every_word_reaches_the_program_whole() -> None:
 
 
 def test_the_app_gets_all_flags_as_one_argument() -> None:
-    words = shlex.split(start_command(request(replace(CASE, flags=(("input_layer", "a'b\"$(c)"),)))))
+    words = shlex.split(
+        start_command(request(replace(CASE, flags=(("input_layer", "a'b\"$(c)"),))))
+    )
     activity = "org.tensorflow.lite.benchmark/.BenchmarkModelActivity"
     assert words[:-1] == ["am", "start", "-S", "-W", "-n", activity, "--es", "args"]
     assert words[8].split()[0].endswith("/run-r1/result.pb")
@@ -122,9 +130,13 @@ def litert_read(json_text: str, stderr: str, exit_code: int = 0) -> ToolReport:
 
 def test_litert_refuses_flags_of_the_other_programs() -> None:
     with pytest.raises(UsageError, match="gpu_backend"):
-        litert_command(request(replace(LITERT_CASE, flags=(("gpu_backend", "cl"),))), COUNTS, folder="/f")
+        litert_command(
+            request(replace(LITERT_CASE, flags=(("gpu_backend", "cl"),))), COUNTS, folder="/f"
+        )
     with pytest.raises(UsageError, match="cpu"):
-        litert_command(request(replace(LITERT_CASE, delegate=DelegateName.CPU)), COUNTS, folder="/f")
+        litert_command(
+            request(replace(LITERT_CASE, delegate=DelegateName.CPU)), COUNTS, folder="/f"
+        )
 
 
 def test_litert_figures_come_from_its_json() -> None:
@@ -141,7 +153,9 @@ def test_litert_figures_come_from_its_json() -> None:
     assert line in report.delegate.lines
 
 
-@pytest.mark.parametrize("text", ["", "null", "{", "[]", '{"latency": {"num_runs": 0, "avg_ms": 0}}', '{"latency": 3}'])
+@pytest.mark.parametrize(
+    "text", ["", "null", "{", "[]", '{"latency": {"num_runs": 0, "avg_ms": 0}}', '{"latency": 3}']
+)
 def test_litert_without_a_result_is_a_failure_with_the_last_line_as_reason(text: str) -> None:
     report = litert_read(text, "loading\nRuntimeError: no such model")
     assert report.outcome == "failed"
@@ -150,7 +164,9 @@ def test_litert_without_a_result_is_a_failure_with_the_last_line_as_reason(text:
 
 
 def test_litert_counts_keep_the_plans_least_and_greatest_times() -> None:
-    case = replace(LITERT_CASE, num_runs=50, min_secs=1.0, max_secs=10.0, warmup_runs=1, warmup_min_secs=0.5)
+    case = replace(
+        LITERT_CASE, num_runs=50, min_secs=1.0, max_secs=10.0, warmup_runs=1, warmup_min_secs=0.5
+    )
     assert counts_for(case, 1_000.0) == Counts(runs=1000, warmups=500)
     assert counts_for(case, 100_000.0) == Counts(runs=50, warmups=5)
     assert counts_for(case, 4_000_000.0) == Counts(runs=2, warmups=1)
@@ -165,4 +181,7 @@ def test_litert_tells_the_error_and_not_what_it_printed_while_it_ended() -> None
         "Traceback (most recent call last):\nRuntimeError: ERROR: [a.h:1]\nINFO: DestroyAccelerator\n"
     )
     report = litert_read("", log, exit_code=1)
-    assert report.failure_reason == "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found"
+    assert (
+        report.failure_reason
+        == "ERROR: [delegate_webgpu.cc:359] Failed to initialize WebGPU: No adapters found"
+    )

@@ -1,6 +1,9 @@
-"""A text cut inside a line: its figures are right, or not there; where a line end follows all the same, not trusted.
+"""A text cut inside a line: its figures are right, or not there.
 
-Copying from a terminal, a pipe that breaks and a full disk cut so, and nothing in the last line itself shows it.
+Where a line end follows all the same, not trusted.
+
+Copying from a terminal, a pipe that breaks and a full disk cut so, and nothing in the last line
+itself shows it.
 """
 
 import dataclasses
@@ -90,11 +93,17 @@ _NODES = ("delegated_nodes", "total_nodes", "partitions", "kernels")
 
 def native(name: str) -> str:
     text = (NATIVE / f"{name}.txt").read_text(encoding="utf-8")
-    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(("# cmd:", "# exit:")))
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if not line.startswith(("# cmd:", "# exit:"))
+    )
 
 
 def logcat(text: str, app: str = "06-18 10:20:41.572  4669  4669 I tflite  : ") -> str:
-    return "".join(app + line.removeprefix("INFO: ") for line in text.splitlines(keepends=True) if line.strip())
+    return "".join(
+        app + line.removeprefix("INFO: ") for line in text.splitlines(keepends=True) if line.strip()
+    )
 
 
 LOGS = {
@@ -136,21 +145,24 @@ def figures(report: ToolReport) -> dict[object, object]:
 
 
 def is_footprint(key: object, value: object, known: object) -> bool:
-    """Whether a figure is one that a program could have printed whole: memory comes in pages of 4 KiB.
+    """Whether a figure is one that a program could have printed whole: memory comes in pages of 4
+    KiB.
 
     Of hundreds of MiB the sixth digit isn't missed.
     """
     if key not in _MEMORY or not isinstance(value, float):
         return False
-    return (value * 256).is_integer() or (isinstance(known, float) and math.isclose(value, known, rel_tol=1e-4))
+    return (value * 256).is_integer() or (
+        isinstance(known, float) and math.isclose(value, known, rel_tol=1e-4)
+    )
 
 
 def wrong_cuts(text: str) -> list[str]:
     whole = [figures(report) for report in parsed(text)]
     assert whole, "the text as a whole must be read"
     wrong = []
-    # Only in the last line can a cut leave a wrong figure, and before the first statistics nothing is trusted. The
-    # runs before the last are cut as it is.
+    # Only in the last line can a cut leave a wrong figure, and before the first statistics nothing
+    # is trusted. The runs before the last are cut as it is.
     for end in range(max(0, text.find("count="), text.rfind("Loaded model ")), len(text)):
         if not text[end - 1].isdigit() and text[end - 1] not in ".+":
             continue
@@ -160,7 +172,9 @@ def wrong_cuts(text: str) -> list[str]:
             known = whole[place] if place < len(whole) else {}
             for key, value in figures(report).items():
                 if known.get(key) != value and not is_footprint(key, value, known.get(key)):
-                    wrong.append(f"...{text[max(0, end - 40) : end]!r}: {key} is {value}, not {known.get(key)}")
+                    wrong.append(
+                        f"...{text[max(0, end - 40) : end]!r}: {key} is {value}, not {known.get(key)}"
+                    )
     return wrong
 
 
@@ -185,7 +199,9 @@ def test_without_a_line_end_no_cut_turns_a_number_into_another(name: str, step: 
     known = figures(whole)
     for end in range(0, len(data), step):
         for report in parsed(data[:end]):
-            assert figures(report).items() <= known.items(), f"cut at byte {end}: {data[max(0, end - 60) : end]!r}"
+            assert figures(report).items() <= known.items(), (
+                f"cut at byte {end}: {data[max(0, end - 60) : end]!r}"
+            )
 
 
 def wild_logs() -> list[Path]:
@@ -204,13 +220,17 @@ def test_no_cut_of_what_people_keep_gives_a_wrong_figure_that_is_trusted(path: P
 
 @pytest.mark.parametrize("left", ["2", "24", "240", "2407", "2407."])
 def test_result_line_cut_inside_its_mean_is_no_result(left: str) -> None:
-    (report,) = parse_text(OLD_IPHONE[: OLD_IPHONE.index("Inference (avg): ")] + f"Inference (avg): {left}\n")
+    (report,) = parse_text(
+        OLD_IPHONE[: OLD_IPHONE.index("Inference (avg): ")] + f"Inference (avg): {left}\n"
+    )
     assert (report.outcome, report.failure_reason) == ("truncated", "the result line is cut off")
     assert report.inference_mean_us == 2407.25
 
 
 def test_result_line_that_the_statistics_contradict_is_told() -> None:
-    (report,) = parse_text(OLD_IPHONE.replace("Inference (avg): 2407.25", "Inference (avg): 2890.5"))
+    (report,) = parse_text(
+        OLD_IPHONE.replace("Inference (avg): 2407.25", "Inference (avg): 2890.5")
+    )
     assert report.disagreements == (
         "mean inference (us): the result line says 2890.5, the statistics 2407.25",
         "mean inference (us): 2890.5 isn't between the minimum, 2402, and the maximum, 2511",

@@ -1,4 +1,5 @@
-"""Declared programs: their real outputs in every form, what is no result, and files that are refused."""
+"""Declared programs: their real outputs in every form, what is no result, and files that are
+refused."""
 
 from __future__ import annotations
 
@@ -110,20 +111,27 @@ def test_a_real_output_of_llama_bench_gives_the_figures_that_are_printed_in_it(
 @pytest.mark.parametrize(
     ("file", "wanted"),
     [
-        ("executorch/etvk_llama_android_vulkan.txt", {"prefill": 164e3 / 14, "decode": 1025e3 / 54}),
+        (
+            "executorch/etvk_llama_android_vulkan.txt",
+            {"prefill": 164e3 / 14, "decode": 1025e3 / 54},
+        ),
         ("executorch/voxtral_runner_stats.txt", {"prefill": 5054e3 / 388, "decode": 11167e3 / 99}),
         ("onnxruntime/android_vivo_x300_sme2_armlp.txt", {"": 98961.997}),
         ("onnxruntime/cobalt_linux_armlp.txt", {"": 1857.39}),
         ("qnn/profile_viewer_v1.txt", {"NetRun": 2952}),
     ],
 )
-def test_a_real_output_gives_the_figures_that_are_printed_in_it(file: str, wanted: dict[str, float]) -> None:
+def test_a_real_output_gives_the_figures_that_are_printed_in_it(
+    file: str, wanted: dict[str, float]
+) -> None:
     assert_figures(OTHER_PROGRAMS / file, wanted)
 
 
 def assert_figures(path: Path, wanted: dict[str, float]) -> None:
     reports = parse_file(path)
-    assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(wanted, rel=1e-5)
+    assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(
+        wanted, rel=1e-5
+    )
     assert {report.outcome for report in reports} == {"ok"}
 
 
@@ -133,7 +141,9 @@ def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
     reports = parse_file(path)
     printed = [line.split() for line in path.read_text().splitlines() if " avg = " in line]
     assert [report.label for report in reports] == [words[0] for words in printed]
-    assert [report.inference_mean_us for report in reports] == pytest.approx([1e3 * float(row[-1]) for row in printed])
+    assert [report.inference_mean_us for report in reports] == pytest.approx(
+        [1e3 * float(row[-1]) for row in printed]
+    )
     assert Counter(report.delegate.actual for report in reports) == {"cpu": 614, "gpu": 202}
     for name in ("2019-2-18.md", "2019-5-7.md"):
         reports = parse_file(OTHER_PROGRAMS / "mnn" / name)
@@ -142,7 +152,11 @@ def test_real_tables_of_many_models_give_a_report_for_each_row() -> None:
 
 def test_a_missing_model_is_a_failure_though_a_table_was_begun() -> None:
     report = only((LLAMA_BENCH / "debian_sid_missing_model.txt").read_text())
-    assert (report.outcome, report.failure_code, report.inference) == ("failed", "model-not-found", None)
+    assert (report.outcome, report.failure_code, report.inference) == (
+        "failed",
+        "model-not-found",
+        None,
+    )
 
 
 def test_columns_of_a_table_may_come_and_go() -> None:
@@ -166,21 +180,27 @@ def test_executions_count_without_the_first_and_from_the_phones_log_too() -> Non
     report = only(EXECUTOR)
     assert (report.inference_mean_us, report.inference and report.inference.count) == (11_000, 3)
     logged = "".join(
-        f"11-23 10:00:00.000  4242  4242 I ExecuTorch: {line.partition('] ')[2]}\n" for line in EXECUTOR.splitlines()
+        f"11-23 10:00:00.000  4242  4242 I ExecuTorch: {line.partition('] ')[2]}\n"
+        for line in EXECUTOR.splitlines()
     )
     assert only(logged).inference_mean_us == 11_000
     old = "".join(line for line in EXECUTOR.splitlines(keepends=True) if "Iteration" not in line)
     assert only(old).inference_mean_us == 53_000 / 4
     for code, line in (("delegate-failed", "Loading of method forward failed with status 0x20"),
                        ("benchmark-failed", "Execution of method forward failed with status 0x12")):  # fmt: skip
-        failed = only("".join(EXECUTOR.splitlines(keepends=True)[:2]) + f"F 00:00:00.1 executorch:r.cpp:1] {line}\n")
+        failed = only(
+            "".join(EXECUTOR.splitlines(keepends=True)[:2])
+            + f"F 00:00:00.1 executorch:r.cpp:1] {line}\n"
+        )
         assert (failed.outcome, failed.failure_code) == ("failed", code)
 
 
 def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None:
     (report,) = parse_text(MNN, requested="gpu")
     assert (report.delegate.actual, report.delegate.truth) == ("cpu", "fell-back")
-    (report,) = parse_text(MNN.replace("Can't Find type=3 backend, use 0 instead\n", ""), requested="gpu")
+    (report,) = parse_text(
+        MNN.replace("Can't Find type=3 backend, use 0 instead\n", ""), requested="gpu"
+    )
     assert (report.delegate.actual, report.delegate.truth) == ("", "unknown")
     # It names the GPU at its start also when it doesn't use it.
     assert only(NCNN.format(gpu=-1)).delegate.actual == "cpu"
@@ -190,13 +210,23 @@ def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None
     assert (delegate.truth, delegate.delegated_nodes, delegate.total_nodes) == ("partial", 20, 33)
 
 
-@pytest.mark.parametrize(("total", "form"), [(" total", ": 0.0985 s"), ("", ": 0.0985 s"), ("", " is 0.0985sec")])
+@pytest.mark.parametrize(
+    ("total", "form"), [(" total", ": 0.0985 s"), ("", ": 0.0985 s"), ("", " is 0.0985sec")]
+)
 def test_three_eras_of_one_program_are_read(total: str, form: str) -> None:
     report = only(ORT.format(total=total, form=form))
-    assert (report.inference_mean_us, report.init_us, report.peak_memory_mib) == (98_500, 200_000, 2.0)
+    assert (report.inference_mean_us, report.init_us, report.peak_memory_mib) == (
+        98_500,
+        200_000,
+        2.0,
+    )
     assert report.inference is not None
     # Of five inferences a percentile is the maximum.
-    assert (report.inference.count, report.inference.median_us, report.inference.p95_us) == (5, 98_500, None)
+    assert (report.inference.count, report.inference.median_us, report.inference.p95_us) == (
+        5,
+        98_500,
+        None,
+    )
 
 
 LLM_BENCH = """\
@@ -221,7 +251,9 @@ def test_results_in_a_list_and_a_table_like_another_programs_are_told_apart() ->
     reports = parse_text(LLM_BENCH)
     wanted = [("pp512", 10_000), ("tg128", 100_000), ("pp64", 20_000), ("tg32", 125_000)]
     assert [(each.label, each.inference_mean_us) for each in reports] == wanted
-    assert {(each.init_us, each.extra["program"]) for each in reports} == {(1_500_000, "mnn-llm-bench")}
+    assert {(each.init_us, each.extra["program"]) for each in reports} == {
+        (1_500_000, "mnn-llm-bench")
+    }
     table = parse_text(LLM_TABLE)
     assert [(each.label, each.inference_mean_us, each.extra["program"]) for each in table] == [
         (*each, "mnn-llm-bench") for each in wanted[:2]
@@ -232,8 +264,15 @@ def test_results_in_a_list_and_a_table_like_another_programs_are_told_apart() ->
 def test_a_figure_after_an_error_or_in_a_line_that_is_cut_is_no_result() -> None:
     rows = MD.splitlines(keepends=True)
     reports = parse_text("".join([*rows[:3], "GGML_ASSERT(x) failed\n", *rows[3:]]))
-    assert [(each.outcome, each.inference is None) for each in reports] == [("ok", False), *[("failed", True)] * 2]
-    for text in (JSONL[:-40], "\n".join(MD.splitlines()[:2]) + "\n", EXECUTOR.rpartition("Model exec")[0][:-30]):
+    assert [(each.outcome, each.inference is None) for each in reports] == [
+        ("ok", False),
+        *[("failed", True)] * 2,
+    ]
+    for text in (
+        JSONL[:-40],
+        "\n".join(MD.splitlines()[:2]) + "\n",
+        EXECUTOR.rpartition("Model exec")[0][:-30],
+    ):
         assert [(report.outcome, report.inference) for report in parse_text(text)][-1] in {
             ("truncated", None),
             ("failed", None),
@@ -326,7 +365,9 @@ def case_for(section: ProgramSection, figure: str) -> Case:
     flags = {name: own.default or "[1]" for name, own in section.parameters.items()} | (
         {"figure": figure} if figure else {}
     )
-    return case_of(section.tool, DelegateName.CPU, flags=tuple(sorted(flags.items())), affinity="all")
+    return case_of(
+        section.tool, DelegateName.CPU, flags=tuple(sorted(flags.items())), affinity="all"
+    )
 
 
 STARTED: dict[str, tuple[str, str]] = {
@@ -355,13 +396,20 @@ def test_however_a_program_ends_badly_its_run_has_no_figure(name: str) -> None:
         (raw_of("", exit_code=126), ("failed", "not-executable")),
         (raw_of(LINKER + text), ("failed", "missing-library")),
         (raw_of("not executable: 64-bit ELF file\n", exit_code=1), ("failed", "wrong-abi")),
-        (raw_of("x: error while loading shared libraries: liby.so\n", exit_code=127), ("failed", "missing-library")),
+        (
+            raw_of("x: error while loading shared libraries: liby.so\n", exit_code=127),
+            ("failed", "missing-library"),
+        ),
         # A wrapper may end well though what it started didn't.
         (raw_of(text + "Segmentation fault\n"), ("failed", "segfault")),
         (raw_of(text + "Segmentation fault\n", exit_code=139), ("crashed", "segfault")),
     ):
         report = tool.parse(told, case)
-        assert ((report.outcome, report.failure_code), report.inference, report.inference_mean_us) == (
+        assert (
+            (report.outcome, report.failure_code),
+            report.inference,
+            report.inference_mean_us,
+        ) == (
             wanted,
             None,
             None,
@@ -383,14 +431,23 @@ def test_lines_that_a_log_lost_are_told() -> None:
 def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_declares_it_otherwise(
     tmp_path: Path,
 ) -> None:
-    text = (data_folder("programs") / "llama-bench.yaml").read_text().replace("name: llama-bench", "name: of-a-job")
+    text = (
+        (data_folder("programs") / "llama-bench.yaml")
+        .read_text()
+        .replace("name: llama-bench", "name: of-a-job")
+    )
     one, other = tmp_path / "1" / "of-a-job.yaml", tmp_path / "2" / "of-a-job.yaml"
     for path, title in ((one, "first"), (other, "second")):
         path.parent.mkdir()
         path.write_text(text.replace("llama.cpp's llama-bench", title))
     with lent([one]), lent([one]):
         assert declared("of-a-job").title == "first"
-        with pytest.raises(ProgramInUseError, match="another job's plan declares of-a-job otherwise"), lent([other]):
+        with (
+            pytest.raises(
+                ProgramInUseError, match="another job's plan declares of-a-job otherwise"
+            ),
+            lent([other]),
+        ):
             pass
         assert declared("of-a-job").title == "first"
     with lent([other]):

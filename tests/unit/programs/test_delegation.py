@@ -30,7 +30,10 @@ NNAPI_ALL = (
 )
 GPU_ALL = "INFO: Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.\n"
 GPU_NONE = "INFO: Though GPU delegate is explicitly applied, the model graph will not be executed by the delegate.\n"
-PARTLY = ("completely executed by the delegate", "partially executed by the delegate w/ 1 delegate kernels")
+PARTLY = (
+    "completely executed by the delegate",
+    "partially executed by the delegate w/ 1 delegate kernels",
+)
 GPU_PART = GPU_ALL.replace(*PARTLY)
 EXTERNAL_ALL = GPU_ALL.replace("GPU", "EXTERNAL")
 EXTERNAL_PART = EXTERNAL_ALL.replace(*PARTLY)
@@ -41,7 +44,9 @@ YNNPACK_ALL = GPU_ALL.replace("GPU", "YNNPACK")
 NO_OPENCL = "INFO: [ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.\n"
 
 
-NO_ACCELERATOR = "WARNING: [gpu_registry.cc:131] GPU accelerator could not be loaded and registered.\n"
+NO_ACCELERATOR = (
+    "WARNING: [gpu_registry.cc:131] GPU accelerator could not be loaded and registered.\n"
+)
 
 
 def replacing(delegate: str) -> str:
@@ -49,7 +54,9 @@ def replacing(delegate: str) -> str:
     return f"VERBOSE: Replacing 31 out of 31 node(s) with delegate ({delegate}) {where}\n"
 
 
-def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True) -> DelegateEvidence:
+def judged(
+    middle: str, requested: str, *, echo: str = "", exit_code: int = 0, ready: bool = True
+) -> DelegateEvidence:
     text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{READY + RESULT if ready else ''}"
     report = parse_run(stdout=text.encode(), exit_code=exit_code, requested=requested)
     return report.delegate
@@ -95,7 +102,9 @@ def judged(middle: str, requested: str, *, echo: str = "", exit_code: int = 0, r
         ("xnnpack", XNNPACK + EXTERNAL_NONE + XNNPACK_PART, "INFO: Use xnnpack: [1]\n", "partial", "xnnpack"),
     ],
 )  # fmt: skip
-def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: str, truth: str, actual: str) -> None:
+def test_what_ran_is_not_what_was_asked_for(
+    requested: str, middle: str, echo: str, truth: str, actual: str
+) -> None:
     evidence = judged(middle, requested, echo=echo)
     assert (evidence.truth.value, evidence.actual) == (truth, actual)
 
@@ -109,7 +118,11 @@ def test_what_ran_is_not_what_was_asked_for(requested: str, middle: str, echo: s
 )
 def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> None:
     evidence = judged(middle, "gpu")
-    assert (evidence.truth, evidence.actual, place_of(evidence)) == (DelegateTruth.FULL, "gpu", "gpu (OpenGL)")
+    assert (evidence.truth, evidence.actual, place_of(evidence)) == (
+        DelegateTruth.FULL,
+        "gpu",
+        "gpu (OpenGL)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +147,10 @@ def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
         requested="gpu",
         started=Started(flags={"gpu_backend": "opengl"}),
     )
-    assert (report.delegate.truth, report.delegate.backend) == (DelegateTruth.WRONG_BACKEND, "opencl")
+    assert (report.delegate.truth, report.delegate.backend) == (
+        DelegateTruth.WRONG_BACKEND,
+        "opencl",
+    )
 
 
 def test_an_iphones_gpu_beside_xnnpack_is_what_was_asked_for() -> None:
@@ -166,7 +182,12 @@ def nnapi_log(*devices: str) -> str:
     [
         (("qti-dsp",), "full", "nnapi", "qti-dsp"),
         (("nnapi-reference",), "wrong-backend", "nnapi-reference", "nnapi-reference"),
-        (("nnapi-reference", "nnapi-reference"), "wrong-backend", "nnapi-reference", "nnapi-reference"),
+        (
+            ("nnapi-reference", "nnapi-reference"),
+            "wrong-backend",
+            "nnapi-reference",
+            "nnapi-reference",
+        ),
         (("qti-dsp", "nnapi-reference"), "partial", "nnapi", "qti-dsp+nnapi-reference"),
     ],
 )
@@ -175,7 +196,11 @@ def test_nnapi_on_its_own_reference_is_no_accelerator(
 ) -> None:
     (report,) = parse_text(nnapi_log(*devices))
     evidence = report.delegate
-    assert (evidence.truth.value, evidence.actual, evidence.accelerator) == (truth, actual, accelerator)
+    assert (evidence.truth.value, evidence.actual, evidence.accelerator) == (
+        truth,
+        actual,
+        accelerator,
+    )
     assert any(devices[-1] in line for line in evidence.lines)
 
 
@@ -198,7 +223,10 @@ def test_operators_left_to_the_cpu_are_listed_with_their_reasons() -> None:
     )
     evidence = judged(middle + GPU_PART, "gpu")
     assert evidence.truth is DelegateTruth.PARTIAL
-    assert [name for name, _ in evidence.cpu_operators] == ["TOPK_V2", "CUSTOM TFLite_Detection_PostProcess"]
+    assert [name for name, _ in evidence.cpu_operators] == [
+        "TOPK_V2",
+        "CUSTOM TFLite_Detection_PostProcess",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -225,16 +253,31 @@ def test_a_named_backend_took_what_its_nodes_say(
 
 def test_runtime_info_decides_against_the_log() -> None:
     clues = DelegateClues()
-    clues.feed("Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate.")
+    clues.feed(
+        "Explicitly applied GPU delegate, and the model graph will be completely executed by the delegate."
+    )
     runtime = RuntimeNodes(
         shares=(
-            DelegateShare(delegate="TfLiteGpuDelegateV2", delegated_nodes=9, total_nodes=10, partitions=2, subgraph=0),
+            DelegateShare(
+                delegate="TfLiteGpuDelegateV2",
+                delegated_nodes=9,
+                total_nodes=10,
+                partitions=2,
+                subgraph=0,
+            ),
         ),
         total_nodes=10,
         cpu_operators=("SOFTMAX",),
     )
     request = DelegateRequest(delegates=("gpu",))
-    judge = Judge(clues=clues, request=request, runtime=runtime, has_result=True, has_started=True, is_whole=True)
+    judge = Judge(
+        clues=clues,
+        request=request,
+        runtime=runtime,
+        has_result=True,
+        has_started=True,
+        is_whole=True,
+    )
     evidence = judge.evidence()
     assert evidence.truth is DelegateTruth.PARTIAL
     assert (evidence.delegated_nodes, evidence.total_nodes, evidence.partitions) == (9, 10, 2)

@@ -1,4 +1,5 @@
-"""Failure codes: each documented, each with a next step, and found from text, exit code and system log together."""
+"""Failure codes: each documented, each with a next step, and found from text, exit code and system
+log together."""
 
 import pytest
 
@@ -23,7 +24,10 @@ def test_every_code_that_a_signal_gives_is_known() -> None:
 
 @pytest.mark.parametrize(
     ("code", "example", "start"),
-    [(item.code, text.example, "STARTING!\n" if text.rank else "") for text, item in texts_of(Source.PROGRAM)],
+    [
+        (item.code, text.example, "STARTING!\n" if text.rank else "")
+        for text, item in texts_of(Source.PROGRAM)
+    ],
 )
 def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, start: str) -> None:
     """Once as a run's error stream, once as a text that somebody gives to ``parse``."""
@@ -38,16 +42,32 @@ def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, st
     ("line", "code"),
     [
         ("/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file", "wrong-abi"),
-        ('CANNOT LINK EXECUTABLE "./b": library "libomp.so" not found: needed by main executable', "missing-library"),
-        ('CANNOT LINK EXECUTABLE "./b": cannot locate symbol "_ZN3foo" referenced by "./b"...', "missing-symbol"),
-        ("Didn't find op for builtin opcode 'CONV_2D' version '9'. An older version", "model-too-new"),
+        (
+            'CANNOT LINK EXECUTABLE "./b": library "libomp.so" not found: needed by main executable',
+            "missing-library",
+        ),
+        (
+            'CANNOT LINK EXECUTABLE "./b": cannot locate symbol "_ZN3foo" referenced by "./b"...',
+            "missing-symbol",
+        ),
+        (
+            "Didn't find op for builtin opcode 'CONV_2D' version '9'. An older version",
+            "model-too-new",
+        ),
         ("Encountered unresolved custom op: FlexErf.", "flex-ops-missing"),
         ("Encountered unresolved custom op: TFLite_X.", "unresolved-custom-op"),
-        ("Incompatible versions between interface library and libhexagon_skel 1 vs 2. Abort.", "hexagon-version-skew"),
-        ("Failed to fetch Hexagon NN version. This might be because you're using incompatible", "hexagon-init-failed"),
+        (
+            "Incompatible versions between interface library and libhexagon_skel 1 vs 2. Abort.",
+            "hexagon-version-skew",
+        ),
+        (
+            "Failed to fetch Hexagon NN version. This might be because you're using incompatible",
+            "hexagon-init-failed",
+        ),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "out-of-memory"),
         ("write failed: No space left on device", "storage-full"),
-        # As people met them: QNN of another release, its stub and skel apart, a context binary, Neuron, the ABI.
+        # As people met them: QNN of another release, its stub and skel apart, a context binary,
+        # Neuron, the ABI.
         (
             "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0.",
             "npu-version-skew",
@@ -60,7 +80,10 @@ def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, st
             "<E> Stub lib id mismatch: expected (v2.28.0.241029232508_102474), detected (v2.25.17.241017130936_18858)",
             "npu-version-skew",
         ),
-        ("Failed to create context from context binary: Unsupported context binary version.", "npu-version-skew"),
+        (
+            "Failed to create context from context binary: Unsupported context binary version.",
+            "npu-version-skew",
+        ),
         (
             "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0",
             "npu-version-skew",
@@ -148,7 +171,8 @@ def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
 def test_a_newer_qnn_library_that_is_used_is_no_failure() -> None:
     clues = FailureClues()
     clues.feed(
-        "[qnn_manager.cc:278] Qnn System library version 1.10.0 is used. The version LiteRT using is 1.6.0.", "W"
+        "[qnn_manager.cc:278] Qnn System library version 1.10.0 is used. The version LiteRT using is 1.6.0.",
+        "W",
     )
     assert clues.text_failure() is None
 
@@ -161,7 +185,11 @@ DENIAL = (
 
 def app_log(*lines: tuple[str, str, str]) -> bytes:
     """A log of the app, process 4242: (level, tag, text) each."""
-    start = ("I", "tflite_BenchmarkModelActivity", "Running TensorFlow Lite benchmark with args: --graph=/d/net.tflite")
+    start = (
+        "I",
+        "tflite_BenchmarkModelActivity",
+        "Running TensorFlow Lite benchmark with args: --graph=/d/net.tflite",
+    )
     return "".join(
         f"05-14 19:55:39.{number:03d}  4242  4242 {level} {tag}: {text}\n"
         for number, (level, tag, text) in enumerate((start, *lines))
@@ -200,7 +228,12 @@ def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
 def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
     for line in (
         ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {DENIAL}"),
-        ("E", "audit", "type=1400 audit(1709019390.134:12783): " + DENIAL.replace("for ", 'for  pid=4242 comm="x" ')),
+        (
+            "E",
+            "audit",
+            "type=1400 audit(1709019390.134:12783): "
+            + DENIAL.replace("for ", 'for  pid=4242 comm="x" '),
+        ),
     ):
         report = parse_run(logcat=app_log(line), exit_code=None)
         assert report.failure_code == "selinux-denied"
@@ -221,12 +254,19 @@ def test_an_anr_is_told_with_its_process_and_reason() -> None:
     anr = system.end_of(4242)
     assert anr is not None
     assert (anr.code, anr.pid) == ("app-not-responding", 4242)
-    assert anr.reason == f"ANR in org.tensorflow.lite.benchmark: {ANR_LINES[2].removeprefix('Reason: ')}"
+    assert (
+        anr.reason
+        == f"ANR in org.tensorflow.lite.benchmark: {ANR_LINES[2].removeprefix('Reason: ')}"
+    )
     assert system.end_of(77) is None
 
 
-@pytest.mark.parametrize(("timed_out", "code"), [(False, "app-not-responding"), (True, "timed-out")])
-def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(timed_out: bool, code: str) -> None:
+@pytest.mark.parametrize(
+    ("timed_out", "code"), [(False, "app-not-responding"), (True, "timed-out")]
+)
+def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(
+    timed_out: bool, code: str
+) -> None:
     log = app_log(("I", "tflite", "Loaded model /d/net.tflite")) + b"".join(
         f"05-14 19:55:49.000  1003  1060 E ActivityManager: {text}\n".encode() for text in ANR_LINES
     )

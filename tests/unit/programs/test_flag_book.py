@@ -8,7 +8,14 @@ import pytest
 from orchestrator.passes import pass_of
 from orchestrator.programs.flags.arguments import case_flags
 from orchestrator.programs.flags.book import FlagBook
-from orchestrator.programs.flags.tables import CORE, DELEGATES, LITERT, MODEL, PERFORMANCE_OPTIONS, TRAPS
+from orchestrator.programs.flags.tables import (
+    CORE,
+    DELEGATES,
+    LITERT,
+    MODEL,
+    PERFORMANCE_OPTIONS,
+    TRAPS,
+)
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.workload import Build, DelegateName, Pass, ToolName
@@ -22,10 +29,20 @@ CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, build_sha256=BUILD.sha256)
 
 
 def faults(
-    book: FlagBook, *, delegate: str = "xnnpack", tool: str = "native", run_pass: Pass = Pass.TIMING, **flags: str
+    book: FlagBook,
+    *,
+    delegate: str = "xnnpack",
+    tool: str = "native",
+    run_pass: Pass = Pass.TIMING,
+    **flags: str,
 ) -> list[FlagFault]:
     build = replace(BUILD, tool=ToolName(tool))
-    case = replace(CASE, delegate=DelegateName(delegate), tool=ToolName(tool), flags=tuple(sorted(flags.items())))
+    case = replace(
+        CASE,
+        delegate=DelegateName(delegate),
+        tool=ToolName(tool),
+        flags=tuple(sorted(flags.items())),
+    )
     return list(book.faults(build, case, run_pass))
 
 
@@ -59,11 +76,15 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) 
 @pytest.mark.parametrize("delegate", ["cpu", "xnnpack", "gpu", "nnapi", "hexagon"])
 @pytest.mark.parametrize("tool", ["native", "apk"])
 @pytest.mark.parametrize("run_pass", list(Pass))
-def test_what_benchfarm_passes_by_itself_has_no_fault(book: FlagBook, delegate: str, tool: str, run_pass: Pass) -> None:
+def test_what_benchfarm_passes_by_itself_has_no_fault(
+    book: FlagBook, delegate: str, tool: str, run_pass: Pass
+) -> None:
     assert faults(book, delegate=delegate, tool=tool, run_pass=run_pass) == []
 
 
-def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(learned: FlagBook) -> None:
+def test_a_delegate_that_the_binary_lacks_is_told_apart_from_a_wrong_flag(
+    learned: FlagBook,
+) -> None:
     (fault,) = faults(learned, delegate="gpu")
     assert (fault.code, fault.flag) == ("delegate-flag", "use_gpu")
 
@@ -87,15 +108,25 @@ def test_the_app_takes_no_white_space(book: FlagBook) -> None:
 
 
 def old_help() -> bytes:
-    missing = (b"result_file_path", b"export_model_runtime_info", b"model_runtime_info", b"use_xnnpack", b"report_peak")
-    return b"\n".join(line for line in HELP.splitlines() if not any(name in line for name in missing))
+    missing = (
+        b"result_file_path",
+        b"export_model_runtime_info",
+        b"model_runtime_info",
+        b"use_xnnpack",
+        b"report_peak",
+    )
+    return b"\n".join(
+        line for line in HELP.splitlines() if not any(name in line for name in missing)
+    )
 
 
 def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: FlagBook) -> None:
     assert book.learn(BUILD, old_help())
     assert faults(book, delegate="cpu") == []
     known = book.names(BUILD)
-    passed = dict(case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), "m", "f", known))
+    passed = dict(
+        case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), "m", "f", known)
+    )
     assert set(passed) <= known
     assert "num_threads" in passed
 
@@ -113,10 +144,16 @@ def test_performance_options_are_checked_by_the_tables_as_their_help_leaves_out_
 ) -> None:
     build = replace(BUILD, tool=ToolName.PERF_OPTIONS)
     assert not book.learn(build, (NATIVE / "perf_help.txt").read_bytes())
-    case = replace(CASE, tool=ToolName.PERF_OPTIONS, flags=(("option_benchmark_run_delay", "1x"), ("run_delay", "1")))
+    case = replace(
+        CASE,
+        tool=ToolName.PERF_OPTIONS,
+        flags=(("option_benchmark_run_delay", "1x"), ("run_delay", "1")),
+    )
     (fault,) = book.faults(build, case, Pass.TIMING)
     assert (fault.code, fault.flag) == ("wrong-type", "option_benchmark_run_delay")
 
 
 def test_every_trap_is_of_a_flag_that_there_is() -> None:
-    assert set(TRAPS) <= {row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT, *PERFORMANCE_OPTIONS)}
+    assert set(TRAPS) <= {
+        row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT, *PERFORMANCE_OPTIONS)
+    }

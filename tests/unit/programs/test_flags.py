@@ -65,7 +65,12 @@ def test_each_fault_is_found_and_named(words: list[str], code: str, nearest: str
 def test_all_faults_are_told_at_once() -> None:
     schema = documented_flags(FlagFamily.BENCHMARK_MODEL)
     faults = check_flags(["--grph=x", "--num_runs=x", "word", "--gpu_backend=cl"], schema)
-    assert [fault.code for fault in faults] == ["unknown-flag", "wrong-type", "bad-form", "ineffective-flag"]
+    assert [fault.code for fault in faults] == [
+        "unknown-flag",
+        "wrong-type",
+        "bad-form",
+        "ineffective-flag",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""An output in the forms in which people keep and send one: quoted, listed, compressed, inside JSON or HTML."""
+"""An output in the forms in which people keep and send one: quoted, listed, compressed, inside JSON
+or HTML."""
 
 import gzip
 import html
@@ -33,15 +34,29 @@ def notebook(text: str) -> str:
     output = {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
     cells = [
         {"cell_type": "markdown", "metadata": {}, "source": ["# Latency\n", "of a model"]},
-        {"cell_type": "code", "execution_count": 1, "outputs": [output], "source": ["!adb shell ./run.sh"]},
+        {
+            "cell_type": "code",
+            "execution_count": 1,
+            "outputs": [output],
+            "source": ["!adb shell ./run.sh"],
+        },
     ]
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4}, indent=1)
 
 
 def studio_export(text: str) -> str:
-    header = {"logLevel": "INFO", "pid": 4669, "tid": 4669, "tag": "tflite", "timestamp": {"seconds": 1, "nanos": 2}}
+    header = {
+        "logLevel": "INFO",
+        "pid": 4669,
+        "tid": 4669,
+        "tag": "tflite",
+        "timestamp": {"seconds": 1, "nanos": 2},
+    }
     return json.dumps(
-        {"metadata": {}, "logcatMessages": [{"header": header, "message": line} for line in text.splitlines()]}
+        {
+            "metadata": {},
+            "logcatMessages": [{"header": header, "message": line} for line in text.splitlines()],
+        }
     )
 
 
@@ -50,8 +65,12 @@ FORMS: dict[str, bytes] = {
     "quoted without a blank": each(">{}").encode(),
     "quoted three times": each("> >> {}").encode(),
     "quoted logcat": each("> 06-18 10:20:41.572  4669  4669 I tflite  : {}").encode(),
-    "Android Studio without date": each("13:52:45.328 20824-20847 tflite                  org.example  I  {}").encode(),
-    "Android Studio without date and process": each("13:52:45.328 20824-20847 tflite   I  {}").encode(),
+    "Android Studio without date": each(
+        "13:52:45.328 20824-20847 tflite                  org.example  I  {}"
+    ).encode(),
+    "Android Studio without date and process": each(
+        "13:52:45.328 20824-20847 tflite   I  {}"
+    ).encode(),
     "tag only": each("I tflite  : {}").encode(),
     "logcat without numbers": each("06-08 12:09:32.317 I tflite   : {}").encode(),
     "list": each("- `{}`").encode(),
@@ -59,11 +78,15 @@ FORMS: dict[str, bytes] = {
     "numbered list": each("1. `INFO: {}`").encode(),
     "code": each("`{}`").encode(),
     "JSON string": json.dumps(RUN).encode(),
-    "JSON object": json.dumps({"device": "a", "steps": [{"stdout": RUN, "code": 0}]}, indent=2).encode(),
+    "JSON object": json.dumps(
+        {"device": "a", "steps": [{"stdout": RUN, "code": 0}]}, indent=2
+    ).encode(),
     "JSON lines": "".join(json.dumps({"time": 1, "line": line}) + "\n" for line in LINES).encode(),
     "notebook": notebook(RUN).encode(),
     "Android Studio's export": studio_export(RUN).encode(),
-    "HTML": ("<html><body><p>" + "<br/>".join(html.escape(line) for line in LINES) + "</p></body></html>").encode(),
+    "HTML": (
+        "<html><body><p>" + "<br/>".join(html.escape(line) for line in LINES) + "</p></body></html>"
+    ).encode(),
     "HTML with line ends": (
         "<pre>" + "".join(f"<span>{html.escape(line)}</span><br>\n" for line in LINES) + "</pre>"
     ).encode(),
@@ -93,7 +116,10 @@ def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (zipped(xl__workbook_xml="<x/>").replace(b"workbook_xml", b"workbook.xml"), "Excel workbook"),
+        (
+            zipped(xl__workbook_xml="<x/>").replace(b"workbook_xml", b"workbook.xml"),
+            "Excel workbook",
+        ),
         (b"%PDF-1.7 ...", "PDF document"),
         (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "TFLite model"),
         (b"\x1f\x8bnot really", "gzip file is damaged"),
@@ -110,7 +136,9 @@ def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> 
     assert refused.value.hint
 
 
-def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_unpacks_to_too_much_is_refused_before_it_fills_the_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(forms, "MOST_UNPACKED_BYTES", 1 << 21)
     bomb = b"x" * (1 << 23)
     for data in (gzip.compress(bomb), zipped(a=bomb.decode())):

@@ -1,4 +1,5 @@
-"""Outputs collected after the reader was built, in place, against what a careful reader gets out of each."""
+"""Outputs collected after the reader was built, in place, against what a careful reader gets out of
+each."""
 
 import pytest
 
@@ -53,9 +54,17 @@ MIN = {
     "lp6m_cmd": [(156669.0, "nnapi", "", "unknown", "qti-gpu")],
     "cutjoin3": [REFUSED],
     "cutjoin_ext": [(None, "external", "", "none", ""), REFUSED],
-    "cutjoin_nnapi": [(1885.74, "nnapi", "nnapi", "full", ""), (None, "nnapi", "", "unknown", ""), REFUSED],
+    "cutjoin_nnapi": [
+        (1885.74, "nnapi", "nnapi", "full", ""),
+        (None, "nnapi", "", "unknown", ""),
+        REFUSED,
+    ],
     "wrap_swallow": [REFUSED],
-    "wrap_swallow2": [(1885.74, "nnapi", "nnapi", "full", ""), (None, "nnapi", "", "unknown", ""), REFUSED],
+    "wrap_swallow2": [
+        (1885.74, "nnapi", "nnapi", "full", ""),
+        (None, "nnapi", "", "unknown", ""),
+        REFUSED,
+    ],
     "join_open": [(None, "gpu", "gpu", "full", ""), (3000.0, "nnapi", "", "none", "")],
     "join_open2": [(3000.0, "gpu", "gpu", "full", "")],
     "join_open3": [(3000.0, "gpu", "gpu", "full", "")],
@@ -75,12 +84,18 @@ WHOLE = {
     "a02_gpumodes.log": [],
     "w51_p6_summary.txt": [],
     "w52_whisper_enc.log": [],
-    # llama-bench on a phone's CPU, then with its GPU, of which the tables don't say how much it took.
+    # llama-bench on a phone's CPU, then with its GPU, of which the tables don't say how much it
+    # took.
     "w53_vulkan.log": [
         *[(1e6 / speed, "", "cpu", "unknown", "") for speed in (35.31, 24.90, 40.59, 22.78)],
-        *[(1e6 / speed, "", "", "unknown", "") for speed in (3.59, 10.38, 2.65, 8.04, 3.37, 9.63, 2.71, 7.78)],
+        *[
+            (1e6 / speed, "", "", "unknown", "")
+            for speed in (3.59, 10.38, 2.65, 8.04, 3.37, 9.63, 2.71, 7.78)
+        ],
     ],
-    "l01.md": [(mean, "xnnpack", "", "unknown", "") for mean in (5393.91, 4462.15, 125876.0, 62149.7)],
+    "l01.md": [
+        (mean, "xnnpack", "", "unknown", "") for mean in (5393.91, 4462.15, 125876.0, 62149.7)
+    ],
     "l02.md": [(1790.37, "xnnpack", "", "unknown", "")],
     "l03.md": [(4615.41, "xnnpack", "", "unknown", ""), (41520.6, "xnnpack", "", "unknown", "")],
     "w01_p6_L121.txt": [(25679.9, CPU, "xnnpack", "partial", "")],
@@ -176,7 +191,9 @@ def test_every_file_has_an_expectation() -> None:
 def test_every_run_is_read_as_a_careful_reader_does(name: str) -> None:
     reports = read(name)
     assert [told(report) for report in reports] == EXPECTED[name]
-    assert all((report.outcome == "ok") == (report.inference_mean_us is not None) for report in reports)
+    assert all(
+        (report.outcome == "ok") == (report.inference_mean_us is not None) for report in reports
+    )
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))

@@ -1,6 +1,8 @@
-"""What outputs of phones say, 2018 to 2026: a short text for each kind that people keep, and what it holds.
+"""What outputs of phones say, 2018 to 2026: a short text for each kind that people keep, and what
+it holds.
 
-The texts are made up, with the forms and figures of real ones. The collections beside the repository hold whole ones.
+The texts are made up, with the forms and figures of real ones. The collections beside the
+repository hold whole ones.
 """
 
 import pytest
@@ -9,7 +11,9 @@ from orchestrator.errors import OutputParseError
 from orchestrator.programs.grammar.output import parse_text, to_public
 
 
-def run(*setup: str, mean: str = "306869", first: str = "332961", init: str = "2227672", end: str = "") -> str:
+def run(
+    *setup: str, mean: str = "306869", first: str = "332961", init: str = "2227672", end: str = ""
+) -> str:
     """A run of benchmark_model with these lines between its parameters and its figures."""
     return "\n".join(
         [
@@ -24,8 +28,15 @@ def run(*setup: str, mean: str = "306869", first: str = "332961", init: str = "2
 
 
 def failed(*lines: str, setup: tuple[str, ...] = ()) -> str:
-    echoed = ["STARTING!", "Log parameter values verbosely: [0]", "Graph: [/data/local/tmp/m.tflite]", *setup]
-    return "\n".join([*echoed, "Loaded model /data/local/tmp/m.tflite", *lines, "Benchmarking failed.", ""])
+    echoed = [
+        "STARTING!",
+        "Log parameter values verbosely: [0]",
+        "Graph: [/data/local/tmp/m.tflite]",
+        *setup,
+    ]
+    return "\n".join(
+        [*echoed, "Loaded model /data/local/tmp/m.tflite", *lines, "Benchmarking failed.", ""]
+    )
 
 
 def logcat(text: str, tag: str = "tflite", pid: int = 29423) -> str:
@@ -239,7 +250,12 @@ def test_runs_one_after_the_other_are_each_read_with_their_own_delegate() -> Non
         ]
     )  # fmt: skip
     found = [
-        (each.inference_mean_us, each.delegate.requested, each.delegate.actual, each.delegate.truth.value)
+        (
+            each.inference_mean_us,
+            each.delegate.requested,
+            each.delegate.actual,
+            each.delegate.truth.value,
+        )
         for each in parse_text(text)
     ]
     assert found == [
@@ -259,7 +275,11 @@ def test_an_operator_table_under_a_heading_of_its_own_is_a_run_without_a_result(
 
 
 def test_rows_of_performance_options_keep_their_names_and_order() -> None:
-    rows = {"cpu w/ 4 threads": "33904.9", "cpu w/ 1 threads (xnnpack)": "98936.8", "gpu-fp16": "41000.5"}
+    rows = {
+        "cpu w/ 4 threads": "33904.9",
+        "cpu w/ 1 threads (xnnpack)": "98936.8",
+        "gpu-fp16": "41000.5",
+    }
     text = "==============Summary of All Runs w/ Different Performance Options==============\n"
     text += "".join(
         f"{name:>30}: count=50 first=34893 curr=35000 min=33000 max=99999 avg={mean} std=700\n"

@@ -14,7 +14,8 @@ NOISE = b"06-18 10:20:41.572  1234  1234 I ActivityManager: Start proc 77:com.ex
 
 def noisy(pid: int, texts: tuple[str, ...], repeats: int) -> bytes:
     return b"".join(
-        NOISE * repeats + f"06-18 10:20:41.572  {pid}  {pid} I tflite  : {text}\n".encode() for text in texts
+        NOISE * repeats + f"06-18 10:20:41.572  {pid}  {pid} I tflite  : {text}\n".encode()
+        for text in texts
     )
 
 
@@ -30,9 +31,7 @@ def test_runs_in_a_large_log_are_found_with_their_figures() -> None:
 
 def test_crash_in_a_large_log_is_found_for_the_run_without_a_result() -> None:
     data = noisy(11, LINES[:11], 2500)
-    data += (
-        b"06-18 10:20:42.000    11    11 F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x8\n"
-    )
+    data += b"06-18 10:20:42.000    11    11 F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x8\n"
     data += NOISE * 100
     (report,) = parse_text(data)
     assert (report.outcome, report.failure_code) == ("crashed", "segfault")
@@ -65,7 +64,9 @@ def test_memory_stays_small_however_large_the_file(tmp_path: Path) -> None:
 )
 def test_lines_of_other_tags_change_nothing_wherever_they_stand(own: str, others: str) -> None:
     plain = "".join(own.format(text) for text in LINES)
-    assert parse_text(others + "".join(own.format(text) + others for text in LINES)) == parse_text(plain)
+    assert parse_text(others + "".join(own.format(text) + others for text in LINES)) == parse_text(
+        plain
+    )
     (report,) = parse_text(plain)
     assert report.inference_mean_us == 11293.0
     # What SELinux denies is logged under the tag of whom it denied it to.

@@ -1,4 +1,5 @@
-"""What LiteRT-LM prints: two figures of each process, and none where only the exit code says that all was well."""
+"""What LiteRT-LM prints: two figures of each process, and none where only the exit code says that
+all was well."""
 
 import pytest
 
@@ -37,7 +38,9 @@ Time to first token:  0.0054 s
 """
 
 
-def block(prefill: tuple[int, str], decode: tuple[int, str], *, init: str = "580.10", head: str = HEAD) -> str:
+def block(
+    prefill: tuple[int, str], decode: tuple[int, str], *, init: str = "580.10", head: str = HEAD
+) -> str:
     """A repetition as it is printed since 2026."""
     return (
         f"{head}BenchmarkInfo:\n  Init Phases (2):\n    - Init Executor: 577.30 ms\n    - Init Total: {init} ms\n{RULE}"
@@ -57,18 +60,30 @@ def read(text: str) -> tuple[ToolReport, ToolReport]:
 
 @pytest.mark.parametrize(
     ("text", "wanted_us"),
-    [("0", 0), ("11.2us", 11.2), ("92.41119ms", 92411.19), ("3.86435584s", 3864355.84), ("1m2.5s", 62.5e6)],
+    [
+        ("0", 0),
+        ("11.2us", 11.2),
+        ("92.41119ms", 92411.19),
+        ("3.86435584s", 3864355.84),
+        ("1m2.5s", 62.5e6),
+    ],
 )
 def test_durations_are_read_in_all_their_units(text: str, wanted_us: float) -> None:
     assert duration_us(text) == pytest.approx(wanted_us, rel=1e-12)
 
 
 def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
-    prefill, decode = read(CREATED + NODES + "The lighthouse stood.\n\n" + block((1024, "1.024s"), (256, "5.12s")))
+    prefill, decode = read(
+        CREATED + NODES + "The lighthouse stood.\n\n" + block((1024, "1.024s"), (256, "5.12s"))
+    )
     assert (prefill.inference_mean_us, decode.inference_mean_us) == (1000.0, 20000.0)
     assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (1000, 50)
     assert (prefill.init_us, prefill.extra["derived_first_token_us"]) == (580_100.0, 1_044_000.0)
-    assert (prefill.delegate.truth, prefill.delegate.delegated_nodes, prefill.delegate.total_nodes) == (
+    assert (
+        prefill.delegate.truth,
+        prefill.delegate.delegated_nodes,
+        prefill.delegate.total_nodes,
+    ) == (
         DelegateTruth.PARTIAL,
         62,
         69,
@@ -82,12 +97,19 @@ def test_the_first_of_several_repetitions_warms_up_and_the_median_of_all_is_none
         f"{HEAD}Aggregated BenchmarkInfo (median of 3 iterations):\n"
         + block((100, "1ms"), (100, "1ms"), head="").partition("\n")[2]
     )
-    text = block((100, "9s"), (100, "9s")) + block((100, "1s"), (100, "2s")) + block((100, "3s"), (100, "2s"))
+    text = (
+        block((100, "9s"), (100, "9s"))
+        + block((100, "1s"), (100, "2s"))
+        + block((100, "3s"), (100, "2s"))
+    )
     prefill, decode = read(text + aggregated + "Peak system ram usage: 812.5MB.\n")
     assert (prefill.warmup_mean_us, prefill.inference_mean_us) == (90_000.0, 20_000.0)
     # Of the speeds 100 and 33.3 the mean by time is 50, not 66.7.
     assert to_public(prefill)["tokens_per_s"] == 50
-    assert (prefill.extra["repetitions_us"], decode.extra["repetitions_us"]) == ("10000 30000", "20000 20000")
+    assert (prefill.extra["repetitions_us"], decode.extra["repetitions_us"]) == (
+        "10000 30000",
+        "20000 20000",
+    )
     assert decode.peak_memory_mib == 812.5
 
 
@@ -100,9 +122,17 @@ def test_each_engine_is_a_process_of_its_own() -> None:
 
 
 def test_the_command_is_read_by_its_speeds_and_its_sum_of_phases_is_no_init() -> None:
-    text = COMMAND.format(backend="cpu") + CREATED + NODES + RESULTS.format(prefill="30183.56", decode="900.66")
+    text = (
+        COMMAND.format(backend="cpu")
+        + CREATED
+        + NODES
+        + RESULTS.format(prefill="30183.56", decode="900.66")
+    )
     prefill, decode = read(text)
-    assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (30183.56, 900.66)
+    assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (
+        30183.56,
+        900.66,
+    )
     assert (prefill.init_us, prefill.extra["printed_init_us"]) == (None, 15400.0)
     assert (decode.delegate.requested, decode.delegate.actual) == ("xnnpack", "xnnpack")
 
@@ -124,13 +154,25 @@ def test_the_command_is_read_by_its_speeds_and_its_sum_of_phases_is_no_init() ->
             "ERROR: [delegate_webgpu.cc:359] Failed to initialize: INTERNAL: No adapters found\n",
             "gpu-init-failed",
         ),
-        ("npu", "E0000 00:00:1.5 21633 engine.cc:854] Failed to create engine: UNKNOWN: x\n", "npu-init-failed"),
-        ("cpu", "An error occurred during benchmarking\nTraceback (most recent call last):\n", "benchmark-failed"),
+        (
+            "npu",
+            "E0000 00:00:1.5 21633 engine.cc:854] Failed to create engine: UNKNOWN: x\n",
+            "npu-init-failed",
+        ),
+        (
+            "cpu",
+            "An error occurred during benchmarking\nTraceback (most recent call last):\n",
+            "benchmark-failed",
+        ),
     ],
 )
 def test_a_failure_that_ends_with_0_is_a_failure(backend: str, said: str, code: str) -> None:
     for report in read(COMMAND.format(backend=backend) + said):
-        assert (report.outcome, report.failure_code, report.inference_mean_us) == ("failed", code, None)
+        assert (report.outcome, report.failure_code, report.inference_mean_us) == (
+            "failed",
+            code,
+            None,
+        )
         assert to_public(report)["next_step"]
 
 
@@ -152,18 +194,26 @@ def test_the_gpus_missing_sampler_is_told_of_the_answer() -> None:
 @pytest.mark.parametrize(
     ("speeds", "codes"),
     [
-        # Two published rows of one phone, the CPU's hot and the GPU's with a jump; a prompt's steady one.
+        # Two published rows of one phone, the CPU's hot and the GPU's with a jump; a prompt's
+        # steady one.
         ((6.21, 3.307, 2.749, 3.378), ["unsteady-trend"]),
         ((22.073, 21.686, 28.116, 20.783), ["unsteady"]),
         ((585.428, 591.097, 597.082, 591.071), []),
         ((100.0,), []),
     ],
 )
-def test_repetitions_that_fall_or_jump_are_suspect(speeds: tuple[float, ...], codes: list[str]) -> None:
-    assert [finding.code for finding in repetition_findings([1e6 / speed for speed in speeds])] == codes
+def test_repetitions_that_fall_or_jump_are_suspect(
+    speeds: tuple[float, ...], codes: list[str]
+) -> None:
+    assert [
+        finding.code for finding in repetition_findings([1e6 / speed for speed in speeds])
+    ] == codes
 
 
-@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="the recordings of LiteRT-LM, ../shared/logs/programs, aren't here")
+@pytest.mark.skipif(
+    not RECORDINGS.is_dir(),
+    reason="the recordings of LiteRT-LM, ../shared/logs/programs, aren't here",
+)
 @pytest.mark.parametrize(
     ("name", "speeds"),
     [
@@ -210,9 +260,19 @@ def test_the_second_log_is_read_by_its_speeds_and_its_medians_are_no_repetition(
     assert (to_public(prefill)["tokens_per_s"], to_public(decode)["tokens_per_s"]) == (400, 20)
     assert (prefill.init_us, prefill.warmup_mean_us) == (580_100, 5_000)
     assert decode.inference is not None
-    assert (decode.inference.count, decode.extra["repetitions_us"], decode.disagreements) == (100, "50000 50000", ())
-    assert (decode.extra["graph"], decode.delegate.requested, decode.delegate.truth) == ("qwen", "xnnpack", "unknown")
+    assert (decode.inference.count, decode.extra["repetitions_us"], decode.disagreements) == (
+        100,
+        "50000 50000",
+        (),
+    )
+    assert (decode.extra["graph"], decode.delegate.requested, decode.delegate.truth) == (
+        "qwen",
+        "xnnpack",
+        "unknown",
+    )
     assert "1 of 3 repetitions have no decode" in read(SINK.format(last="0.00"))[1].disagreements
     # Cut off before any speed it has no result.
-    assert {report.failure_code for report in read(SINK.partition("Prefill speed")[0])} == {"no-inferences"}
+    assert {report.failure_code for report in read(SINK.partition("Prefill speed")[0])} == {
+        "no-inferences"
+    }
     assert {report.failure_code for report in read(SINK.partition("Init")[0])} == {"no-result"}

@@ -16,7 +16,11 @@ from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RU
 
 FLAGS = {"prefill_tokens": "32", "decode_tokens": "16", "max_num_tokens": "128"}
 COMMAND = "./litert_lm_advanced_main --num_iterations=3 --metric_proto_file_path=/run/metrics.pb"
-THREE = block((32, "3ms"), (16, "2ms")) + block((32, "1600us"), (16, "1ms")) + block((32, "1600us"), (16, "1040us"))
+THREE = (
+    block((32, "3ms"), (16, "2ms"))
+    + block((32, "1600us"), (16, "1ms"))
+    + block((32, "1600us"), (16, "1040us"))
+)
 
 
 def metrics(*repetitions: tuple[int, int], decoded: int = 16, peak: bytes = b"") -> bytes:
@@ -37,10 +41,22 @@ WRITTEN = metrics((3000, 2000), (1600, 1000), (1600, 1040))
 
 
 def parsed(
-    text: str, phase: str = "decode", *, written: bytes = WRITTEN, code: int = 0, delegate: str = "xnnpack"
+    text: str,
+    phase: str = "decode",
+    *,
+    written: bytes = WRITTEN,
+    code: int = 0,
+    delegate: str = "xnnpack",
 ) -> ToolReport:
-    case = case_of(ToolName.LITERT_LM, DelegateName(delegate), flags=(*FLAGS.items(), ("figure", phase)))
-    raw = raw_of(command=COMMAND, exit_code=code, stderr=text.encode(), **({"metrics_pb": written} if written else {}))
+    case = case_of(
+        ToolName.LITERT_LM, DelegateName(delegate), flags=(*FLAGS.items(), ("figure", phase))
+    )
+    raw = raw_of(
+        command=COMMAND,
+        exit_code=code,
+        stderr=text.encode(),
+        **({"metrics_pb": written} if written else {}),
+    )
     return LitertLmTool().parse(raw, case)
 
 
@@ -63,13 +79,23 @@ def command(kind: DeviceKind, **flags: str) -> str:
     given = (*(FLAGS | flags).items(), ("figure", "decode"))
     case = case_of(ToolName.LITERT_LM, DelegateName.XNNPACK, flags=given)
     request = request_of(case, kind=kind, model_path="/m/q.litertlm", program_path="/p/litert")
-    return _phone_command(request, "/run", set()) if kind is DeviceKind.ANDROID else _host_command(request, "/run")
+    return (
+        _phone_command(request, "/run", set())
+        if kind is DeviceKind.ANDROID
+        else _host_command(request, "/run")
+    )
 
 
-def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_lowers_its_mean() -> None:
-    """T-LM2; and T-LM4: what it prints of the start is the first measured run's, which a process before made warm.
+def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_lowers_its_mean() -> (
+    None
+):
+    """T-LM2.
 
-    The command's own warm-up runs on another engine, or since 0.19 on the same one: it is never used.
+    And T-LM4: what it prints of the start is the first measured run's, which a process before made
+    warm.
+
+    The command's own warm-up runs on another engine, or since 0.19 on the same one: it is never
+    used.
     """
     said = command(DeviceKind.HOST)
     assert " --runs 1 " in said
@@ -89,15 +115,34 @@ def test_a_null_answer_is_a_speed_of_nothing_and_no_figure(prefill: str, decode:
     """T-LM2: it isn't an error of the command, which ends with 0 and averages it in."""
     text = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill=prefill, decode=decode)
     report = parsed(text, written=b"")
-    assert (report.outcome, report.failure_code, report.inference) == ("failed", "no-inferences", None)
-    assert report.failure_reason == "the program printed a decode speed of 0.00 tokens/s: no decode was made"
+    assert (report.outcome, report.failure_code, report.inference) == (
+        "failed",
+        "no-inferences",
+        None,
+    )
+    assert (
+        report.failure_reason
+        == "the program printed a decode speed of 0.00 tokens/s: no decode was made"
+    )
 
 
 def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raised() -> None:
-    """T-LM8, 9: messages one at a time; T-LM16: no priority that an app lacks; T-LM10: the log isn't thinned out."""
+    """T-LM8, 9: messages one at a time; T-LM16: no priority that an app lacks.
+
+    T-LM10: the log isn't thinned out.
+    """
     words = command(DeviceKind.ANDROID).split()
-    assert {"--async=false", "--boost_performance=disabled", "--min_log_severity=0", "--benchmark=true"} <= {*words}
-    assert not [word for word in words if word.startswith(("--multi_turns", "--enable_profiling", "--report_peak"))]
+    assert {
+        "--async=false",
+        "--boost_performance=disabled",
+        "--min_log_severity=0",
+        "--benchmark=true",
+    } <= {*words}
+    assert not [
+        word
+        for word in words
+        if word.startswith(("--multi_turns", "--enable_profiling", "--report_peak"))
+    ]
     assert words[-2:] == ["<", "/dev/null"]
     # T-LM15: older builds lack these two, and end at a flag that they lack.
     assert {"--boost_performance=disabled", "--metric_proto_file_path=/run/metrics.pb"} <= {*words}
@@ -107,8 +152,13 @@ def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
     """T-LM5: the prompt's time and a mean token; T-LM12: one init for all repetitions."""
     report = parsed(CREATED + NODES + THREE)
     assert report.extra["derived_first_token_us"] == pytest.approx(1600 + 1040 / 16)
-    assert not [name for name in report.extra if "first_token" in name and not name.startswith("derived_")]
-    assert (report.init_us, report.warmup_mean_us) == (pytest.approx(580_100), pytest.approx(2000 / 16))
+    assert not [
+        name for name in report.extra if "first_token" in name and not name.startswith("derived_")
+    ]
+    assert (report.init_us, report.warmup_mean_us) == (
+        pytest.approx(580_100),
+        pytest.approx(2000 / 16),
+    )
     # T-LM17: memory isn't looked at while time is measured.
     assert report.peak_memory_mib is None
 
@@ -119,10 +169,22 @@ def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
         (THREE, b"", "metrics.pb, which the program writes at its end, is missing"),
         (THREE, b"\x0a\xff\xff", "metrics.pb, which the program writes at its end, is missing"),
         (THREE, metrics((3000, 2000)), "3 repetitions were printed, metrics.pb has 1"),
-        (block((32, "1ms"), (16, "1ms")), metrics((1000, 1000)), "1 of 3 repetitions are in the results"),
+        (
+            block((32, "1ms"), (16, "1ms")),
+            metrics((1000, 1000)),
+            "1 of 3 repetitions are in the results",
+        ),
         # Decoding stops at the context's end, and no word says so.
-        (THREE.replace("Processed 16 tokens", "Processed 9 tokens"), WRITTEN, "decode was of 9 tokens, 16 were asked"),
-        (CREATED, metrics((3000, 2000), (1600, 1000), (1600, 1000), decoded=9), "decode was of 9 tokens, 16 were"),
+        (
+            THREE.replace("Processed 16 tokens", "Processed 9 tokens"),
+            WRITTEN,
+            "decode was of 9 tokens, 16 were asked",
+        ),
+        (
+            CREATED,
+            metrics((3000, 2000), (1600, 1000), (1600, 1000), decoded=9),
+            "decode was of 9 tokens, 16 were",
+        ),
     ],
 )
 def test_what_is_missing_or_short_is_told(text: str, written: bytes, said: str) -> None:
@@ -133,7 +195,8 @@ def test_what_is_missing_or_short_is_told(text: str, written: bytes, said: str) 
 
 def test_a_repetition_without_an_answer_isnt_left_out_in_silence() -> None:
     empty = THREE.replace(
-        "    Decode Turn 1: Processed 16 tokens in 1ms duration.\n", "    No decode turns recorded.\n"
+        "    Decode Turn 1: Processed 16 tokens in 1ms duration.\n",
+        "    No decode turns recorded.\n",
     )
     report = parsed(CREATED + NODES + empty)
     assert "1 of 3 repetitions have no decode" in report.disagreements
@@ -147,11 +210,18 @@ def test_a_block_without_turns_is_no_result_whatever_the_exit_code() -> None:
     )
     for phase in ("prefill", "decode"):
         report = parsed(CREATED + nothing, phase, written=b"")
-        assert (report.outcome, report.failure_code, report.inference_mean_us) == ("failed", "no-inferences", None)
+        assert (report.outcome, report.failure_code, report.inference_mean_us) == (
+            "failed",
+            "no-inferences",
+            None,
+        )
 
 
 def test_init_is_the_total_that_is_printed_and_one_of_a_process() -> None:
-    """Seven phases are announced, six printed, one of them is their sum; all repetitions repeat the one engine's."""
+    """Seven phases are announced, six printed, one of them is their sum.
+
+    All repetitions repeat the one engine's.
+    """
     phases = {
         "Init Conversation": 0.09, "Init Executor": 577.30, "Init LLM metadata": 0.15, "Init Model assets": 0.49,
         "Init Tokenizer": 101.68, "Init Total": 580.10,
@@ -196,21 +266,34 @@ def test_the_gpus_share_is_each_signatures_own() -> None:
         "(decode).\nVERBOSE: Replacing 60 out of 87 node(s) with delegate (LITERT_CL) node, yielding 9 partitions for "
         "subgraph 1 (prefill_128).\nINFO: [accelerator_registry.cc:54] RegisterAccelerator: ptr=0x5, name=GPU WebGPU\n"
     )
-    decode, prefill = (parsed(gpu + THREE, phase, delegate="gpu") for phase in ("decode", "prefill"))
+    decode, prefill = (
+        parsed(gpu + THREE, phase, delegate="gpu") for phase in ("decode", "prefill")
+    )
     assert (decode.delegate.truth.value, prefill.delegate.truth.value) == ("full", "partial")
     # An accelerator that is registered has run nothing.
-    assert parsed(CREATED + gpu.splitlines()[-1] + "\n" + THREE, delegate="gpu").delegate.truth.value == "fell-back"
+    assert (
+        parsed(CREATED + gpu.splitlines()[-1] + "\n" + THREE, delegate="gpu").delegate.truth.value
+        == "fell-back"
+    )
 
 
 def test_memory_is_the_processs_last_high_water_mark() -> None:
     one, two = (metrics((3000, 2000), peak=field(11, count)) for count in (1, 2))
     assert parsed(CREATED, written=one + two + WRITTEN).peak_memory_mib is None
-    text = THREE + "Peak system ram usage: 812.50MB.\nPeak DMA-BUF hardware usage: 96.25 MB (3 unique buffers)\n"
+    text = (
+        THREE
+        + "Peak system ram usage: 812.50MB.\nPeak DMA-BUF hardware usage: 96.25 MB (3 unique buffers)\n"
+    )
     report = parsed(CREATED + NODES + text)
     assert (report.peak_memory_mib, report.extra["dmabuf_memory_mib"]) == (812.5, 96.25)
 
 
 def test_flags_that_change_what_is_measured_are_refused() -> None:
     assert flag_faults(FLAGS | {"cache": "cold", "boost": "default"}) == []
-    for name, value in {"cache": "warm", "boost": "on", "multi_turns": "true", "decode_tokens": "0"}.items():
+    for name, value in {
+        "cache": "warm",
+        "boost": "on",
+        "multi_turns": "true",
+        "decode_tokens": "0",
+    }.items():
         assert [fault for fault, _ in flag_faults(FLAGS | {name: value})] == [name]

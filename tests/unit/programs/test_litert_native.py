@@ -16,11 +16,16 @@ from tests.samples.tools import case_of, request_of
 
 CASE = case_of(ToolName.LITERT_NATIVE, DelegateName.NPU)
 REQUEST = request_of(
-    CASE, file_paths={f"libLiteRt{what}_Qualcomm.so": f"/x/p/{what}.so" for what in ("Dispatch", "CompilerPlugin")}
+    CASE,
+    file_paths={
+        f"libLiteRt{what}_Qualcomm.so": f"/x/p/{what}.so" for what in ("Dispatch", "CompilerPlugin")
+    },
 )
 
 
-def flags(delegate: DelegateName, *own: tuple[str, str], run_pass: Pass = Pass.TIMING) -> dict[str, str]:
+def flags(
+    delegate: DelegateName, *own: tuple[str, str], run_pass: Pass = Pass.TIMING
+) -> dict[str, str]:
     request = replace(REQUEST, case=replace(CASE, delegate=delegate, flags=own), run_pass=run_pass)
     return dict(litert_flags(request, folder="/run"))
 
@@ -42,7 +47,11 @@ def test_the_profile_and_the_memory_are_passes_without_runtime_info() -> None:
 @pytest.mark.parametrize(
     ("delegate", "flag", "said"),
     [
-        (DelegateName.NPU, ("qualcomm_htp_perfomance_mode", "burst"), "did you mean --qualcomm_htp_performance_mode"),
+        (
+            DelegateName.NPU,
+            ("qualcomm_htp_perfomance_mode", "burst"),
+            "did you mean --qualcomm_htp_performance_mode",
+        ),
         (DelegateName.NPU, ("qualcomm_htp_performance_mode", "bursts"), "one of default"),
         (DelegateName.NPU, ("mediatek_nerun_pilot_version", "version8"), "no flag"),
         (DelegateName.GPU, ("qualcomm_profiling", "basic"), "does nothing without --use_npu"),
@@ -67,14 +76,22 @@ def test_a_dsp_is_told_where_its_libraries_are_and_a_cpu_is_not() -> None:
     assert "ADSP" not in environment(on_cpu)
 
 
-def test_hexagon_gets_the_folder_of_its_skel_libraries_and_a_placed_file_its_path_on_the_phone() -> None:
+def test_hexagon_gets_the_folder_of_its_skel_libraries_and_a_placed_file_its_path_on_the_phone() -> (
+    None
+):
     case = replace(
-        CASE, tool=ToolName.NATIVE, delegate=DelegateName.HEXAGON, flags=(("delegate_serialize_dir", "@a b"),)
+        CASE,
+        tool=ToolName.NATIVE,
+        delegate=DelegateName.HEXAGON,
+        flags=(("delegate_serialize_dir", "@a b"),),
     )
     request = replace(
         REQUEST,
         case=case,
-        file_paths={"libhexagon_nn_skel_v66.so": "/x/p/libhexagon_nn_skel_v66.so", "a b": "/x/p/a_b"},
+        file_paths={
+            "libhexagon_nn_skel_v66.so": "/x/p/libhexagon_nn_skel_v66.so",
+            "a b": "/x/p/a_b",
+        },
     )
     words = shlex.split(NativeTool().command(request, "/run"))
     assert "--hexagon_lib_path=/x/p" in words

@@ -1,4 +1,7 @@
-"""What is said when a delegate's libraries are missing or don't belong together; the programs exit with 0."""
+"""What is said when a delegate's libraries are missing or don't belong together.
+
+The programs exit with 0.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
         ("", "1.20.0.1", ""),
     ],
 )
-def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, skel_version: str, code: str) -> None:
+def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(
+    left_out: str, skel_version: str, code: str
+) -> None:
     phone = BenchPhone("pixel-3")  # its DSP wants the skel of v65
     phone.put(QUANTISED, tiny_models.BY_NAME[QUANTISED]())
     for name in HEXAGON_LIBRARIES:
@@ -35,7 +40,10 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, sk
         f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
     )  # fmt: skip
     report = parse_run(
-        stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, requested="hexagon"
+        stdout=run.stdout.encode(),
+        stderr=run.stderr.encode(),
+        exit_code=run.exit_code,
+        requested="hexagon",
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert run.exit_code == 0
@@ -53,11 +61,16 @@ def test_hexagon_libraries_that_do_not_fit_are_named_by_a_code(left_out: str, sk
         ([], "delegate-fell-back"),
         (["libLiteRtCompilerPlugin_Qualcomm.so"], "npu-init-failed"),
         (["libLiteRtDispatch_Qualcomm.so"], "delegate-fell-back"),
-        (["libLiteRtCompilerPlugin_MediaTek.so", "libLiteRtDispatch_MediaTek.so"], "delegate-fell-back"),
+        (
+            ["libLiteRtCompilerPlugin_MediaTek.so", "libLiteRtDispatch_MediaTek.so"],
+            "delegate-fell-back",
+        ),
         (["libLiteRtCompilerPlugin_Qualcomm.so", "libLiteRtDispatch_Qualcomm.so"], ""),
     ],
 )
-def test_an_npu_without_its_own_libraries_is_never_believed(libraries: list[str], code: str) -> None:
+def test_an_npu_without_its_own_libraries_is_never_believed(
+    libraries: list[str], code: str
+) -> None:
     phone = BenchPhone("galaxy-s23")
     phone.put("m.tflite", tiny_models.BY_NAME["tiny_cnn_float.tflite"]())
     phone.put_libraries(libraries)
@@ -66,7 +79,12 @@ def test_an_npu_without_its_own_libraries_is_never_believed(libraries: list[str]
         "--graph=m.tflite", "--use_cpu=false", "--use_npu=true", f"--dispatch_library_path={folder}",
         f"--compiler_plugin_library_path={folder}", "--num_runs=20", "--min_secs=0", program="benchmark_litert_model",
     )  # fmt: skip
-    report = parse_run(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code, requested="npu")
+    report = parse_run(
+        stdout=run.stdout.encode(),
+        stderr=run.stderr.encode(),
+        exit_code=run.exit_code,
+        requested="npu",
+    )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert ending.reason_code == code
     assert (ending.outcome is Outcome.COMPLETED) == (code == "")

@@ -1,4 +1,7 @@
-"""Some 220 real runs of benchmark_model; expectations read from each file, figures found again by other means."""
+"""Some 220 real runs of benchmark_model.
+
+Expectations read from each file, figures found again by other means.
+"""
 
 import json
 import re
@@ -19,7 +22,8 @@ SHELL_ONLY = {"exec_not_found.txt"}
 
 
 def body_and_exit(name: str) -> tuple[bytes, int]:
-    """Return what the program printed, without the lines that were put around it, and its exit code."""
+    """Return what the program printed, without the lines that were put around it, and its exit
+    code."""
     data = (NATIVE / name).read_bytes()
     first, _, rest = data.partition(b"\n")
     assert first.startswith(b"# cmd: ")
@@ -69,7 +73,8 @@ def test_figures_are_those_of_the_result_line_and_the_second_statistics_line(nam
     body, _ = body_and_exit(name)
     text = body.decode("utf-8", "replace")
     result = re.search(
-        r"timings in us: Init: (\d+), First inference: (\d+), Warmup \(avg\): (\S+), Inference \(avg\): (\S+)", text
+        r"timings in us: Init: (\d+), First inference: (\d+), Warmup \(avg\): (\S+), Inference \(avg\): (\S+)",
+        text,
     )
     counts = re.findall(r"^INFO: count=(\d+)(.*)$", text, re.MULTILINE)
     report = run_report(name)
@@ -89,7 +94,12 @@ def test_figures_are_those_of_the_result_line_and_the_second_statistics_line(nam
     assert report.inference_mean_us == float(result[4])
     assert report.warmup is not None
     assert report.warmup.count == int(counts[0][0])
-    for field, key in (("median_us", "median"), ("p95_us", "p95"), ("p5_us", "p5"), ("current_us", "curr")):
+    for field, key in (
+        ("median_us", "median"),
+        ("p95_us", "p95"),
+        ("p5_us", "p5"),
+        ("current_us", "curr"),
+    ):
         printed = re.search(rf" {key}=(\d+)", counts[1][1])
         assert printed
         assert getattr(report.inference, field) == float(printed[1])
@@ -110,11 +120,20 @@ def test_streams_apart_read_like_streams_together() -> None:
     lines = body.decode().splitlines(keepends=True)
     refused = lines.index("ERROR: Following operations are not supported by GPU delegate:\n")
     runtime = [
-        line for line in lines if line.startswith(("ERROR", "INFO: Created", "INFO: Loaded Op", "INFO: Initialized Op"))
+        line
+        for line in lines
+        if line.startswith(("ERROR", "INFO: Created", "INFO: Loaded Op", "INFO: Initialized Op"))
     ]
-    runtime[runtime.index(lines[refused]) + 1 : runtime.index(lines[refused]) + 1] = lines[refused + 1 : refused + 3]
+    runtime[runtime.index(lines[refused]) + 1 : runtime.index(lines[refused]) + 1] = lines[
+        refused + 1 : refused + 3
+    ]
     tool = [line for line in lines if line not in runtime]
-    apart = parse_run(stdout="".join(tool).encode(), stderr="".join(runtime).encode(), exit_code=0, requested="gpu")
+    apart = parse_run(
+        stdout="".join(tool).encode(),
+        stderr="".join(runtime).encode(),
+        exit_code=0,
+        requested="gpu",
+    )
     together = parse_run(stdout=body, exit_code=0, requested="gpu")
     assert apart.delegate.cpu_operators == (("TOPK_V2", "Operation is not supported."),)
     assert (apart.delegate.truth, apart.inference) == (together.delegate.truth, together.inference)
@@ -135,7 +154,9 @@ def test_warm_up_of_a_killed_run_is_not_its_result() -> None:
     assert report.inference_mean_us is None
 
 
-@pytest.mark.parametrize("name", ["err_gather_out_of_range_10_warmups.txt", "ext_dummy_invoke_error.txt"])
+@pytest.mark.parametrize(
+    "name", ["err_gather_out_of_range_10_warmups.txt", "ext_dummy_invoke_error.txt"]
+)
 def test_times_of_failing_calls_are_no_figures(name: str) -> None:
     report = run_report(name)
     assert report.outcome == "failed"

@@ -17,7 +17,9 @@ def read(name: str, kind: str) -> OperatorProfile:
 
 def test_text_csv_and_proto_of_one_model_name_the_same_operators() -> None:
     forms = [read("op_prof.txt", "stdout"), read("op_prof.csv", "csv"), read("op_prof.pb", "proto")]
-    names = [[(row.phase, row.node_type, row.run_order) for row in form.operators] for form in forms]
+    names = [
+        [(row.phase, row.node_type, row.run_order) for row in form.operators] for form in forms
+    ]
     assert names[0] == names[1] == names[2]
     assert len(names[0]) == 35
 
@@ -47,7 +49,11 @@ def test_each_subgraph_is_a_block_of_its_own() -> None:
     assert {row.block for row in running} == {"main", "while_cond", "while_body"}
     less = next(row for row in running if row.node_type == "LESS")
     assert (less.block, less.times_called) == ("while_cond", 11)
-    assert [block.nodes_executed for block in report.profile_blocks if block.phase == "run"] == [1, 2, 4]
+    assert [block.nodes_executed for block in report.profile_blocks if block.phase == "run"] == [
+        1,
+        2,
+        4,
+    ]
 
 
 def test_proto_in_text_form_in_the_log_is_read() -> None:
@@ -80,7 +86,9 @@ def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:
         "Timings (microseconds): count=1 curr=5\nMemory (bytes): count=0\n1 nodes observed\n"
     )
     text = "INFO: STARTING!\nINFO: Graph: [m.tflite]\nINFO: Hexagon profiling: [1]\n"
-    text += "INFO: Operator-wise Profiling Info for Regular Benchmark Runs:\n" + table.format("TfLiteHexagonDelegate")
+    text += "INFO: Operator-wise Profiling Info for Regular Benchmark Runs:\n" + table.format(
+        "TfLiteHexagonDelegate"
+    )
     text += "Delegate internal: \n" + table.format("DelegateOpInvoke")
     (report,) = parse_text(text)
     assert [(row.node_type, row.mean_us, row.unit) for row in report.operators] == [

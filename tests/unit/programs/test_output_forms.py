@@ -65,7 +65,9 @@ def test_every_form_gives_the_same_report(form: str) -> None:
 def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
     start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
     text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
-    (report,) = parse_text(text + prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["Android Studio"]))
+    (report,) = parse_text(
+        text + prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["Android Studio"])
+    )
     assert (report.delegate.requested, report.delegate.truth) == ("gpu", DelegateTruth.FELL_BACK)
 
 
@@ -85,7 +87,9 @@ def test_bytes_that_are_no_text_change_nothing() -> None:
 
 def test_xcode_showing_every_message_twice_is_one_run() -> None:
     doubled = "".join(
-        PREFIXES["nslog"] + line + "INFO: " + line for line in RUN.splitlines(keepends=True) if line.strip()
+        PREFIXES["nslog"] + line + "INFO: " + line
+        for line in RUN.splitlines(keepends=True)
+        if line.strip()
     )
     (report,) = parse_text(doubled)
     assert figures(report) == figures(parse_text(RUN)[0])
@@ -143,9 +147,7 @@ def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
     header = "06-18 10:20:41.000  4669  4669 I tflite_BenchmarkModelActivity: "
     log = header + "Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
     log += prefixed(RUN.removeprefix("STARTING!\n"), PREFIXES["threadtime"])
-    log += (
-        "06-18 10:20:49.000   999  1000 I ActivityManager: Process org.tensorflow.lite.benchmark (pid 4669) has died\n"
-    )
+    log += "06-18 10:20:49.000   999  1000 I ActivityManager: Process org.tensorflow.lite.benchmark (pid 4669) has died\n"
     report = parse_run(
         stdout=b"Starting: Intent { cmp=org.tensorflow.lite.benchmark/.X }\nStatus: ok\nComplete\n",
         logcat=log.encode(),
@@ -165,9 +167,21 @@ def test_app_that_is_not_installed_is_told_from_the_activity_manager_s_answer() 
 @pytest.mark.parametrize(
     ("line", "code", "outcome"),
     [
-        ("I lowmemorykiller: Kill 'org.tensorflow.lite.benchmark' (4669), uid 10123", "low-memory-kill", "failed"),
-        ("F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0", "segfault", "crashed"),
-        ("E ActivityManager: ANR in org.tensorflow.lite.benchmark (x/.X)", "app-not-responding", "failed"),
+        (
+            "I lowmemorykiller: Kill 'org.tensorflow.lite.benchmark' (4669), uid 10123",
+            "low-memory-kill",
+            "failed",
+        ),
+        (
+            "F libc    : Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR), fault addr 0x0",
+            "segfault",
+            "crashed",
+        ),
+        (
+            "E ActivityManager: ANR in org.tensorflow.lite.benchmark (x/.X)",
+            "app-not-responding",
+            "failed",
+        ),
     ],
 )
 def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcome: str) -> None:
@@ -215,8 +229,11 @@ def test_text_of_other_programs_is_refused() -> None:
 
 
 def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:
-    """Return every message below a header of its own, an empty line after it, as ``logcat -v long`` writes."""
-    return "--------- beginning of main\n" + "".join(f"{header}\n{line}\n\n" for line in text.splitlines() if line)
+    """Return every message below a header of its own, an empty line after it, as ``logcat -v long``
+    writes."""
+    return "--------- beginning of main\n" + "".join(
+        f"{header}\n{line}\n\n" for line in text.splitlines() if line
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,7 +249,9 @@ def test_long_logcat_gives_the_same_report(header: str) -> None:
     (report,) = parse_text(long_logcat(RUN, header))
     assert figures(report) == figures(plain)
     assert report.extra["pid"] == 4669
-    assert figures(parse_run(logcat=long_logcat(RUN, header).encode(), exit_code=None)) == figures(plain)
+    assert figures(parse_run(logcat=long_logcat(RUN, header).encode(), exit_code=None)) == figures(
+        plain
+    )
 
 
 def test_long_logcat_of_two_processes_and_others_is_told_apart() -> None:

@@ -1,4 +1,5 @@
-"""Reports as people pass them on: wrapped, numbered, in lists and tables, of several programs, without the last end."""
+"""Reports as people pass them on: wrapped, numbered, in lists and tables, of several programs,
+without the last end."""
 
 import json
 import textwrap
@@ -102,19 +103,25 @@ def at_words(line: str, width: int) -> list[str]:
 def test_a_wrapped_line_has_its_figures_in_any_window(wrap: Wrap, source: list[str]) -> None:
     for width in range(56, 150):
         report = one(lines([part for line in source for part in wrap(line, width)]))
-        # The log's last figure is left out where its rest may be the beginning of the next line's date.
-        assert {"overall_mem_mb": 48.7305, **report}.items() >= FIGURES.items(), f"at {width} columns"
+        # The log's last figure is left out where its rest may be the beginning of the next line's
+        # date.
+        assert {"overall_mem_mb": 48.7305, **report}.items() >= FIGURES.items(), (
+            f"at {width} columns"
+        )
 
 
 def test_a_figure_whose_rest_stands_in_the_next_line_is_joined() -> None:
-    text = lines([f"{HEADER}Loaded model /data/local/tmp/a.tflite", f"{HEADER}The input model file size (MB): 4.7"])
+    text = lines(
+        [
+            f"{HEADER}Loaded model /data/local/tmp/a.tflite",
+            f"{HEADER}The input model file size (MB): 4.7",
+        ]
+    )
     assert one(f"{text}767\n{HEADER}Initialized session in 58.312ms.\n")["model_mb"] == 4.7767
 
 
 def test_a_figure_whose_rest_is_lost_is_left_out() -> None:
-    text = (
-        f"{lines(LOGGED[:12])}{HEADER}Memory footprint delta from the start of the tool (MB): init=34.8633 overall=4\n"
-    )
+    text = f"{lines(LOGGED[:12])}{HEADER}Memory footprint delta from the start of the tool (MB): init=34.8633 overall=4\n"
     assert "overall_mem_mb" not in one(f"{text}8.7 30 and more\n")
 
 
@@ -168,7 +175,9 @@ def test_each_of_litert_s_banners_is_a_run(heading: bool) -> None:
     text += BANNER.format(source=SOURCE, init="11.03", mean="10.08", count=100)
     if not heading:
         text = "".join(line for line in text.splitlines(keepends=True) if "RESULTS" not in line)
-    found = [(run["init_us"], run["inference_avg_us"], run["inference_count"]) for run in read(text)]
+    found = [
+        (run["init_us"], run["inference_avg_us"], run["inference_count"]) for run in read(text)
+    ]
     assert found == [(586760, 460, 2166), (11030, 10080, 100)]
 
 
@@ -181,21 +190,27 @@ def test_commands_and_sources_of_windows_are_read() -> None:
         + BANNER.format(source=source, init="11.03", mean="10.08", count=100)
     )
     first, second = read(text)
-    assert first.items() >= {"graph": "a.tflite", "requested_delegate": "npu", "num_threads": 2}.items()
+    assert (
+        first.items()
+        >= {"graph": "a.tflite", "requested_delegate": "npu", "num_threads": 2}.items()
+    )
     assert first["inference_avg_us"] == 460
-    assert second.items() >= {"graph": "b.tflite", "requested_delegate": "cpu", "inference_avg_us": 10080}.items()
+    assert (
+        second.items()
+        >= {"graph": "b.tflite", "requested_delegate": "cpu", "inference_avg_us": 10080}.items()
+    )
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_a_last_line_that_is_whole_counts_without_its_end(end: str) -> None:
     banner = BANNER.format(source=SOURCE, init="586.76", mean="0.46", count=2166).splitlines()[:3]
-    assert one("\n".join(banner) + end).items() >= {"outcome": "ok", "inference_avg_us": 460}.items()
+    assert (
+        one("\n".join(banner) + end).items() >= {"outcome": "ok", "inference_avg_us": 460}.items()
+    )
     assert one("\n".join(LOG) + end)["overall_mem_mb"] == 48.7305
     assert one("\n".join(LOG[:-1]) + end)["inference_avg_us"] == 52970.5
     assert one(NCNN.rstrip("\n") + end)["inference_avg_us"] == 2640
-    alone = (
-        "Inference timings in us: Init: 22483, First inference: 29129, Warmup (avg): 14069, Inference (avg): 13604.3"
-    )
+    alone = "Inference timings in us: Init: 22483, First inference: 29129, Warmup (avg): 14069, Inference (avg): 13604.3"
     assert one(alone + end)["inference_avg_us"] == 13604.3
 
 
@@ -237,7 +252,10 @@ ROW = "| llama 1B F16     |   2.30 GiB |     1.24 B | OpenCL     |  99 |  {} | {
 
 def test_what_tells_two_rows_of_a_table_apart_is_kept_and_shown() -> None:
     text = TABLE + ROW.format(0, "pp512", "198.69 ± 0.59") + ROW.format(1, "pp512", "274.75 ± 1.22")
-    assert [(run["fa"], run["tokens_per_s"]) for run in read(text)] == [("0", 198.69), ("1", 274.75)]
+    assert [(run["fa"], run["tokens_per_s"]) for run in read(text)] == [
+        ("0", 198.69),
+        ("1", 274.75),
+    ]
     assert ["fa 0" in "\n".join(describe(report)) for report in parse_text(text)] == [True, False]
 
 
@@ -264,10 +282,19 @@ def test_a_number_of_inferences_that_isnt_printed_is_unknown(text: str, mean_us:
 
 def test_rows_of_other_programs_behind_a_comment_mark_or_in_bold_are_read() -> None:
     comment = one("".join(f"# {line}" for line in NCNN.splitlines(keepends=True)))
-    assert comment.items() >= {"name": "squeezenet", "inference_count": 4, "num_threads": "4"}.items()
-    mnn = MNN.replace("CPU", "**CPU**").replace("thread=4", "thread=4**").replace("max =", "_**max =")
-    bold = one("".join(f"# {line}" for line in mnn.replace("697ms", "697ms**_").splitlines(keepends=True)))
-    assert bold.items() >= {"name": "a_320.mnn", "inference_avg_us": 14697, "inference_count": 10}.items()
+    assert (
+        comment.items() >= {"name": "squeezenet", "inference_count": 4, "num_threads": "4"}.items()
+    )
+    mnn = (
+        MNN.replace("CPU", "**CPU**").replace("thread=4", "thread=4**").replace("max =", "_**max =")
+    )
+    bold = one(
+        "".join(f"# {line}" for line in mnn.replace("697ms", "697ms**_").splitlines(keepends=True))
+    )
+    assert (
+        bold.items()
+        >= {"name": "a_320.mnn", "inference_avg_us": 14697, "inference_count": 10}.items()
+    )
 
 
 LITERT_LM = """\
@@ -309,7 +336,9 @@ OBSERVER = (
 )
 
 
-@pytest.mark.parametrize("text", [EXECUTORCH, OBSERVER, OBSERVER + EXECUTORCH], ids=["lines", "document", "both"])
+@pytest.mark.parametrize(
+    "text", [EXECUTORCH, OBSERVER, OBSERVER + EXECUTORCH], ids=["lines", "document", "both"]
+)
 def test_executorch_s_statistics_are_read_once(text: str) -> None:
     prefill, decode = read(text)
     assert (prefill["inference_count"], decode["inference_count"]) == (5, 114)
@@ -339,8 +368,21 @@ Fully accelerated:     True
 
 
 def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
-    latency = {"init_ms": 36.2, "warmup_first_ms": 11.5, "warmup_avg_ms": 9.85, "num_warmup_runs": 5, "avg_ms": 10.08}
-    latency |= {"min_ms": 9.2, "max_ms": 16.27, "median_ms": 10.01, "std_ms": 1.02, "p5_ms": 9.31, "p95_ms": 12.4}
+    latency = {
+        "init_ms": 36.2,
+        "warmup_first_ms": 11.5,
+        "warmup_avg_ms": 9.85,
+        "num_warmup_runs": 5,
+        "avg_ms": 10.08,
+    }
+    latency |= {
+        "min_ms": 9.2,
+        "max_ms": 16.27,
+        "median_ms": 10.01,
+        "std_ms": 1.02,
+        "p5_ms": 9.31,
+        "p95_ms": 12.4,
+    }
     document = {
         "model": "m.tflite",
         "fully_accelerated": True,
@@ -359,8 +401,16 @@ def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("mean_ms", [0.0, 0.01])
-def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made(mean_ms: float) -> None:
-    latency = {"init_ms": 0.4, "num_warmup_runs": 5, "avg_ms": mean_ms, "median_ms": 0.0, "num_runs": 50}
+def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made(
+    mean_ms: float,
+) -> None:
+    latency = {
+        "init_ms": 0.4,
+        "num_warmup_runs": 5,
+        "avg_ms": mean_ms,
+        "median_ms": 0.0,
+        "num_runs": 50,
+    }
     report = one(json.dumps({"latency": latency}))
     assert (report["outcome"], report["failure_code"]) == ("failed", "too-fast")
     assert "50 inferences took less than the 10.0 us" in str(report["failure_reason"])
@@ -371,18 +421,25 @@ def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_mad
     ("line", "truth"),
     [
         ("Apply accelerator GpuAccelerator", "unknown"),
-        ("GPU accelerator could not be loaded and registered: kLiteRtStatusErrorNotFound.", "fell-back"),
+        (
+            "GPU accelerator could not be loaded and registered: kLiteRtStatusErrorNotFound.",
+            "fell-back",
+        ),
         ("YNNPACK CPU accelerator registered.", "unknown"),
     ],
 )
 def test_what_litert_says_of_its_accelerators_is_evidence(line: str, truth: str) -> None:
     source = "I litert  : [auto_registration.cc:50] "
     command = "adb shell ./benchmark_litert_model --graph=m.tflite --use_gpu=true\n"
-    report = one(f"{command}{source}{line}\n{BANNER.format(source=SOURCE, init=1, mean=2, count=3)}")
+    report = one(
+        f"{command}{source}{line}\n{BANNER.format(source=SOURCE, init=1, mean=2, count=3)}"
+    )
     assert report["delegate_truth"] == truth
     assert line in str(report["delegate_evidence"])
 
 
 def test_a_figure_has_no_noise_of_binary_fractions() -> None:
     assert 32.44 * 1000 != 32440
-    assert one(NCNN.replace(" 2.64", "32.44").replace(" 2.66", "32.50"))["inference_avg_us"] == 32440
+    assert (
+        one(NCNN.replace(" 2.64", "32.44").replace(" 2.66", "32.50"))["inference_avg_us"] == 32440
+    )

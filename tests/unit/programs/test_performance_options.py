@@ -1,4 +1,5 @@
-"""The options of benchmark_model_performance_options, on outputs of real programs and of a fake binary."""
+"""The options of benchmark_model_performance_options, on outputs of real programs and of a fake
+binary."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ import pytest
 
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.passes import passes
-from orchestrator.programs.grammar.option_blocks import label_of, options_of, split_options, summary_rows_in
+from orchestrator.programs.grammar.option_blocks import (
+    label_of,
+    options_of,
+    split_options,
+    summary_rows_in,
+)
 from orchestrator.programs.grammar.output import parse_text
 from orchestrator.programs.perf_options import PerformanceOptionsTool
 from orchestrator.records.identity import ModelSha
@@ -21,7 +27,9 @@ CPU = case_of(ToolName.PERF_OPTIONS, DelegateName.CPU, threads=1)
 GPU = replace(CPU, delegate=DelegateName.GPU, flags=(("gpu_precision_loss_allowed", "false"),))
 
 
-@pytest.mark.parametrize("name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"])
+@pytest.mark.parametrize(
+    "name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"]
+)
 def test_each_run_of_a_real_program_is_the_row_of_its_summary(name: str) -> None:
     output = (NATIVE / f"{name}.txt").read_bytes()
     rows = summary_rows_in(output)
@@ -68,7 +76,11 @@ def test_a_process_of_several_options_has_no_memory_of_one() -> None:
     assert b"Memory footprint delta" in blocks[0].text
     for option in by_label.values():
         report = tool.parse(raw_of(output), option)
-        assert (report.init_memory_mib, report.overall_memory_mib, report.peak_memory_mib) == (None, None, None)
+        assert (report.init_memory_mib, report.overall_memory_mib, report.peak_memory_mib) == (
+            None,
+            None,
+            None,
+        )
     alone = tool.parse(raw_of(output[: output.index(blocks[1].text)]), by_label[blocks[0].label])
     assert alone.overall_memory_mib is not None
     assert alone.overall_memory_mib > 0
@@ -106,7 +118,9 @@ def test_a_crash_in_a_later_option_takes_no_result_from_an_earlier_one() -> None
     assert timed_out.failure_code == "timed-out"
 
 
-@pytest.mark.parametrize(("name", "code"), [("perf_invalid", "bad-flag"), ("perf_stock_cpu", "provider-missing")])
+@pytest.mark.parametrize(
+    ("name", "code"), [("perf_invalid", "bad-flag"), ("perf_stock_cpu", "provider-missing")]
+)
 def test_a_program_that_ran_nothing_says_why_although_it_exits_with_0(name: str, code: str) -> None:
     report = PerformanceOptionsTool().parse(raw_of((NATIVE / f"{name}.txt").read_bytes()), CPU)
     assert (report.outcome, report.failure_code) == ("failed", code)
@@ -115,7 +129,9 @@ def test_a_program_that_ran_nothing_says_why_although_it_exits_with_0(name: str,
 def test_a_summary_that_differs_from_its_run_is_told() -> None:
     output = (NATIVE / "perf_cpu.txt").read_bytes()
     row = next(line for line in output.splitlines() if b"cpu w/ 1 threads: count=" in line)
-    report = PerformanceOptionsTool().parse(raw_of(output.replace(row, row.replace(b"count=", b"count=9"))), CPU)
+    report = PerformanceOptionsTool().parse(
+        raw_of(output.replace(row, row.replace(b"count=", b"count=9"))), CPU
+    )
     assert any("summary" in sentence for sentence in report.disagreements)
 
 

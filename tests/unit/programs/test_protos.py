@@ -24,8 +24,16 @@ def log(name: str) -> bytes:
 def test_every_figure_of_a_result_proto_is_decoded_into_our_units() -> None:
     result = decode_result(PEAK)
     assert result.inference is not None
-    assert (result.inference.count, result.inference.mean_us, result.inference.p95_us) == (1964, 500.1991, 758.0)
-    assert (result.init_us, result.first_inference_us, result.warmup_mean_us) == (2840.0, 961.0, 518.0474)
+    assert (result.inference.count, result.inference.mean_us, result.inference.p95_us) == (
+        1964,
+        500.1991,
+        758.0,
+    )
+    assert (result.init_us, result.first_inference_us, result.warmup_mean_us) == (
+        2840.0,
+        961.0,
+        518.0474,
+    )
     assert result.init_memory_mib == pytest.approx(8456 / 1024)
     assert result.peak_memory_mib == pytest.approx(15.66016)
     assert result.model_size_mb == pytest.approx(1.875852)
@@ -35,7 +43,11 @@ def test_runtime_info_names_what_each_delegate_took_and_what_stayed() -> None:
     nodes = decode_runtime_info(RUNTIME)
     assert nodes.total_nodes == 34
     (share,) = nodes.shares
-    assert (share.delegate, share.delegated_nodes, share.partitions) == ("TfLiteXNNPackDelegate", 30, 2)
+    assert (share.delegate, share.delegated_nodes, share.partitions) == (
+        "TfLiteXNNPackDelegate",
+        30,
+        2,
+    )
     assert nodes.cpu_operators == ("SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE")
 
 
@@ -46,7 +58,9 @@ def test_bytes_that_are_no_proto_are_refused(data: bytes) -> None:
 
 
 def test_proto_of_another_run_is_a_disagreement_and_the_log_s_number_stays() -> None:
-    report = parse_run(stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=PEAK))
+    report = parse_run(
+        stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=PEAK)
+    )
     assert any("number of inferences" in sentence for sentence in report.disagreements)
     assert report.inference_mean_us == 456.99
 
@@ -72,7 +86,9 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
-    report = parse_run(stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=b"\xff" * 20))
+    report = parse_run(
+        stdout=log("result_file_path.txt"), exit_code=0, files=RunFiles(result_pb=b"\xff" * 20)
+    )
     assert report.outcome == "ok"
     assert any("can't be read" in sentence for sentence in report.disagreements)
 
@@ -86,7 +102,12 @@ def test_runtime_info_gives_the_coverage_that_no_log_line_says() -> None:
     )
     assert report.delegate.truth is DelegateTruth.PARTIAL
     assert (report.delegate.delegated_nodes, report.delegate.total_nodes) == (30, 34)
-    assert [name for name, _ in report.delegate.cpu_operators] == ["SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE"]
+    assert [name for name, _ in report.delegate.cpu_operators] == [
+        "SHAPE",
+        "STRIDED_SLICE",
+        "PACK",
+        "RESHAPE",
+    ]
 
 
 def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell_back() -> None:

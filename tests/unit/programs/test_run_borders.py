@@ -1,4 +1,5 @@
-"""Where one run ends and the next begins, what was asked for, and that none of it takes longer in a longer text."""
+"""Where one run ends and the next begins, what was asked for, and that none of it takes longer in a
+longer text."""
 
 import sys
 import tracemalloc
@@ -47,7 +48,9 @@ def test_command_above_a_phone_s_log_is_its_first_process_s() -> None:
     flags = "--graph=m --use_gpu=true"
     app = f"adb shell am start -n org.tensorflow.lite.benchmark/.BenchmarkModelActivity --es args '\"{flags}\"'"
     for command in ("$ ./benchmark_model --graph=m --use_gpu=true", app):
-        first, second = ("".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12))
+        first, second = (
+            "".join(f"I/tflite  ({pid}): {line}\n" for line in END.splitlines()) for pid in (11, 12)
+        )
         reports = parse_text(f"{command}\n{first}{second}")
         assert [report.delegate.requested for report in reports] == ["gpu", ""]
 
@@ -56,7 +59,13 @@ def test_banner_of_a_compiled_model_fills_the_statistics() -> None:
     (report,) = parse_text(LITERT)
     found = report.inference
     assert found is not None
-    assert (found.count, found.mean_us, found.min_us, found.max_us, found.std_us) == (10, 10200, 9100, 12000, 350)
+    assert (found.count, found.mean_us, found.min_us, found.max_us, found.std_us) == (
+        10,
+        10200,
+        9100,
+        12000,
+        350,
+    )
 
 
 def test_operators_that_the_gpu_counts_are_its_share() -> None:
@@ -67,7 +76,11 @@ def test_operators_that_the_gpu_counts_are_its_share() -> None:
     )
     (report,) = parse_text(f"{text}Initialized session in 1.5ms.\n{END}")
     evidence = report.delegate
-    assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == ("partial", 63, 64)
+    assert (evidence.truth.value, evidence.delegated_nodes, evidence.total_nodes) == (
+        "partial",
+        63,
+        64,
+    )
 
 
 def test_switched_off_xnnpack_beside_lines_of_nnapi_is_no_request_for_the_cpu() -> None:
@@ -104,7 +117,10 @@ def test_operator_table_that_can_not_be_of_the_run_is_not_given_to_it() -> None:
     ("text", "told"),
     [
         ("Performing Push Install\n", ("truncated", "no-result")),
-        ("Performing Push Install\na.apk: 1 file pushed. 30 MB/s (3000 bytes in 0.1s)\n", ("truncated", "no-result")),
+        (
+            "Performing Push Install\na.apk: 1 file pushed. 30 MB/s (3000 bytes in 0.1s)\n",
+            ("truncated", "no-result"),
+        ),
         ("Performing Push Install\nSuccess\n", ("ok", "")),
         ("adb: device '1B29' not found\n", ("failed", "device-unreachable")),
         ("$ adb shell ls\nerror: no devices/emulators found\n", ("failed", "device-unreachable")),
@@ -142,7 +158,11 @@ LONG: dict[str, tuple[str, Callable[[int], str], str]] = {
         lambda _: "and the model\n",
         END,
     ),
-    "statistics": ("STARTING!\n", lambda n: f"count={n + 2} first=1 curr=1 min=1 max=1 avg=1 std=0\n", END),
+    "statistics": (
+        "STARTING!\n",
+        lambda n: f"count={n + 2} first=1 curr=1 min=1 max=1 avg=1 std=0\n",
+        END,
+    ),
     "refused operators": (
         "STARTING!\nFollowing operations are not supported by GPU delegate:\n",
         lambda n: f"CAST: reason {n}\n",
@@ -177,7 +197,9 @@ def test_four_times_the_text_takes_four_times_the_work(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["plain lines", "delegated subgraphs", "runs", "a sentence", "statistics"])
+@pytest.mark.parametrize(
+    "kind", ["plain lines", "delegated subgraphs", "runs", "a sentence", "statistics"]
+)
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
     before, line, after = LONG[kind]
 

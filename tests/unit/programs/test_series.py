@@ -23,14 +23,10 @@ MIDDLES = (
     "The input model file size (MB): {size}\n",
     "GPU acceleration is unsupported on this platform.\nFailed to apply GPU delegate.\nBenchmarking failed.\n",
 )
-RUNNING = (
-    "Running benchmark for at least {least} iterations and at least 1 seconds but terminate if exceeding 150 seconds.\n"
-)
+RUNNING = "Running benchmark for at least {least} iterations and at least 1 seconds but terminate if exceeding 150 seconds.\n"
 STATS = "count={count} first={first} curr={first} min={low} max={high} avg={mean} std=1"
 PERCENTILES = " p5={low} median={median} p95={p95}"
-RESULT = (
-    "Inference timings in us: Init: {init}, First inference: {first}, Warmup (avg): {mean}, Inference (avg): {told}\n"
-)
+RESULT = "Inference timings in us: Init: {init}, First inference: {first}, Warmup (avg): {mean}, Inference (avg): {told}\n"
 MEMORY = "Memory footprint delta from the start of the tool (MB): init={memory} overall={overall}\n"
 #: What may stand between two runs.
 BETWEEN = (
@@ -47,13 +43,18 @@ BETWEEN = (
 
 
 def a_run(rng: random.Random) -> str:
-    """One of the forms that runs have, most often a plain one; some of its figures can't be right."""
+    """One of the forms that runs have, most often a plain one.
+
+    Some of its figures can't be right.
+    """
     low = rng.choice([4, 400.5, 71_000])
     mean = float(f"{low * rng.uniform(1, 2):.6g}")
     high = rng.choice([mean * 3, mean * 3, mean * 3, low])
     values = {
         "threads": rng.choice([1, 4]),
-        "model": rng.choice(["a", "mobilenet_v1", f"m{rng.randrange(10)}", "benchmark_model", "with blank"]),
+        "model": rng.choice(
+            ["a", "mobilenet_v1", f"m{rng.randrange(10)}", "benchmark_model", "with blank"]
+        ),
         "gpu": rng.choice([0, 0, 0, 1]),
         "nodes": rng.choice([31, 30]),
         "size": round(rng.uniform(0.1, 30), 3),
@@ -79,7 +80,10 @@ def a_run(rng: random.Random) -> str:
     text += rng.choice(["", MEMORY])
     text = text.format(**values)
     severity = rng.choice(["", "INFO: "])
-    lines = [line if line.startswith("INFO: ") else severity + line for line in text.splitlines(keepends=True)]
+    lines = [
+        line if line.startswith("INFO: ") else severity + line
+        for line in text.splitlines(keepends=True)
+    ]
     if rng.random() < 0.05:
         lines.pop(rng.randrange(1, len(lines)))
     return "".join(lines)
@@ -90,7 +94,10 @@ def a_run(rng: random.Random) -> str:
 def test_runs_in_a_row_are_read_as_line_by_line(seed: int) -> None:
     rng = random.Random(seed)
     kinds = [a_run(rng) for _ in range(12)]
-    text = "".join(rng.choice([kinds[0], rng.choice(kinds), a_run(rng)]) + rng.choice(BETWEEN) for _ in range(600))
+    text = "".join(
+        rng.choice([kinds[0], rng.choice(kinds), a_run(rng)]) + rng.choice(BETWEEN)
+        for _ in range(600)
+    )
     # A first line that ends in a blank says the same, and no form has it.
     line_by_line = text.replace("STARTING!\n", "STARTING! \n")
     assert parse_text(text) == parse_text(line_by_line)

@@ -1,4 +1,5 @@
-"""The stages of a cold start: their flags, the caches on the device, and what a run's output shows of them."""
+"""The stages of a cold start: their flags, the caches on the device, and what a run's output shows
+of them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from tests.samples.tools import case_of, raw_of, request_of
 CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, threads=1, num_runs=50)
 
 
-def request(case: Case, number: int, *, run_pass: Pass = Pass.COLD, folder: str = "/c", program: str = "/p"):
+def request(
+    case: Case, number: int, *, run_pass: Pass = Pass.COLD, folder: str = "/c", program: str = "/p"
+):
     return request_of(
         case, kind=DeviceKind.HOST, run_id=RunId(f"r{number}"), run_pass=run_pass, program_path=program,
         variant=pass_of(run_pass).variant(number, PlanTerms()),
@@ -51,7 +54,11 @@ def test_the_number_of_a_cold_invocation_means_its_stage() -> None:
 
 def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -> None:
     def numbers(case: Case, rounds: int) -> tuple[int, ...]:
-        return tuple(PASS.numbers(Plan(name="p", models=(), invocations=fixed(rounds)), case, program(case.tool)))
+        return tuple(
+            PASS.numbers(
+                Plan(name="p", models=(), invocations=fixed(rounds)), case, program(case.tool)
+            )
+        )
 
     assert numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
     assert numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
@@ -61,7 +68,9 @@ def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -
 
 @pytest.mark.parametrize("number", [0, 2])
 def test_stages_with_a_cache_name_it_as_the_delegate_wants(number: int) -> None:
-    assert caches_in(flags_of("xnnpack", number)) == {"xnnpack_weight_cache_file_path": "/c/weights.bin"}
+    assert caches_in(flags_of("xnnpack", number)) == {
+        "xnnpack_weight_cache_file_path": "/c/weights.bin"
+    }
     serialised = {"delegate_serialize_dir": "/c", "delegate_serialize_token": "a" * 16}
     assert caches_in(flags_of("gpu", number)) == serialised
     assert caches_in(flags_of("nnapi", number)) == serialised
@@ -69,8 +78,13 @@ def test_stages_with_a_cache_name_it_as_the_delegate_wants(number: int) -> None:
 
 
 def test_a_cold_process_has_no_cache_not_even_the_users() -> None:
-    assert caches_in(flags_of("gpu", 1, delegate_serialize_dir="/mine", delegate_serialize_token="x")) == {}
-    assert caches_in(flags_of("gpu", 0, delegate_serialize_dir="/mine", delegate_serialize_token="x")) == {
+    assert (
+        caches_in(flags_of("gpu", 1, delegate_serialize_dir="/mine", delegate_serialize_token="x"))
+        == {}
+    )
+    assert caches_in(
+        flags_of("gpu", 0, delegate_serialize_dir="/mine", delegate_serialize_token="x")
+    ) == {
         "delegate_serialize_dir": "/c",
         "delegate_serialize_token": "a" * 16,
     }
@@ -88,7 +102,9 @@ def device(tmp_path: Path) -> Iterator[HostDevice]:
     host.close()
 
 
-def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp_path: Path) -> None:
+def test_caches_are_removed_kept_and_taken_away_by_stage(
+    device: HostDevice, tmp_path: Path
+) -> None:
     source = tmp_path / "program"
     source.write_text(PROGRAM)
     source.chmod(0o755)
@@ -99,7 +115,9 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp
     (caches / "stale").write_text("left by a crash")
     notes = []
     for number in range(3):
-        raw = run_start(NativeTool(), device, request(CASE, number, folder=str(caches), program=program))
+        raw = run_start(
+            NativeTool(), device, request(CASE, number, folder=str(caches), program=program)
+        )
         assert raw.exit_code == 0, raw.data("stderr")
         notes.append(raw.data(START_NOTE))
         assert caches.exists() == (number < 2)
@@ -110,18 +128,30 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(device: HostDevice, tmp
     ]
 
 
-def test_a_folder_that_cannot_be_emptied_is_an_error_and_no_start(device: HostDevice, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_emptied_is_an_error_and_no_start(
+    device: HostDevice, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DeviceCommandError, match="can't be prepared"):
         run_start(NativeTool(), device, request(CASE, 0, folder=str(tmp_path / "file" / "caches")))
 
 
 def read(note: bytes, stderr: bytes = b"") -> dict[str, float | str]:
-    return dict(with_start(NativeTool(), ToolReport(outcome="ok"), raw_of(start_txt=note, stderr=stderr), CASE).extra)
+    return dict(
+        with_start(
+            NativeTool(), ToolReport(outcome="ok"), raw_of(start_txt=note, stderr=stderr), CASE
+        ).extra
+    )
 
 
 def test_the_line_that_says_that_a_cache_was_used_is_kept() -> None:
     line = b"INFO: Initialized OpenCL-based API from serialized data."
-    found = read(b"stage=cache-warm cache_bytes=12\n", b"INFO: GPU\n" + line + b"\nINFO: Created 1\n")
-    assert found == {"start_stage": "cache-warm", "cache_bytes_before": 12.0, "from_cache": line.decode()}
+    found = read(
+        b"stage=cache-warm cache_bytes=12\n", b"INFO: GPU\n" + line + b"\nINFO: Created 1\n"
+    )
+    assert found == {
+        "start_stage": "cache-warm",
+        "cache_bytes_before": 12.0,
+        "from_cache": line.decode(),
+    }
     assert read(b"") == read(b"stage=cache-warm cache_bytes=x\n") == {}

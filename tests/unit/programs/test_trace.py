@@ -61,7 +61,8 @@ def test_the_benchmark_is_the_process_that_the_command_names() -> None:
              end(9, thread=20))  # fmt: skip
     processes = {10: "com.other.app", 20: "/data/local/tmp/x/benchmark_model"}
     summary = summarise(
-        Recording(marks=marks, processes=processes), command="taskset f0 /data/local/tmp/x/benchmark_model --graph=m"
+        Recording(marks=marks, processes=processes),
+        command="taskset f0 /data/local/tmp/x/benchmark_model --graph=m",
     )
     assert (summary.process, summary.operators[0].name, summary.foreign_slices) == (20, "MUL", 2)
     assert summarise(Recording(marks=marks)).process == 10
@@ -75,7 +76,8 @@ def test_a_thread_number_that_another_process_got_starts_again() -> None:
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[list[Mark], dict[str, tuple[int, int]]]:
-    """Return the marks of nested slices on several threads of a process, and per operator (count, total ns)."""
+    """Return the marks of nested slices on several threads of a process, and per operator (count,
+    total ns)."""
     marks: list[Mark] = []
     sums: dict[str, tuple[int, int]] = {}
     for thread in (10, 11, 12):
@@ -84,7 +86,11 @@ def trees(draw: st.DrawFn) -> tuple[list[Mark], dict[str, tuple[int, int]]]:
         def slices(depth: int, thread: int = thread) -> None:
             nonlocal now
             for _ in range(draw(st.integers(0, 3 if depth < 3 else 0))):
-                name = draw(st.sampled_from(["ADD@0/0", "ADD@1/0", "CONV_2D@0/0", "CONV_2D@0/1", "invoke@-1/0"]))
+                name = draw(
+                    st.sampled_from(
+                        ["ADD@0/0", "ADD@1/0", "CONV_2D@0/0", "CONV_2D@0/1", "invoke@-1/0"]
+                    )
+                )
                 begun = now
                 marks.append(begin(begun, name, thread=thread, process=10))
                 now += draw(st.integers(1, 9))
@@ -107,7 +113,10 @@ def test_threads_and_the_order_of_reading_change_no_sum(
     shuffled = list(marks)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     summary = summarise(Recording(marks=tuple(shuffled)))
-    found = {f"{x.name}@{x.node}/{x.subgraph}": (x.count, round(x.total_us * 1000)) for x in summary.operators}
+    found = {
+        f"{x.name}@{x.node}/{x.subgraph}": (x.count, round(x.total_us * 1000))
+        for x in summary.operators
+    }
     assert found == sums
     assert summary.unmatched == 0
     if sums:
@@ -124,7 +133,10 @@ def test_any_marks_give_a_summary_whose_times_are_never_negative(marks: list[Mar
 
 def test_events_of_several_cores_are_read_in_the_order_of_time() -> None:
     trace = Trace()
-    for cpu, events in ((1, [(300, "E|10\n")]), (0, [(100, "B|10|ADD@0/0\n"), (150, "C|10|heat|3\n")])):
+    for cpu, events in (
+        (1, [(300, "E|10\n")]),
+        (0, [(100, "B|10|ADD@0/0\n"), (150, "C|10|heat|3\n")]),
+    ):
         bundle = trace.packet.add().ftrace_events
         bundle.cpu = cpu
         for at_ns, text in events:
@@ -170,11 +182,15 @@ def test_lines_of_atrace_with_and_without_process_and_flags_are_read() -> None:
     assert recording.processes == {4321: "benchmark_model", 77: "my-odd [1]: x"}
     assert recording.lost_events == 45
     summary = summarise(recording, command="/data/local/tmp/benchmark_model --graph=x")
-    assert [(item.name, item.node, item.total_us) for item in summary.operators] == [("CONV_2D", 3, 250.0)]
+    assert [(item.name, item.node, item.total_us) for item in summary.operators] == [
+        ("CONV_2D", 3, 250.0)
+    ]
     assert summary.foreign_slices == 1
 
 
-def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(tmp_path: Path) -> None:
+def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(
+    tmp_path: Path,
+) -> None:
     code = "import sys; sys.modules['perfetto'] = None; from orchestrator.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "--home", tmp_path, "trace", "model.tflite"],

@@ -37,25 +37,44 @@ def recorded(*more: Mark) -> Recording:
 
 def test_an_inference_is_split_into_operators_delegates_and_what_lies_between() -> None:
     found = summarise_app(recorded(), APP)
-    assert (found.inferences, found.total_us, found.median_us, found.between_us) == (1, 1000.0, 1000.0, 180.0)
+    assert (found.inferences, found.total_us, found.median_us, found.between_us) == (
+        1,
+        1000.0,
+        1000.0,
+        180.0,
+    )
     assert [(part.name, part.count, part.total_us, part.share) for part in found.operators] == [
         ("TfLiteGpuDelegateV2", 2, 700.0, 0.7), ("TOPK_V2", 1, 100.0, 0.1), ("RESHAPE", 1, 20.0, 0.02),
     ]  # fmt: skip
     assert [part.name for part in found.delegates] == ["TfLiteGpuDelegateV2"]
-    assert [(part.name, part.per_inference) for part in found.outside] == [("AllocateTensors", None)]
+    assert [(part.name, part.per_inference) for part in found.outside] == [
+        ("AllocateTensors", None)
+    ]
     gaps = found.delegate_gaps
-    assert (gaps.count, gaps.total_us, gaps.operators_us, gaps.operators) == (1, 190.0, 120.0, ("TOPK_V2", "RESHAPE"))
+    assert (gaps.count, gaps.total_us, gaps.operators_us, gaps.operators) == (
+        1,
+        190.0,
+        120.0,
+        ("TOPK_V2", "RESHAPE"),
+    )
 
 
 def test_copies_are_counted_with_the_direction_that_their_name_tells() -> None:
-    found = summarise_app(recorded(*marks(("memcopy", 2000, 2030), ("inner copy", 2010, 2020))), APP)
+    found = summarise_app(
+        recorded(*marks(("memcopy", 2000, 2030), ("inner copy", 2010, 2020))), APP
+    )
     assert [(part.name, part.direction, part.total_us) for part in found.copies] == [
         ("Copy output from GPU", "output", 50.0), ("copyInput", "input", 30.0), ("memcopy", "", 30.0),
     ]  # fmt: skip
 
 
 def test_a_subgraph_that_is_invoked_inside_is_part_of_its_inference() -> None:
-    slices = (("Invoke@0/0", 0, 100), ("WHILE@0/0", 10, 90), ("Invoke@0/1", 20, 60), ("ADD@0/1", 25, 45))
+    slices = (
+        ("Invoke@0/0", 0, 100),
+        ("WHILE@0/0", 10, 90),
+        ("Invoke@0/1", 20, 60),
+        ("ADD@0/1", 25, 45),
+    )
     found = summarise_app(Recording(marks=tuple(marks(*slices)), processes={10: f"{APP}:ml"}), APP)
     assert (found.inferences, found.total_us) == (1, 100.0)
     assert {part.name: part.total_us for part in found.operators} == {"WHILE": 40.0, "ADD": 20.0}
@@ -68,7 +87,9 @@ def test_only_the_apps_processes_count_whoever_names_them() -> None:
     assert (found.inferences, found.foreign_slices) == (1, 2)
     seen = summarise_app(recorded(*other, *late), APP, {30})
     assert (seen.inferences, seen.foreign_slices) == (2, 1)
-    short = Recording(marks=tuple(marks(("Invoke@0/0", 0, 9))), processes={10: "m.example.camera"[-15:]})
+    short = Recording(
+        marks=tuple(marks(("Invoke@0/0", 0, 9))), processes={10: "m.example.camera"[-15:]}
+    )
     assert summarise_app(short, APP).inferences == 1
 
 

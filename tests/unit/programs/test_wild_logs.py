@@ -1,4 +1,5 @@
-"""Outputs that people kept in public repositories, 2018 to 2026, against what a careful reader gets out of each."""
+"""Outputs that people kept in public repositories, 2018 to 2026, against what a careful reader gets
+out of each."""
 
 import json
 import math
@@ -19,9 +20,15 @@ pytestmark = needs_wild
 
 def agrees(expected: object, found: object) -> bool:
     if isinstance(expected, dict):
-        return isinstance(found, dict) and all(agrees(value, found.get(key)) for key, value in expected.items())
+        return isinstance(found, dict) and all(
+            agrees(value, found.get(key)) for key, value in expected.items()
+        )
     if isinstance(expected, list):
-        return isinstance(found, list) and len(expected) == len(found) and all(map(agrees, expected, found))
+        return (
+            isinstance(found, list)
+            and len(expected) == len(found)
+            and all(map(agrees, expected, found))
+        )
     if isinstance(expected, bool) or isinstance(found, bool):
         return expected is found
     if isinstance(expected, int | float) and isinstance(found, int | float):

@@ -26,7 +26,10 @@ def test_a_mode_that_was_not_chosen_does_not_change_the_key() -> None:
 
 def test_a_series_goes_on_over_new_contents_and_ends_with_any_other_change() -> None:
     night = replace(
-        CASE, model_sha256=ModelSha("d" * 64), build_sha256=BuildSha("e" * 64), files=(("libx.so", "f" * 64),)
+        CASE,
+        model_sha256=ModelSha("d" * 64),
+        build_sha256=BuildSha("e" * 64),
+        files=(("libx.so", "f" * 64),),
     )
     assert night.case_key != CASE.case_key
     assert night.series_key == CASE.series_key

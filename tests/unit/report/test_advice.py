@@ -22,12 +22,19 @@ def model(name: str) -> Model:
     return Model(name=name, sha256=ModelSha(content_key(name)), size_bytes=1)
 
 
-def measured(latency_us: float, of: Model = MOBILENET, threads: int = 4, *, gpu: bool = False) -> list[RunRecord]:
+def measured(
+    latency_us: float, of: Model = MOBILENET, threads: int = 4, *, gpu: bool = False
+) -> list[RunRecord]:
     owner = case(PIXEL_3, of, GPU if gpu else DelegateName.XNNPACK, threads)
-    return [replace(record, run_id=f"{owner.case_key[:8]}-{record.run_id}") for record in series(owner, latency_us)]
+    return [
+        replace(record, run_id=f"{owner.case_key[:8]}-{record.run_id}")
+        for record in series(owner, latency_us)
+    ]
 
 
-def advice(home: Path, *runs: list[RunRecord], models: tuple[Model, ...] = (MOBILENET,)) -> dict[str, str]:
+def advice(
+    home: Path, *runs: list[RunRecord], models: tuple[Model, ...] = (MOBILENET,)
+) -> dict[str, str]:
     lab = lab_of([record for some in runs for record in some], models=models)
     lines = Cli(home=stored(home / "home", lab))("advise", "--json").ok().json["advice"]["lines"]
     assert all(line["runs"] for line in lines)
@@ -35,8 +42,15 @@ def advice(home: Path, *runs: list[RunRecord], models: tuple[Model, ...] = (MOBI
 
 
 def test_the_fewest_threads_that_are_not_slower_are_enough(tmp_path: Path) -> None:
-    found = advice(tmp_path, measured(5_000.0, threads=2), measured(4_998.0, threads=4), measured(9_000.0, threads=8))
-    assert found["threads-enough"].startswith("xnnpack, 2 threads, native: no number of threads above it is faster: 4 ")
+    found = advice(
+        tmp_path,
+        measured(5_000.0, threads=2),
+        measured(4_998.0, threads=4),
+        measured(9_000.0, threads=8),
+    )
+    assert found["threads-enough"].startswith(
+        "xnnpack, 2 threads, native: no number of threads above it is faster: 4 "
+    )
     assert "8 take 1.80 times [" in found["threads-enough"]
 
 
@@ -53,8 +67,13 @@ def test_one_run_shows_only_a_difference_far_beyond_noise(tmp_path: Path) -> Non
     one = run(case(delegate=GPU), 0, 5_900.0)
     near = advice(tmp_path / "near", measured(5_000.0), [one])["delegate-not-faster"]
     assert "isn't shown to be faster than" in near
-    far = advice(tmp_path / "far", measured(5_000.0), [run(case(delegate=GPU), 0, 9_000.0)])["delegate-not-faster"]
-    assert "is slower than xnnpack, 4 threads, native: it takes 1.80 times (one run, not tested) as long" in far
+    far = advice(tmp_path / "far", measured(5_000.0), [run(case(delegate=GPU), 0, 9_000.0)])[
+        "delegate-not-faster"
+    ]
+    assert (
+        "is slower than xnnpack, 4 threads, native: it takes 1.80 times (one run, not tested) as long"
+        in far
+    )
 
 
 def test_a_delegate_that_is_faster_is_not_advised_against(tmp_path: Path) -> None:

@@ -41,7 +41,10 @@ SCHEMA = {
     ),
     "properties": ("", "property"),
     "property": ("name value", ""),
-    "testcase": ("name assertions time classname status", "skipped error failure system-out system-err"),
+    "testcase": (
+        "name assertions time classname status",
+        "skipped error failure system-out system-err",
+    ),
     "failure": ("type message", ""),
     "error": ("type message", ""),
     "skipped": ("type message", ""),
@@ -50,21 +53,30 @@ SCHEMA = {
 
 
 def night(
-    latency_us: float, campaign: CampaignId, model: Model = MOBILENET, threads: int = 4, count: int = 8
+    latency_us: float,
+    campaign: CampaignId,
+    model: Model = MOBILENET,
+    threads: int = 4,
+    count: int = 8,
 ) -> list[Measured]:
     facts = {item.serial: item for item in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
     runs = series(case(model=model, threads=threads), latency_us, count, campaign_id=campaign)
-    return measured_cases(runs, devices=facts, builds={build.sha256: build for build in BUILDS.values()})
+    return measured_cases(
+        runs, devices=facts, builds={build.sha256: build for build in BUILDS.values()}
+    )
 
 
 def comparison(model: Model = MOBILENET) -> Comparison:
-    """One slower, one faster, one inconclusive, one incomparable case, and one that only one side has."""
+    """One slower, one faster, one inconclusive, one incomparable case, and one that only one side
+    has."""
     before: list[Measured] = []
     after: list[Measured] = []
     for threads, latency_us in ((1, 22_000), (2, 18_000), (3, 20_300)):
         before += night(20_000, OLD, model, threads)
         after += night(latency_us, NEW, model, threads)
-    changed = [replace(item, case=replace(item.case, num_runs=9)) for item in night(20_000, NEW, model, 4)]
+    changed = [
+        replace(item, case=replace(item.case, num_runs=9)) for item in night(20_000, NEW, model, 4)
+    ]
     return compare_sides(
         [*before, *night(20_000, OLD, model, 4), *night(20_000, OLD, model, 5)],
         [*after, *changed],
@@ -103,7 +115,10 @@ def test_cases_of_one_side_are_counted_in_order_and_folded() -> None:
     found = compare_sides(before, night(20_000, NEW, threads=12), Rule())
     for text in (to_text(found), to_markdown(found)):
         counts = [
-            int(count) for count in re.findall(r"(\d+) threads?,\W+native", text.split("only in the baseline:")[1])
+            int(count)
+            for count in re.findall(
+                r"(\d+) threads?,\W+native", text.split("only in the baseline:")[1]
+            )
         ]
         assert counts == [1, 10, 11, 2, 3]
         assert re.search(r"only in the baseline: 11 cases\n", text)
@@ -112,7 +127,10 @@ def test_cases_of_one_side_are_counted_in_order_and_folded() -> None:
 
 
 def test_figure_of_another_delegate_is_none_of_the_case() -> None:
-    fallen = [replace(item, result=replace(item.result, status=CaseStatus.FELL_BACK)) for item in night(30_000, NEW)]
+    fallen = [
+        replace(item, result=replace(item.result, status=CaseStatus.FELL_BACK))
+        for item in night(30_000, NEW)
+    ]
     found = compare_sides(night(20_000, OLD), fallen, Rule())
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
@@ -121,7 +139,12 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
 
 def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
     html = render_comparison(comparison(), lambda item: None)
-    assert re.findall(r'class="badge c-[a-z]+">([A-Z]+)<', html) == ["SLOWER", "FASTER", "INCONCLUSIVE", "INCOMPARABLE"]
+    assert re.findall(r'class="badge c-[a-z]+">([A-Z]+)<', html) == [
+        "SLOWER",
+        "FASTER",
+        "INCONCLUSIVE",
+        "INCOMPARABLE",
+    ]
     assert len(re.findall(r'<svg class="forest"', html)) == 4
     assert re.search(r'class="differs"[^>]*>.*The setting num_runs differs: 50 and 9\.', html)
     assert "Only in the baseline: 1" in html
@@ -132,7 +155,9 @@ def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None
 def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> None:
     before = [item for threads in (1, 2, 3) for item in night(20_000, OLD, threads=threads)]
     after = [
-        item for threads, us in ((1, 22_000), (2, 40_000), (3, 21_500)) for item in night(us, NEW, threads=threads)
+        item
+        for threads, us in ((1, 22_000), (2, 40_000), (3, 21_500))
+        for item in night(us, NEW, threads=threads)
     ]
     html = render_comparison(compare_sides(before, after, Rule()), lambda item: None)
     changes = [float(text) for text in re.findall(r'data-label="change %">([+-][0-9.]+)<', html)]
@@ -144,7 +169,10 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
 
 def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are() -> None:
     one = comparison()
-    many = replace(one, rows=tuple(replace(row, title=f"{row.title} {n}") for n in range(500) for row in one.rows))
+    many = replace(
+        one,
+        rows=tuple(replace(row, title=f"{row.title} {n}") for n in range(500) for row in one.rows),
+    )
     html = render_comparison(many, lambda item: None)
     assert len(re.findall(r'<tr[^>]*>\s*<th scope="row" data-label="case">', html)) == MOST_SHOWN
     assert f"have the {500 * len(one.rows) - MOST_SHOWN} others" in html
@@ -183,10 +211,19 @@ def test_markdown_is_a_table_of_as_many_rows_as_cases(hostile: Comparison) -> No
 
 def test_github_lines_are_one_command_each_with_errors_for_what_fails() -> None:
     lines = to_github(comparison()).splitlines()
-    assert [line.split(" ")[0] for line in lines] == ["::error", "::notice", "::warning", "::warning", "::notice"]
+    assert [line.split(" ")[0] for line in lines] == [
+        "::error",
+        "::notice",
+        "::warning",
+        "::warning",
+        "::notice",
+    ]
     strict = to_github(comparison(), fail_on=FailOn.INCONCLUSIVE).splitlines()
     assert [line.split(" ")[0] for line in strict].count("::error") == 3
-    assert not any(line.startswith("::error") for line in to_github(comparison(), fail_on=FailOn.NEVER).splitlines())
+    assert not any(
+        line.startswith("::error")
+        for line in to_github(comparison(), fail_on=FailOn.NEVER).splitlines()
+    )
     assert "[virtual]" in lines[0]
 
 
@@ -200,7 +237,9 @@ def test_github_names_begin_no_command_of_their_own(hostile: Comparison) -> None
 
 
 @pytest.mark.parametrize("fail_on", list(FailOn))
-def test_junit_is_well_formed_keeps_to_the_schema_and_counts_right(hostile: Comparison, fail_on: FailOn) -> None:
+def test_junit_is_well_formed_keeps_to_the_schema_and_counts_right(
+    hostile: Comparison, fail_on: FailOn
+) -> None:
     for item in (comparison(), hostile, compare_sides([], [], Rule())):
         root = ElementTree.fromstring(to_junit(item, fail_on=fail_on))
         assert root.tag == "testsuites"
@@ -209,7 +248,12 @@ def test_junit_is_well_formed_keeps_to_the_schema_and_counts_right(hostile: Comp
             assert set(element.attrib) <= attributes, element.tag
             assert {child.tag for child in element} <= children, element.tag
         (suite,) = root
-        for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        for name, tag in (
+            ("tests", "testcase"),
+            ("failures", "failure"),
+            ("errors", "error"),
+            ("skipped", "skipped"),
+        ):
             assert int(suite.attrib[name]) == len(list(suite.iter(tag))), name
 
 
@@ -232,7 +276,13 @@ def test_data_becomes_json_with_microseconds_and_ratios(hostile: Comparison) -> 
         cases = data["cases"]
         assert isinstance(cases, list)
         assert cases[0]["baseline"]["median_us"] == pytest.approx(20_000, rel=0.02)
-        assert data["counts"] == {"faster": 1, "slower": 1, "same": 0, "inconclusive": 1, "incomparable": 1}
+        assert data["counts"] == {
+            "faster": 1,
+            "slower": 1,
+            "same": 0,
+            "inconclusive": 1,
+            "incomparable": 1,
+        }
 
 
 @pytest.mark.parametrize(("level", "told"), [(0.999, "99.9%"), (0.975, "97.5%"), (0.95, "95%")])
@@ -243,10 +293,15 @@ def test_level_of_an_interval_is_told_as_it_was_asked_for(level: float, told: st
     assert told.replace("%", " %") in render_comparison(found, lambda item: None)
 
 
-@pytest.mark.parametrize("status", [CaseStatus.FAILED, CaseStatus.TIMED_OUT, CaseStatus.FELL_BACK, CaseStatus.UNFIT])
+@pytest.mark.parametrize(
+    "status", [CaseStatus.FAILED, CaseStatus.TIMED_OUT, CaseStatus.FELL_BACK, CaseStatus.UNFIT]
+)
 def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) -> None:
     good = night(20_000, OLD), night(20_000, NEW)
-    broken = [replace(item, result=replace(item.result, status=status)) for item in night(20_000, NEW, threads=1)]
+    broken = [
+        replace(item, result=replace(item.result, status=status))
+        for item in night(20_000, NEW, threads=1)
+    ]
     sides = [*good[0], *night(20_000, OLD, threads=1)], [*good[1], *broken]
     found = compare_sides(*sides, Rule())
     fails = status is not CaseStatus.UNFIT
@@ -262,13 +317,18 @@ def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) 
 def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass() -> None:
     gpu = case(delegate=DelegateName.GPU, threads=1)
 
-    def night_of_gpu(campaign: CampaignId, verdict: ParityVerdict, timing: list[RunRecord] | None = None) -> Measured:
+    def night_of_gpu(
+        campaign: CampaignId, verdict: ParityVerdict, timing: list[RunRecord] | None = None
+    ) -> Measured:
         runs = timing or series(gpu, 20_000, 8, campaign_id=campaign)
         compared = replace(parity(gpu, verdict, 0.97), campaign_id=campaign)
         (item,) = measured_cases([*runs, compared], devices={}, builds={})
         return item
 
-    same, wrong = (night_of_gpu(campaign, ParityVerdict(word)) for campaign, word in ((OLD, "same"), (NEW, "wrong")))
+    same, wrong = (
+        night_of_gpu(campaign, ParityVerdict(word))
+        for campaign, word in ((OLD, "same"), (NEW, "wrong"))
+    )
     good = night(20_000, OLD, threads=1), night(18_000, NEW, threads=1)
     found = compare_sides([*good[0], same], [*good[1], wrong], Rule(allowed=frozenset(Fact)))
     assert is_failure(found, FailOn.SLOWER)
@@ -279,12 +339,20 @@ def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass(
     assert "wrong-outputs" in to_github(found).splitlines()[0]
     assert "1 faster, 1 incomparable (1 broken)" in to_text(found)
     assert [case["is_broken"] for case in to_data(found)["cases"]] == [True, False]  # type: ignore[attr-defined]
-    # What was wrong before isn't the candidate's doing, and what wasn't compared before may have been right.
+    # What was wrong before isn't the candidate's doing, and what wasn't compared before may have
+    # been right.
     assert not compare_sides([wrong], [wrong], Rule()).rows[0].is_broken
     assert (
-        compare_sides(night(20_000, OLD, threads=1), [replace(wrong, case=good[0][0].case)], Rule()).rows[0].is_broken
+        compare_sides(night(20_000, OLD, threads=1), [replace(wrong, case=good[0][0].case)], Rule())
+        .rows[0]
+        .is_broken
     )
-    stopped = night_of_gpu(NEW, ParityVerdict.WRONG, [run(gpu, 0, None, outcome=Outcome.ABORTED, campaign_id=NEW)])
+    stopped = night_of_gpu(
+        NEW, ParityVerdict.WRONG, [run(gpu, 0, None, outcome=Outcome.ABORTED, campaign_id=NEW)]
+    )
     (row,) = compare_sides([same], [stopped], Rule()).rows
     assert row.is_broken
-    assert "The candidate has no figure of its own (aborted; its outputs are wrong)." in row.verdict.reasons
+    assert (
+        "The candidate has no figure of its own (aborted; its outputs are wrong)."
+        in row.verdict.reasons
+    )

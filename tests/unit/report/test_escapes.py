@@ -73,7 +73,9 @@ def test_csv_text_comes_back_in_one_cell_and_is_no_formula(text):
     assert not cell.startswith(("=", "+", "-", "@"))
 
 
-@pytest.mark.parametrize("text", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "a\nb", "&lt;", "# x", "~~x~~"])
+@pytest.mark.parametrize(
+    "text", ["a|b", "<b>", "`x`", "*x*", "[x](y)", "a\nb", "&lt;", "# x", "~~x~~"]
+)
 def test_markdown_text_has_no_markup(text):
     shown = markdown_text(text)
     assert "<" not in shown.replace("<!-- -->", "")
@@ -106,7 +108,10 @@ def test_markdown_text_mentions_nobody_and_links_to_nothing(text, alive):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("/home/ann/.venv/bin/python -m x --graph=/home/ann/m.tflite", ".../python -m x --graph=.../m.tflite"),
+        (
+            "/home/ann/.venv/bin/python -m x --graph=/home/ann/m.tflite",
+            ".../python -m x --graph=.../m.tflite",
+        ),
         ("'/home/ann b/it is.tflite' \"/a/b c/d\"", "'.../it is.tflite' \".../d\""),
         ("INFO: Graph: [/home/ann/m.tflite]", "INFO: Graph: [.../m.tflite]"),
         ("see https://ai.google.dev/edge/litert, 3/4 of 8, ./m.tflite, ~/x/y, .../m", None),

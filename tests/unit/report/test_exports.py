@@ -50,7 +50,11 @@ def csv_rows(data, **options):
 def test_csv_has_a_line_for_each_case_with_its_figures():
     rows = csv_rows(DATA)
     assert len(rows) == len(DATA.results)
-    (gpu,) = (row for row in rows if row["delegate"] == "gpu" and "Pixel 3" in row["device"] and row["median_us"])
+    (gpu,) = (
+        row
+        for row in rows
+        if row["delegate"] == "gpu" and "Pixel 3" in row["device"] and row["median_us"]
+    )
     assert float(gpu["median_us"]) == 6462.9 or 6_400 < float(gpu["median_us"]) < 6_500
     assert gpu["best"] == "best"
     assert gpu["invocations_used"] == "5"
@@ -60,7 +64,9 @@ def test_csv_has_a_line_for_each_case_with_its_figures():
 def test_fallback_figure_never_stands_under_the_requested_delegates_latency():
     for row in csv_rows(DATA):
         if row["status"] in ("fell-back", "rejected"):
-            assert row["median_us"] == row["interval_low_us"] == row["speed_up"] == row["best"] == ""
+            assert (
+                row["median_us"] == row["interval_low_us"] == row["speed_up"] == row["best"] == ""
+            )
             assert float(row["not_a_result_us"]) > 0
         else:
             assert row["not_a_result_us"] == ""
@@ -74,7 +80,9 @@ def test_fallback_figure_never_stands_under_the_requested_delegates_latency():
 def test_every_export_says_which_figures_are_virtual():
     virtual = [row.is_virtual for row in DATA.results]
     assert [row["is_virtual"] == "True" for row in csv_rows(DATA)] == virtual
-    assert all(("(virtual)" in row["device"]) == (row["is_virtual"] == "True") for row in csv_rows(DATA))
+    assert all(
+        ("(virtual)" in row["device"]) == (row["is_virtual"] == "True") for row in csv_rows(DATA)
+    )
     assert [row["is_virtual"] for row in json.loads(to_json(DATA))["results"]] == virtual
     table = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
     assert ["virtual" in line for line in table] == virtual
@@ -84,7 +92,9 @@ def test_every_export_says_which_figures_are_virtual():
     assert [mark == "v" for mark in marks] == virtual
     assert text.endswith("v virtual: from benchfarm's own virtual phone, no measurement\n")
     heads = re.findall(r"^  (\S.*?) +median ms", text, re.MULTILINE)
-    assert {head: "(virtual)" in head for head in heads} == {row.device.title: row.is_virtual for row in DATA.results}
+    assert {head: "(virtual)" in head for head in heads} == {
+        row.device.title: row.is_virtual for row in DATA.results
+    }
 
 
 def test_csv_of_invocations_has_a_line_for_each():
@@ -105,12 +115,16 @@ def test_csv_of_hostile_names_has_one_line_for_each_case_and_no_formula():
 def test_json_keeps_names_exactly_and_names_its_schema():
     document = json.loads(to_json(HOSTILE))
     assert (document["schema"], document["schema_version"]) == (SCHEMA, SCHEMA_VERSION)
-    assert {row["label"] for row in document["models"]} == {name.removesuffix(".tflite") for name in HOSTILE_NAMES}
+    assert {row["label"] for row in document["models"]} == {
+        name.removesuffix(".tflite") for name in HOSTILE_NAMES
+    }
     to_json(HOSTILE).encode("ascii")
 
 
 def test_every_key_of_the_json_is_documented():
-    text = (data_folder("reports").parent / "docs" / "reference" / "exports.md").read_text(encoding="utf-8")
+    text = (data_folder("reports").parent / "docs" / "reference" / "exports.md").read_text(
+        encoding="utf-8"
+    )
     documented = set(re.findall(r"`([a-z0-9_]+)`", text))
     named_by_people = {"heat_c", "clock_khz", "clock_limit_khz"}
 
@@ -144,7 +158,11 @@ def test_text_table_fits_a_terminal_of_80_columns():
 
 
 def test_text_table_shows_no_figure_for_a_fallback():
-    (line,) = (line for line in render_text_table(DATA).splitlines() if "rejected: fell back to CPU" in line)
+    (line,) = (
+        line
+        for line in render_text_table(DATA).splitlines()
+        if "rejected: fell back to CPU" in line
+    )
     assert "24" not in line
     assert line.endswith("native          ---  rejected: fell back to CPU")
 
@@ -174,7 +192,9 @@ def test_nothing_can_be_exported():
 
 def test_a_long_configuration_is_shown_whole_in_the_text_table():
     long = "xnnpack, 4 threads, native, xnnpack_force_fp16=true, num_runs 1000"
-    data = dataclasses.replace(DATA, results=(dataclasses.replace(DATA.results[0], configuration=long),))
+    data = dataclasses.replace(
+        DATA, results=(dataclasses.replace(DATA.results[0], configuration=long),)
+    )
     lines = render_text_table(data).splitlines()
     (number,) = (number for number, line in enumerate(lines) if long in line)
     assert re.search(r"\d\.\d\d", lines[number + 1])
@@ -182,11 +202,14 @@ def test_a_long_configuration_is_shown_whole_in_the_text_table():
 
 
 @pytest.mark.parametrize(
-    "name", ["Samsung SM-S911B", "Samsung Galaxy S23 Ultra Enterprise Edition of a long name, really"]
+    "name",
+    ["Samsung SM-S911B", "Samsung Galaxy S23 Ultra Enterprise Edition of a long name, really"],
 )
 def test_a_long_device_is_shown_with_its_whole_serial_in_the_text_table(name):
     row = DATA.results[0]
-    long = dataclasses.replace(row.device, label=f"{name} (R5CW20ABCDE)", serial="R5CW20ABCDE", is_virtual=True)
+    long = dataclasses.replace(
+        row.device, label=f"{name} (R5CW20ABCDE)", serial="R5CW20ABCDE", is_virtual=True
+    )
     data = dataclasses.replace(DATA, results=(dataclasses.replace(row, device=long),))
     text = render_text_table(data)
     lines = text.splitlines()
@@ -200,13 +223,19 @@ def test_two_phones_of_one_kind_are_two_benchmarks():
     twin = dataclasses.replace(PIXEL_3, serial="twin-7")
     runs = [run for run in first.runs if run.case.serial == PIXEL_3.serial]
     more = [
-        dataclasses.replace(run, case=dataclasses.replace(run.case, serial=twin.serial), run_id=f"{run.run_id}-twin")
+        dataclasses.replace(
+            run, case=dataclasses.replace(run.case, serial=twin.serial), run_id=f"{run.run_id}-twin"
+        )
         for run in runs
     ]
-    both = dataclasses.replace(first, runs=[*runs, *more], devices={**first.devices, twin.serial: twin})
+    both = dataclasses.replace(
+        first, runs=[*runs, *more], devices={**first.devices, twin.serial: twin}
+    )
     document = json.loads(to_bencher(build_report_data(**both.inputs())))
     assert len([name for name in document if "twin-7" in name]) * 2 == len(document) > 2
-    assert all(set(entry) == {"latency"} and entry["latency"]["value"] > 0 for entry in document.values())
+    assert all(
+        set(entry) == {"latency"} and entry["latency"]["value"] > 0 for entry in document.values()
+    )
 
 
 @pytest.mark.parametrize("rows", ["cases", "invocations"])
@@ -219,7 +248,9 @@ def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():
     odd = "mod\udce9l"
     phone = dataclasses.replace(PIXEL_3, serial=Serial(f"S{odd}"), model=odd)
     model = dataclasses.replace(MOBILENET, name=odd)
-    data = build_report_data(**lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs())
+    data = build_report_data(
+        **lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs()
+    )
     assert to_bencher(data).encode()
     found = pd.read_parquet(io.BytesIO(to_parquet(data)))
     assert found["serial"].tolist() == ["Smod\\udce9l"]

@@ -18,7 +18,10 @@ THROTTLED = Finding(code="throttled", severity=Severity.WARNING, message="a cloc
 
 
 def phones(count, **other):
-    return [replace(REAL_PIXEL, serial=Serial(f"{other.get('model', 'pixel')}-{n}"), **other) for n in range(count)]
+    return [
+        replace(REAL_PIXEL, serial=Serial(f"{other.get('model', 'pixel')}-{n}"), **other)
+        for n in range(count)
+    ]
 
 
 def lines_of(runs, *devices):
@@ -29,7 +32,10 @@ def lines_of(runs, *devices):
 
 
 def contest(phone, gpu_us, cpu_us, **gpu):
-    return [*series(case(phone, delegate=GPU, threads=1), gpu_us, **gpu), *series(case(phone), cpu_us)]
+    return [
+        *series(case(phone, delegate=GPU, threads=1), gpu_us, **gpu),
+        *series(case(phone), cpu_us),
+    ]
 
 
 def test_equal_phones_with_one_answer_share_a_line_and_others_have_their_own():
@@ -53,7 +59,11 @@ def test_a_tie_is_one_answer_whichever_of_the_two_leads():
     pair = phones(2)
     block = lines_of([*contest(pair[0], 10_000, 10_010), *contest(pair[1], 10_010, 10_000)], *pair)
     (line,) = block.lines
-    assert (line.count, line.take, line.certainty) == (2, "gpu or xnnpack, 4 threads", Certainty.TIED)
+    assert (line.count, line.take, line.certainty) == (
+        2,
+        "gpu or xnnpack, 4 threads",
+        Certainty.TIED,
+    )
     assert block.tally == "a tie on 2"
 
 
@@ -71,12 +81,20 @@ def test_a_tie_is_one_answer_whichever_of_the_two_leads():
             "nothing else has a clean figure",
         ),
         (
-            [*series(case(REAL_PIXEL, delegate=GPU), 6_000, 1), *series(case(REAL_PIXEL), 12_000, 1)],
+            [
+                *series(case(REAL_PIXEL, delegate=GPU), 6_000, 1),
+                *series(case(REAL_PIXEL), 12_000, 1),
+            ],
             Certainty.UNSURE,
             "one process each: not tested",
         ),
         (
-            series(case(REAL_PIXEL, MOBILENET, GPU), 6_000, quality=Quality.SUSPECT, findings=(THROTTLED,)),
+            series(
+                case(REAL_PIXEL, MOBILENET, GPU),
+                6_000,
+                quality=Quality.SUSPECT,
+                findings=(THROTTLED,),
+            ),
             Certainty.NONE,
             "suspect (throttled)",
         ),
@@ -89,7 +107,11 @@ def test_a_winner_says_what_makes_it_less_than_sure(runs, certainty, doubt):
 
 def test_phones_of_very_many_kinds_share_lines_by_their_answer():
     many = [phones(1, model=f"Phone {n}")[0] for n in range(45)]
-    runs = [run for n, phone in enumerate(many) for run in contest(phone, 6_000 if n else 20_000, 12_000)]
+    runs = [
+        run
+        for n, phone in enumerate(many)
+        for run in contest(phone, 6_000 if n else 20_000, 12_000)
+    ]
     block = lines_of(runs, *many)
     assert [(line.phones, line.take) for line in block.lines] == [
         ("Google Phone 0", "xnnpack, 4 threads"),

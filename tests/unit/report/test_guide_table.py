@@ -1,4 +1,5 @@
-"""The comparison table: the published guide cell for cell, and a store's figures beside it, never mixed with it."""
+"""The comparison table: the published guide cell for cell, and a store's figures beside it, never
+mixed with it."""
 
 import csv
 import io
@@ -80,18 +81,28 @@ def cells_of(html):
 
 @pytest.mark.parametrize(
     ("devices", "configurations"),
-    [("pixel-3,pixel-4", AS_THE_GUIDE), ("iphone-xs", ("--config", "CPU, 2 threads", "--config", "GPU"))],
+    [
+        ("pixel-3,pixel-4", AS_THE_GUIDE),
+        ("iphone-xs", ("--config", "CPU, 2 threads", "--config", "GPU")),
+    ],
 )
 def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, configurations):
-    page = table(tmp_path, "--source", "published", "--devices", devices, *configurations, "--format", "html")
+    page = table(
+        tmp_path, "--source", "published", "--devices", devices, *configurations, "--format", "html"
+    )
     shown = cells_of(page)
     drawn = {
-        (row[0], row[1], head): text for row in shown[1:] for head, text in zip(shown[0][2:], row[2:], strict=True)
+        (row[0], row[1], head): text
+        for row in shown[1:]
+        for head, text in zip(shown[0][2:], row[2:], strict=True)
     }
     names = {"pixel-3": "Pixel 3", "pixel-4": "Pixel 4", "iphone-xs": "iPhone XS"}
     wanted = {
-        (figure.model, figure.device, Column(delegate=figure.delegate, threads=figure.threads).label): figure.text
-        or "---"
+        (
+            figure.model,
+            figure.device,
+            Column(delegate=figure.delegate, threads=figure.threads).label,
+        ): figure.text or "---"
         for figure in load_published()
         if figure.device in {names[device] for device in devices.split(",")}
     }
@@ -106,7 +117,9 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     own = [row for row in shown["rows"] if "benchfarm" in row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown["rows"] if row not in own} == {False}
-    pixel_3 = next(row for row in own if "Pixel 3" in row["device"] and row["model"] == MOBILENET.name)
+    pixel_3 = next(
+        row for row in own if "Pixel 3" in row["device"] and row["model"] == MOBILENET.name
+    )
     cpu, gpu, nnapi = pixel_3["cells"]
     assert cpu["text"] == "23.9 ms"
     assert cpu["notes"] == ["XNNPACK"]
@@ -119,11 +132,15 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
         "notes": ["no figure: delegate-fell-back"],
         "campaign_id": "",
     }
-    pixel_4 = next(row for row in own if "Pixel 4" in row["device"] and row["model"] == MOBILENET.name)
+    pixel_4 = next(
+        row for row in own if "Pixel 4" in row["device"] and row["model"] == MOBILENET.name
+    )
     assert "suspect: see the findings in its report" in pixel_4["cells"][0]["notes"]
     assert "a part of the operators ran on the CPU" in pixel_4["cells"][1]["notes"]
     for form in ("text", "markdown", "html", "csv", "latex"):
-        text = table(home, "--devices", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form)
+        text = table(
+            home, "--devices", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form
+        )
         assert "23.9" in text
         assert "(virtual)" in text.replace("\\", "")
 
@@ -142,7 +159,9 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
         ("Google Pixel 3 (89AX0KQ3H)", "7.00 ms"),
         ("Google Pixel 3 (OTHER1)", "7.50 ms"),
     ]
-    rows = json.loads(table(home, "--source", "store", "--campaign", first.campaign_id, "--json"))["rows"]
+    rows = json.loads(table(home, "--source", "store", "--campaign", first.campaign_id, "--json"))[
+        "rows"
+    ]
     assert [row["cells"][0]["text"] for row in rows] == ["9.00 ms"]
 
 
@@ -179,7 +198,9 @@ def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
     assert all("benchfarm" in row["source"] for row in own)
 
 
-@pytest.mark.parametrize("devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--devices", "pixle-3")])
+@pytest.mark.parametrize(
+    "devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--devices", "pixle-3")]
+)
 def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
     refused = Cli(home=tmp_path)("table", "--devices", *devices).ended_with(2)
     assert "there is no device 'pixle-3'" in refused.stderr
@@ -210,14 +231,28 @@ def test_virtual_and_real_phones_of_one_kind_are_different_rows(tmp_path):
     ]
 
 
-def test_replayed_old_builds_are_in_the_table_only_when_asked_for_and_the_fastest_of_builds_says_so(tmp_path):
+def test_replayed_old_builds_are_in_the_table_only_when_asked_for_and_the_fastest_of_builds_says_so(
+    tmp_path,
+):
     old = replace(NATIVE, name="old", sha256=BuildSha("0" * 64))
     owner = case(REAL_PIXEL)
     night = series(owner, 30_000)
-    replay = [replace(run, campaign_id=CampaignId("replay"), run_id=RunId(f"again-{run.run_id}")) for run in night]
-    faster = series(replace(owner, build_sha256=old.sha256), 20_000, campaign_id=CampaignId("replay"))
+    replay = [
+        replace(run, campaign_id=CampaignId("replay"), run_id=RunId(f"again-{run.run_id}"))
+        for run in night
+    ]
+    faster = series(
+        replace(owner, build_sha256=old.sha256), 20_000, campaign_id=CampaignId("replay")
+    )
     pairing = Pairing(
-        sides=(), baseline="a", candidate="b", kind="build", detect=0.03, level=0.95, threshold=0.01, warmup=0
+        sides=(),
+        baseline="a",
+        candidate="b",
+        kind="build",
+        detect=0.03,
+        level=0.95,
+        threshold=0.01,
+        warmup=0,
     )
     begun = campaign_of(night)
     later = replace(
@@ -243,7 +278,10 @@ def rows_of(tmp_path, runs, *options, models=(MOBILENET,)):
 @pytest.mark.parametrize(
     ("other", "note"),
     [
-        ({"flags": (("gpu_precision_loss_allowed", "true"),)}, "with gpu_precision_loss_allowed=true"),
+        (
+            {"flags": (("gpu_precision_loss_allowed", "true"),)},
+            "with gpu_precision_loss_allowed=true",
+        ),
         ({"tool": ToolName.APK}, "measured by apk"),
         ({"affinity": "all"}, "on the cores all"),
     ],
@@ -260,7 +298,9 @@ def test_a_cell_is_of_the_plain_case_and_a_stand_in_says_what_it_is(tmp_path, ot
 
 def test_two_contents_of_one_name_are_two_rows(tmp_path):
     other = replace(MOBILENET, sha256=ModelSha("f" * 64))
-    runs = series(case(REAL_PIXEL, MOBILENET, threads=4), 9_000) + series(case(REAL_PIXEL, other, threads=1), 7_000)
+    runs = series(case(REAL_PIXEL, MOBILENET, threads=4), 9_000) + series(
+        case(REAL_PIXEL, other, threads=1), 7_000
+    )
     rows = rows_of(tmp_path, runs, models=(MOBILENET, other))
     figures = {row["model"]: [cell["text"] for cell in row["cells"]] for row in rows}
     assert figures == {
@@ -277,7 +317,8 @@ EARLIER, NIGHT = CampaignId("earlier"), CampaignId("night")
 def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,)):
     """Return the rows of a store with two nights."""
     older, newer = (
-        [replace(run, campaign_id=name) for run in runs] for name, runs in ((EARLIER, earlier), (NIGHT, night))
+        [replace(run, campaign_id=name) for run in runs]
+        for name, runs in ((EARLIER, earlier), (NIGHT, night))
     )
     older = [replace(run, run_id=RunId(f"earlier-{run.run_id}")) for run in older]
     begun = campaign_of(older, campaign_id=EARLIER)
@@ -292,14 +333,27 @@ def nights_of(tmp_path, earlier, night, *, models=(MOBILENET,)):
     ("earlier", "night", "figure", "passed_over"),
     [
         ({"count": 40}, {"count": 1}, "9.00 ms", "7.00 ms (one invocation, campaign night)"),
-        ({"count": 40}, {"count": 8, "quality": Quality.SUSPECT}, "9.00 ms", "7.00 ms (suspect, campaign night)"),
+        (
+            {"count": 40},
+            {"count": 8, "quality": Quality.SUSPECT},
+            "9.00 ms",
+            "7.00 ms (suspect, campaign night)",
+        ),
         ({"count": 40}, {"count": 12}, "7.00 ms", ""),
         ({"count": 1}, {"count": 1}, "7.00 ms", ""),
         ({"count": 8, "quality": Quality.SUSPECT}, {"count": 1}, "7.00 ms", ""),
     ],
-    ids=["a smoke test", "a suspect night", "an equal night", "two smoke tests", "clean after suspect"],
+    ids=[
+        "a smoke test",
+        "a suspect night",
+        "an equal night",
+        "two smoke tests",
+        "clean after suspect",
+    ],
 )
-def test_a_newer_figure_replaces_only_what_is_known_no_better(tmp_path, earlier, night, figure, passed_over):
+def test_a_newer_figure_replaces_only_what_is_known_no_better(
+    tmp_path, earlier, night, figure, passed_over
+):
     (row,) = nights_of(tmp_path, series(GPU, 9_000, **earlier), series(GPU, 7_000, **night))
     cell = row["cells"][0]
     assert cell["text"] == figure
@@ -330,8 +384,12 @@ def test_an_older_figure_says_that_newer_runs_gave_none(tmp_path):
     )
     failed = [replace(run, report=None) for run in failed]
     (row,) = nights_of(tmp_path / "failed", series(GPU, 9_000), failed)
-    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", ["newer runs: gpu-init-failed"])]
-    unfit = [replace(run, outcome=Outcome.UNFIT, reason_code="too-hot", report=None) for run in failed]
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
+        ("9.00 ms", ["newer runs: gpu-init-failed"])
+    ]
+    unfit = [
+        replace(run, outcome=Outcome.UNFIT, reason_code="too-hot", report=None) for run in failed
+    ]
     (row,) = nights_of(tmp_path / "unfit", series(GPU, 9_000), unfit)
     assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", [])]
 
@@ -351,4 +409,6 @@ def test_wrong_outputs_of_a_new_build_are_a_note_at_the_figure_of_the_old_one(tm
     rebuilt = replace(GPU, build_sha256=REBUILT.sha256)
     night = [*series(rebuilt, 5_000), parity(rebuilt, ParityVerdict.WRONG, 0.8)]
     (row,) = nights_of(tmp_path, series(GPU, 9_000), night)
-    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [("9.00 ms", ["newer runs: wrong-outputs"])]
+    assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
+        ("9.00 ms", ["newer runs: wrong-outputs"])
+    ]

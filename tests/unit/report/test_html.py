@@ -59,14 +59,20 @@ def page_of(lab, *, title="Nightly"):
 
 def folds(html):
     """What is folded into a page as JSON, by name."""
-    found = re.findall(r'<script type="text/plain" id="pack-([^"]+)">(.*?)</script>', html, re.DOTALL)
+    found = re.findall(
+        r'<script type="text/plain" id="pack-([^"]+)">(.*?)</script>', html, re.DOTALL
+    )
     return {
-        name: json.loads(gzip.decompress(base64.b64decode(text)).decode()) for name, text in found if name != "vega"
+        name: json.loads(gzip.decompress(base64.b64decode(text)).decode())
+        for name, text in found
+        if name != "vega"
     }
 
 
 def without_library(html):
-    return re.sub(r'<script type="text/plain" id="pack-vega">.*?</script>', "", html, flags=re.DOTALL)
+    return re.sub(
+        r'<script type="text/plain" id="pack-vega">.*?</script>', "", html, flags=re.DOTALL
+    )
 
 
 @functools.cache
@@ -86,9 +92,22 @@ def html(request):
 
 def test_page_refers_to_nothing_outside_of_itself(html):
     for tag, attrs in Page(html).elements:
-        for name in ("src", "href", "action", "data", "poster", "srcset", "background", "xlink:href"):
+        for name in (
+            "src",
+            "href",
+            "action",
+            "data",
+            "poster",
+            "srcset",
+            "background",
+            "xlink:href",
+        ):
             value = attrs.get(name)
-            assert value is None or value.startswith("#") or (tag, value) == ("link", "data:,"), (tag, name, value)
+            assert value is None or value.startswith("#") or (tag, value) == ("link", "data:,"), (
+                tag,
+                name,
+                value,
+            )
     styles = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     assert len(styles) == 1
     assert not re.search(r"url\(|@import", styles[0])
@@ -136,17 +155,33 @@ def test_virtual_phones_have_a_banner_and_a_badge_in_every_row():
     assert 'class="virtual-banner"' in small_page()
     tables = re.findall(r'<table class="(?:matrix|winners)">(.*?)</table>', small_page(), re.DOTALL)
     assert len(tables) == 3
-    rows = [row for table in tables for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL) if "<td" in row]
-    assert {row.count('class="badge virtual">virtual<') for row in rows if "Google Pixel" in row} == {1}
-    assert {row.count('class="badge virtual">virtual<') for row in rows if "Google Pixel" not in row} == {0}
-    cells = re.findall(r'<td class="s-measured([^"]*)" data-label="[^"]*"[^>]*>(.*?)</td>', small_page(), re.DOTALL)
+    rows = [
+        row
+        for table in tables
+        for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)
+        if "<td" in row
+    ]
+    assert {
+        row.count('class="badge virtual">virtual<') for row in rows if "Google Pixel" in row
+    } == {1}
+    assert {
+        row.count('class="badge virtual">virtual<') for row in rows if "Google Pixel" not in row
+    } == {0}
+    cells = re.findall(
+        r'<td class="s-measured([^"]*)" data-label="[^"]*"[^>]*>(.*?)</td>', small_page(), re.DOTALL
+    )
     assert len(cells) > 10
-    assert all(("virtual-ground" in classes) == ("bar-virtual" in content) for classes, content in cells)
+    assert all(
+        ("virtual-ground" in classes) == ("bar-virtual" in content) for classes, content in cells
+    )
 
 
 def test_first_block_says_what_to_take_on_which_phone_and_how_sure_that_is():
     (table,) = re.findall(r'<table class="winners">(.*?)</table>', small_page(), re.DOTALL)
-    lines = [" ".join(re.sub(r"<[^>]*>", " ", row).split()) for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)]
+    lines = [
+        " ".join(re.sub(r"<[^>]*>", " ", row).split())
+        for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+    ]
     assert lines == [
         "phone fastest median ms against the best CPU sure?",
         "mobilenet_v1_1.0_224 gpu (virtual) on 2, xnnpack on 1",
@@ -161,8 +196,13 @@ def test_first_block_says_what_to_take_on_which_phone_and_how_sure_that_is():
 
 
 def test_title_says_models_phones_and_day():
-    assert "<title>Nightly: mobilenet_v1_1.0_224 and mobilenet_v1_1.0_224_int8 on 3 devices, 2 of them" in small_page()
-    one = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL), title="mobilenet_v1_1.0_224")
+    assert (
+        "<title>Nightly: mobilenet_v1_1.0_224 and mobilenet_v1_1.0_224_int8 on 3 devices, 2 of them"
+        in small_page()
+    )
+    one = page_of(
+        lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL), title="mobilenet_v1_1.0_224"
+    )
     assert "<title>mobilenet_v1_1.0_224 on Google Pixel 3, 2026-03-14</title>" in one
 
 
@@ -191,10 +231,14 @@ def test_the_fastest_with_wrong_outputs_is_red_and_never_best():
     assert "is-best" not in cell
     assert "★" not in cell
     assert ">wrong outputs<" in cell
-    assert re.search(r'<span class="badge p-wrong" title="[^"]*0\.83[^"]*">outputs wrong</span>', cell)
+    assert re.search(
+        r'<span class="badge p-wrong" title="[^"]*0\.83[^"]*">outputs wrong</span>', cell
+    )
     assert "<del>4.10</del>" in cell
     assert ">outputs agree</span>" in html
-    words = folds(html)["results"]["columns"][[c["label"] for c in folds(html)["results"]["columns"]].index("outputs")]
+    words = folds(html)["results"]["columns"][
+        [c["label"] for c in folds(html)["results"]["columns"]].index("outputs")
+    ]
     assert sorted(words["words"]) == ["p-same|outputs agree", "p-wrong|outputs wrong", "|"]
     assert any("outputs wrong" in warning for warning in data.headline.warnings)
 
@@ -221,7 +265,9 @@ def test_every_head_has_a_scope_and_every_table_of_the_page_a_caption():
     page = Page(small_page())
     assert all(attrs.get("scope") in ("col", "row", "rowgroup") for attrs in page.named("th"))
     captioned = small_page().count("<caption")
-    assert captioned == len([attrs for attrs in page.named("table") if attrs.get("class") != "small"])
+    assert captioned == len(
+        [attrs for attrs in page.named("table") if attrs.get("class") != "small"]
+    )
 
 
 def test_same_data_gives_the_same_page():
@@ -254,7 +300,9 @@ def test_large_report_keeps_evidence_aside():
 
 
 def test_long_log_is_cut_with_a_note():
-    html = page_of(lab_of([run(case(), log=b"start of log\n" + b"x" * 3_000_000 + b"\nend of log\n")]))
+    html = page_of(
+        lab_of([run(case(), log=b"start of log\n" + b"x" * 3_000_000 + b"\nend of log\n")])
+    )
     assert "start of log" in html
     assert "end of log" in html
     assert re.search(r"Cut: 3\.00 MB of 3\.00 MB left out", html)
@@ -262,7 +310,9 @@ def test_long_log_is_cut_with_a_note():
 
 
 def test_log_keeps_its_lines():
-    html = page_of(lab_of([run(case(delegate=DelegateName.GPU), log=b"one\r\ntwo <three>\n\x1b[0mfour\n")]))
+    html = page_of(
+        lab_of([run(case(delegate=DelegateName.GPU), log=b"one\r\ntwo <three>\n\x1b[0mfour\n")])
+    )
     assert "one\ntwo &lt;three&gt;\n\\u001b[0mfour" in html
 
 
@@ -270,14 +320,29 @@ def test_colours_have_enough_contrast_in_light_and_dark():
     css = (data_folder("reports") / "templates" / "report.css").read_text(encoding="utf-8")
     palette = {
         name: (light, dark)
-        for name, light, dark in re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css)
+        for name, light, dark in re.findall(
+            r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", css
+        )
     }
-    pairs = [(text, ground) for text in ("text", "quiet", "link", "bad") for ground in ("ground", "raised")]
+    pairs = [
+        (text, ground)
+        for text in ("text", "quiet", "link", "bad")
+        for ground in ("ground", "raised")
+    ]
     pairs += [(name, f"{name}-ground") for name in ("good", "doubt", "bad", "best", "virtual")]
-    pairs += [("ground", "best"), ("text", "bar-ground"), ("text", "best-ground"), ("quiet", "best-ground")]
+    pairs += [
+        ("ground", "best"),
+        ("text", "bar-ground"),
+        ("text", "best-ground"),
+        ("quiet", "best-ground"),
+    ]
     for text, ground in pairs:
         for theme in (0, 1):
-            assert contrast(palette[text][theme], palette[ground][theme]) >= 4.5, (text, ground, theme)
+            assert contrast(palette[text][theme], palette[ground][theme]) >= 4.5, (
+                text,
+                ground,
+                theme,
+            )
 
 
 def contrast(first, second):
@@ -285,8 +350,13 @@ def contrast(first, second):
 
     def luminance(colour):
         channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
-        return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+        linear = [
+            value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+            for value in channels
+        ]
+        return sum(
+            weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True)
+        )
 
     lighter, darker = sorted((luminance(first), luminance(second)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)

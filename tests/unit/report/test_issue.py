@@ -1,4 +1,5 @@
-"""An issue's text: what maintainers ask for, and nothing that names a person, a computer or a phone."""
+"""An issue's text: what maintainers ask for, and nothing that names a person, a computer or a
+phone."""
 
 from orchestrator.report.issue import without_private
 
@@ -13,7 +14,15 @@ def test_names_paths_and_addresses_are_left_out() -> None:
         "file:///home/alice/report.html malice stays, 1.2.3 stays"
     )
     told = without_private(text, PRIVATE)
-    for word in (*PRIVATE, "r58m123abc", "192.168", "00:11", "example.org", "/data/local", "benchfarm/ab12"):
+    for word in (
+        *PRIVATE,
+        "r58m123abc",
+        "192.168",
+        "00:11",
+        "example.org",
+        "/data/local",
+        "benchfarm/ab12",
+    ):
         assert word not in told.replace("malice", ""), word
     assert "net.tflite on PRIVATE (PRIVATE)" in told
     assert "--graph=./net.tflite" in told

@@ -16,7 +16,15 @@ from tests.samples.sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, 
 
 @pytest.mark.parametrize(
     ("values", "decimals"),
-    [([6.45, 486.0], 2), ([23.9, 56.0], 1), ([0.94, 61.0], 2), ([0.021], 3), ([], 1), ([0.0, 120.0], 1), ([1e-7], 4)],
+    [
+        ([6.45, 486.0], 2),
+        ([23.9, 56.0], 1),
+        ([0.94, 61.0], 2),
+        ([0.021], 3),
+        ([], 1),
+        ([0.0, 120.0], 1),
+        ([1e-7], 4),
+    ],
 )
 def test_column_gets_the_decimals_that_its_smallest_figure_needs(values, decimals):
     assert column_decimals(values) == decimals
@@ -31,7 +39,11 @@ def test_every_finding_code_has_a_next_step():
 
 
 def test_every_error_that_can_end_an_invocation_has_a_next_step():
-    codes = {kind().code for parent in (DeviceError, ArtifactError, HostStorageError) for kind in kinds_below(parent)}
+    codes = {
+        kind().code
+        for parent in (DeviceError, ArtifactError, HostStorageError)
+        for kind in kinds_below(parent)
+    }
     assert codes - {"device"} <= set(FAILURES)
 
 
@@ -41,8 +53,8 @@ def test_identity_that_tells_phones_apart_at_its_end_is_shown_whole():
     assert labels == {serial: f"Pixel 3 ({serial})" for serial in serials}
 
 
-#: Beside each other: one case, and one that differs in a single field, for each field of a case's key that no
-#: configuration shows.
+#: Beside each other: one case, and one that differs in a single field, for each field of a case's
+#: key that no configuration shows.
 FINE = [
     {"files": (("lib.so", "a" * 64),)},
     {"files": (("lib.so", "b" * 64),)},
@@ -62,7 +74,9 @@ FINE = [
 
 
 def test_no_two_cases_of_a_model_on_a_device_share_a_label():
-    cases = [replace(case(device), **other) for device in (PIXEL_3, PIXEL_4) for other in [{}, *FINE]]
+    cases = [
+        replace(case(device), **other) for device in (PIXEL_3, PIXEL_4) for other in [{}, *FINE]
+    ]
     labels = configuration_labels(cases, {})
     places = [(owner.serial, labels[owner.case_key]) for owner in cases]
     assert len(set(places)) == len(places) == 2 * (1 + len(FINE))
@@ -74,14 +88,20 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
     data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
     (table,) = matrix_tables(data)
-    shown = [cell.row.result.summary.median_us for cell in table.lines[0][1] if cell.row is not None]
+    shown = [
+        cell.row.result.summary.median_us for cell in table.lines[0][1] if cell.row is not None
+    ]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
     assert len(set(table.configurations)) == 2
 
 
 def test_matrix_loses_no_case_when_two_labels_are_alike():
-    data = build_report_data(**lab_of([*series(case(threads=1), 9_000), *series(case(threads=4), 7_000)]).inputs())
-    alike = replace(data, results=tuple(replace(row, configuration="alike") for row in data.results))
+    data = build_report_data(
+        **lab_of([*series(case(threads=1), 9_000), *series(case(threads=4), 7_000)]).inputs()
+    )
+    alike = replace(
+        data, results=tuple(replace(row, configuration="alike") for row in data.results)
+    )
     (table,) = matrix_tables(alike)
     assert table.model.sha256 == MOBILENET.sha256
     assert [cell.row is not None for cell in table.lines[0][1]] == [True, True]

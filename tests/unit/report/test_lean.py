@@ -19,13 +19,26 @@ from orchestrator.report.exports import to_json
 from orchestrator.report.lean import lean_runs
 from orchestrator.report.render import render_html
 from orchestrator.store.opening import open_store
-from tests.samples.sample_lab import MOBILENET, PIXEL_3, START, Lab, case, lab_of, rich_lab, series, small_lab
+from tests.samples.sample_lab import (
+    MOBILENET,
+    PIXEL_3,
+    START,
+    Lab,
+    case,
+    lab_of,
+    rich_lab,
+    series,
+    small_lab,
+)
 
 INVOCATIONS = 60
 
 
 def looked_at(run: RunRecord, number: int) -> RunRecord:
-    """Return a run with what a phone of two clusters tells before and after; every tenth ran at half the clock."""
+    """Return a run with what a phone of two clusters tells before and after.
+
+    Every tenth ran at half the clock.
+    """
 
     def state(minute: int) -> DeviceState:
         spent = (10 if number % 10 else 1) * minute
@@ -41,7 +54,10 @@ def looked_at(run: RunRecord, number: int) -> RunRecord:
             clock_limit_khz={0: 1_766_400, 4: 2_803_200},
             governors={0: "schedutil", 4: "schedutil"},
             time_in_state={
-                cpu: {300_000 + 75_000 * step: 1_000 * number + (spent if step == 19 else minute) for step in range(20)}
+                cpu: {
+                    300_000 + 75_000 * step: 1_000 * number + (spent if step == 19 else minute)
+                    for step in range(20)
+                }
                 for cpu in (0, 4)
             },
             memory_available_bytes=2_000_000_000 + number,
@@ -50,8 +66,12 @@ def looked_at(run: RunRecord, number: int) -> RunRecord:
     run_id = RunId(f"{number:032x}")
     assert run.report is not None
     assert run.report.inference is not None
-    inference = run.report.inference if number % 10 else replace(run.report.inference, median_us=9_000.0)
-    report = replace(run.report, inference=inference, echoed={f"Parameter {place}": "1" for place in range(30)})
+    inference = (
+        run.report.inference if number % 10 else replace(run.report.inference, median_us=9_000.0)
+    )
+    report = replace(
+        run.report, inference=inference, echoed={f"Parameter {place}": "1" for place in range(30)}
+    )
     return replace(
         run, run_id=run_id, command=f"benchmark_model --graph=/data/m --out=/data/runs/{run_id}/result.pb",
         report=report, state_before=state(0), state_after=state(1),
@@ -61,7 +81,9 @@ def looked_at(run: RunRecord, number: int) -> RunRecord:
 @pytest.fixture(scope="module")
 def lab() -> Lab:
     own = series(case(PIXEL_3, MOBILENET, DelegateName.CPU, 1), 5_000.0, INVOCATIONS)
-    return lab_of([looked_at(run, number) for number, run in enumerate(own)], PIXEL_3, models=[MOBILENET])
+    return lab_of(
+        [looked_at(run, number) for number, run in enumerate(own)], PIXEL_3, models=[MOBILENET]
+    )
 
 
 @pytest.mark.parametrize("name", ["small", "rich", "looked at"])

@@ -1,4 +1,5 @@
-"""Memory in reports: from its own pass, whatever became of the latency, and never another delegate's."""
+"""Memory in reports: from its own pass, whatever became of the latency, and never another
+delegate's."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ FELL_BACK = {
 
 def memory_run(number, mib, **more):
     record = run(GPU, number, 6_000.0, run_pass=Pass.MEMORY, **more)
-    report = replace(record.report, init_memory_mib=mib / 2, overall_memory_mib=mib, peak_memory_mib=mib * 2)
+    report = replace(
+        record.report, init_memory_mib=mib / 2, overall_memory_mib=mib, peak_memory_mib=mib * 2
+    )
     return replace(record, report=report)
 
 
@@ -47,14 +50,18 @@ def test_memory_is_that_of_the_invocations_that_ran_where_they_were_meant_to() -
     assert row.overall_memory_mib == 50.0
 
 
-@pytest.mark.parametrize("unusable", [FELL_BACK, {"quality": Quality.REJECTED}, {"outcome": Outcome.TIMED_OUT}])
+@pytest.mark.parametrize(
+    "unusable", [FELL_BACK, {"quality": Quality.REJECTED}, {"outcome": Outcome.TIMED_OUT}]
+)
 def test_memory_of_unusable_invocations_is_not_shown_beside_a_good_latency(unusable) -> None:
     (row,) = data_of(*series(GPU, 6_450), memory_run(0, 900.0, **unusable)).results
     # What the timing invocations printed beside their latency stays.
     assert row.overall_memory_mib == series(GPU, 6_450)[0].report.overall_memory_mib != 900.0
 
 
-@pytest.mark.parametrize("latency", [[], [run(GPU, 0, None, outcome=Outcome.FAILED, reason_code="crashed")]])
+@pytest.mark.parametrize(
+    "latency", [[], [run(GPU, 0, None, outcome=Outcome.FAILED, reason_code="crashed")]]
+)
 def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     data = data_of(*latency, memory_run(0, 50.0))
     assert json.loads(to_json(data))["results"][0]["peak_memory_mib"] == 100.0
@@ -62,7 +69,9 @@ def test_memory_is_shown_in_every_form_without_a_latency(latency) -> None:
     assert column(grid, "overall_memory_mib") == [50.0]
     assert column(grid, "median_us") == [None]
     assert [item["amount"] for item in chart_rows(data)["memory"]] == [25.0, 50.0, 100.0]
-    assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(render_text_table(data).split())
+    assert "after init 25.0 MB, overall 50.0 MB, peak 100.0 MB" in " ".join(
+        render_text_table(data).split()
+    )
 
 
 def test_start_of_a_figure_that_is_no_result_is_not_shown_beside_its_memory() -> None:

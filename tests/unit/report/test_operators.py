@@ -39,7 +39,9 @@ def profile_of(*rows: tuple[str, str, float]) -> Profile:
 
 
 def changes(before: Profile, after: Profile) -> dict[str, str]:
-    return {f"{row.node_type} {row.name}": row.change for row in compare_profiles(before, after).rows}
+    return {
+        f"{row.node_type} {row.name}": row.change for row in compare_profiles(before, after).rows
+    }
 
 
 def test_operator_that_left_the_delegate_is_named_with_what_it_costs() -> None:
@@ -61,14 +63,24 @@ def test_operator_that_a_delegate_takes_is_told_from_one_that_is_gone() -> None:
 def test_partitions_of_a_delegate_are_compared_as_a_whole() -> None:
     diff = compare_profiles(profile_of(*GPU_ROWS), profile_of(*SPLIT_ROWS))
     (whole,) = [row for row in diff.rows if row.node_type == GPU_PART]
-    assert (whole.name, whole.before_us, whole.after_us, whole.change) == ("2 partitions", 6_000.0, 6_000.0, "same")
+    assert (whole.name, whole.before_us, whole.after_us, whole.change) == (
+        "2 partitions",
+        6_000.0,
+        6_000.0,
+        "same",
+    )
 
 
 def test_time_inside_of_a_delegate_isnt_counted_twice() -> None:
     record = profile(GPU, GPU_ROWS)
     assert record.report is not None
     inner = OperatorTime(
-        node_type="Conv", name="x", first_us=None, mean_us=5_000.0, times_called=1, block="Delegate internal"
+        node_type="Conv",
+        name="x",
+        first_us=None,
+        mean_us=5_000.0,
+        times_called=1,
+        block="Delegate internal",
     )
     cycles = replace(inner, block="", unit="cycles")
     starts = replace(inner, block="", phase="init")
@@ -97,13 +109,19 @@ def test_time_of_an_inference_is_the_runs_own_and_not_the_sum_over_operators() -
 def test_without_a_mean_only_the_operators_are_told() -> None:
     before, after = (replace(profile_of(*rows), inference_us=None) for rows in (CPU_ROWS, GPU_ROWS))
     first = compare_profiles(before, after).sentences[0]
-    assert first == "The operators of one inference add up to 21.4 ms before and 6.00 ms after: -15.4 ms."
+    assert (
+        first
+        == "The operators of one inference add up to 21.4 ms before and 6.00 ms after: -15.4 ms."
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "total_us", "nested"), [("prof_stdout_lstm.txt", 1_256, 24), ("prof_stdout_while.txt", 637, 6)]
+    ("name", "total_us", "nested"),
+    [("prof_stdout_lstm.txt", 1_256, 24), ("prof_stdout_while.txt", 637, 6)],
 )
-def test_what_runs_inside_of_a_loop_isnt_added_to_the_loop(name: str, total_us: float, nested: int) -> None:
+def test_what_runs_inside_of_a_loop_isnt_added_to_the_loop(
+    name: str, total_us: float, nested: int
+) -> None:
     found = profile_in(name)
     assert found.total_us == pytest.approx(total_us)
     assert {row.subgraph for row in found.rows} == {""}
@@ -133,6 +151,10 @@ def test_kernels_of_a_delegate_are_of_the_delegate_and_have_no_numbers_in_their_
 def test_kernels_of_a_delegate_are_matched_in_their_order() -> None:
     row = ("convolution_2d 4 -> relu 5", "Delegate/convolution_2d 4 -> relu 5:0", 400.0)
     shifted = ("convolution_2d 6 -> relu 7", "Delegate/convolution_2d 6 -> relu 7:3", 900.0)
-    assert changes(profile_of(row), profile_of(shifted)) == {f"convolution_2d -> relu {shifted[1]}": "slower"}
+    assert changes(profile_of(row), profile_of(shifted)) == {
+        f"convolution_2d -> relu {shifted[1]}": "slower"
+    }
     left = compare_profiles(profile_of(row), profile_of(*CPU_ROWS))
-    assert [item.change for item in left.rows if item.node_type == "TOPK_V2"] == ["left the delegate"]
+    assert [item.change for item in left.rows if item.node_type == "TOPK_V2"] == [
+        "left the delegate"
+    ]

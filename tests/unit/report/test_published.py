@@ -15,7 +15,9 @@ def test_published_table_has_each_cell_of_the_shipped_file():
     for row, figure in zip(rows, load_published(), strict=True):
         assert (figure.model, figure.device) == (row["model"], row["device"])
         assert row["configuration"].startswith(figure.delegate.value)
-        assert figure.threads == (int(row["configuration"][4]) if "threads" in row["configuration"] else None)
+        assert figure.threads == (
+            int(row["configuration"][4]) if "threads" in row["configuration"] else None
+        )
         assert figure.text == (f"{row['latency_ms']} ms" if row["latency_ms"] else "")
         assert figure.latency_us == (float(row["latency_ms"]) * 1000 if row["latency_ms"] else None)
 

@@ -82,7 +82,9 @@ def test_table_of_results_names_what_a_speed_up_is_over() -> None:
 def test_program_that_stands_in_for_a_real_one_never_beats_it() -> None:
     fake = replace(OTHER_BUILD, is_virtual=True)
     quick = replace(CPU, build_sha256=fake.sha256)
-    data = data_of(*series(CPU, 20_000), *series(GPU, 9_000), *series(quick, 1_000), builds=(NATIVE, fake))
+    data = data_of(
+        *series(CPU, 20_000), *series(GPU, 9_000), *series(quick, 1_000), builds=(NATIVE, fake)
+    )
     assert row_of(data, quick).is_virtual
     assert row_of(data, GPU).best is BestMark.BEST
 
@@ -108,11 +110,15 @@ def test_figure_of_means_says_so_in_every_form() -> None:
     with_means = data_of(*printed(GPU, 5_000, has_median=False), *printed(CPU, 20_000))
     without = data_of(*printed(GPU, 5_000), *printed(CPU, 20_000))
     for data, word in ((with_means, "mean"), (without, "median")):
-        (result,) = (item for item in json.loads(to_json(data))["results"] if item["delegate"] == "gpu")
+        (result,) = (
+            item for item in json.loads(to_json(data))["results"] if item["delegate"] == "gpu"
+        )
         assert result["figure"] == word
         assert {item["figure"] for item in result["invocations"]} == {word}
         assert word in {line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data)))}
-        assert word in {line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data, rows="invocations")))}
+        assert word in {
+            line["figure"] for line in csv.DictReader(io.StringIO(to_csv(data, rows="invocations")))
+        }
     assert "mean: the program printed no medians" in render_text_table(with_means)
     assert re.search(r" 5\.4\d +mean ", render_text_table(with_means))
     assert "| 5.40 | mean |" in to_markdown(with_means).replace("5.41", "5.40")
@@ -148,6 +154,9 @@ def heads_of(data: ReportData, name: str) -> list[str]:
 def test_percentiles_are_exported_of_nothing_but_results(unused: dict[str, object]) -> None:
     data = data_of(*series(GPU, 5_000), run(GPU, 90, 9_000, **unused))  # type: ignore[arg-type]
     (result,) = json.loads(to_json(data))["results"]
-    found = {item["invocation"]: (item["latency_us"], item["p5_us"], item["p95_us"]) for item in result["invocations"]}
+    found = {
+        item["invocation"]: (item["latency_us"], item["p5_us"], item["p95_us"])
+        for item in result["invocations"]
+    }
     assert found[91] == (None, None, None)
     assert found[1] == pytest.approx((5_000, 4_950, 5_250))

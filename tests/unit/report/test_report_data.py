@@ -52,7 +52,11 @@ def by_configuration(data):
 
 
 def test_configurations_that_cant_be_told_apart_are_both_tied():
-    data = data_of(*series(case(threads=2), 10_000), *series(case(threads=4), 10_010), *series(case(threads=1), 19_000))
+    data = data_of(
+        *series(case(threads=2), 10_000),
+        *series(case(threads=4), 10_010),
+        *series(case(threads=1), 19_000),
+    )
     assert [row.best for row in data.results] == [BestMark.NONE, BestMark.TIED, BestMark.TIED]
 
 
@@ -82,7 +86,9 @@ def test_faster_figure_that_isnt_to_be_trusted_is_never_best(unfit):
 
 
 def test_delegate_that_took_no_operator_is_not_called_one_that_fell_back():
-    none = series(case(delegate=DelegateName.HEXAGON), 9_000, truth=DelegateTruth.NONE, outcome=Outcome.FAILED)
+    none = series(
+        case(delegate=DelegateName.HEXAGON), 9_000, truth=DelegateTruth.NONE, outcome=Outcome.FAILED
+    )
     text = render_text_table(data_of(*none, *series(case(threads=4), 20_000)))
     assert "took no operator: CPU" in text
     assert "fell back" not in text
@@ -137,8 +143,12 @@ def test_headline_tells_the_best_of_each_phone_and_how_closely_it_is_known():
     ]
     headline = data_of(*runs, devices=(PIXEL_3, PIXEL_4)).headline
     first, second = headline.answers
-    assert re.search(r"on Google Pixel 3 \(virtual\): gpu is the fastest with 6\.45 ms .*, 3\.71 times", first)
-    assert re.search(r"on Google Pixel 4 \(virtual\): (xnnpack, )?4 threads is the fastest with 5\.00 ms", second)
+    assert re.search(
+        r"on Google Pixel 3 \(virtual\): gpu is the fastest with 6\.45 ms .*, 3\.71 times", first
+    )
+    assert re.search(
+        r"on Google Pixel 4 \(virtual\): (xnnpack, )?4 threads is the fastest with 5\.00 ms", second
+    )
     assert re.match(r"All 4 results are clean, precise to .0\.\d % \(95 %\)\.", headline.trust)
 
 
@@ -177,14 +187,32 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
 def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
     def beside(number, load, latency_us):
         record = run(case(), number, latency_us, run_pass=Pass("contention"))
-        return replace(record, report=replace(record.report, extra={"load": load, "load_cores": 1.0}))
+        return replace(
+            record, report=replace(record.report, extra={"load": load, "load_cores": 1.0})
+        )
 
-    wild = [beside(0, "none", 1_000), beside(1, "cpu=1", 1_100), beside(2, "none", 1_000), beside(3, "cpu=1", 2_900)]
-    steady = [beside(4 + n, load, 1_000 * (1 + (n % 2)) + n) for n, load in enumerate(("none", "cpu=1") * 2)]
+    wild = [
+        beside(0, "none", 1_000),
+        beside(1, "cpu=1", 1_100),
+        beside(2, "none", 1_000),
+        beside(3, "cpu=1", 2_900),
+    ]
+    steady = [
+        beside(4 + n, load, 1_000 * (1 + (n % 2)) + n)
+        for n, load in enumerate(("none", "cpu=1") * 2)
+    ]
     data = data_of(*series(case(), 1_000), *wild, *steady)
     planned = {str(CAMPAIGN): campaign_of([], terms=Terms(contention=("cpu=1",)))}
-    rows = [replace(row, loads=load_rows(runs, planned)) for row in data.results for runs in (wild, steady)]
-    lines = [line for line in render_text_table(replace(data, results=tuple(rows))).splitlines() if "cpu=1" in line]
+    rows = [
+        replace(row, loads=load_rows(runs, planned))
+        for row in data.results
+        for runs in (wild, steady)
+    ]
+    lines = [
+        line
+        for line in render_text_table(replace(data, results=tuple(rows))).splitlines()
+        if "cpu=1" in line
+    ]
     assert ["too few runs" in line for line in lines] == [True, False]
     assert not any(">1000 %" in line for line in lines)
 
@@ -193,18 +221,34 @@ def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocat
     unsteady = Finding(code="unsteady", severity=Severity.WARNING, message="they spread")
     skipped = Finding(code="not-completed", severity=Severity.ERROR, message="skipped")
     other = run(
-        case(), 0, None, run_pass=Pass.PARITY, outcome=Outcome.SKIPPED, quality=Quality.REJECTED, findings=(skipped,)
+        case(),
+        0,
+        None,
+        run_pass=Pass.PARITY,
+        outcome=Outcome.SKIPPED,
+        quality=Quality.REJECTED,
+        findings=(skipped,),
     )
     data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(unsteady,)), other)
     assert [text.split(":")[0] for text in data.headline.warnings] == ["1 case suspect (unsteady)"]
     text = " ".join(render_text_table(data).split())
-    assert "suspect (unsteady): mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack, 4 threads, native" in text
+    assert (
+        "suspect (unsteady): mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack, 4 threads, native"
+        in text
+    )
 
 
 def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matter():
     drifting = data_of(*series(case(), 1_000), parity(case(), ParityVerdict.DRIFT, 0.02))
     failed = [
-        run(case(), number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, reason_code="crashed")
+        run(
+            case(),
+            number,
+            None,
+            outcome=Outcome.FAILED,
+            quality=Quality.REJECTED,
+            reason_code="crashed",
+        )
         for number in range(5, 9)
     ]
     rare = data_of(*series(case(), 1_000, count=2), *failed)
@@ -223,7 +267,9 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
 def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown, kept_as_evidence):
     data = data_of(*series(case(), 1_000), parity(case(), verdict, 0.02))
     (row,) = data.results
-    assert re.search(rf"^ .*xnnpack, 4 threads, native .*{shown}$", render_text_table(data), re.MULTILINE)
+    assert re.search(
+        rf"^ .*xnnpack, 4 threads, native .*{shown}$", render_text_table(data), re.MULTILINE
+    )
     assert (exported(row)["not_a_result_us"] == 1_000) is kept_as_evidence
     assert ("<del>1.00 ms</del> (rejected)" in render_html(data, title="t")) is kept_as_evidence
 
@@ -231,33 +277,66 @@ def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown
 def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     gpu, cpu = case(delegate=DelegateName.GPU), case()
     left_out = replace(
-        run(cpu, 0, None, run_pass=Pass.PARITY, outcome=Outcome.SKIPPED, reason_code="parity-no-reference"),
+        run(
+            cpu,
+            0,
+            None,
+            run_pass=Pass.PARITY,
+            outcome=Outcome.SKIPPED,
+            reason_code="parity-no-reference",
+        ),
         reason="nothing here computes the reference outputs",
     )
-    runs = [*series(gpu, 1_000), *series(cpu, 2_000), parity(gpu, ParityVerdict.WRONG, 0.8), left_out]
+    runs = [
+        *series(gpu, 1_000),
+        *series(cpu, 2_000),
+        parity(gpu, ParityVerdict.WRONG, 0.8),
+        left_out,
+    ]
     runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
     text = " ".join(render_text_table(data_of(*runs)).split())
-    assert "outputs wrong: mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: largest" in text
-    assert "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs" in text
-    assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: after init" in text
+    assert (
+        "outputs wrong: mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: largest"
+        in text
+    )
+    assert (
+        "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs"
+        in text
+    )
+    assert (
+        "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: after init"
+        in text
+    )
     assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack" not in text
     assert "operators of 1 case are profiled: see the report" in text
-    agreeing = render_text_table(data_of(*series(cpu, 2_000), parity(cpu, ParityVerdict.SAME, 1e-6)))
+    agreeing = render_text_table(
+        data_of(*series(cpu, 2_000), parity(cpu, ParityVerdict.SAME, 1e-6))
+    )
     assert "outputs agree: 1 case" in agreeing
 
 
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
     shell, app = case(REAL_PIXEL), case(REAL_PIXEL, tool=ToolName.APK)
-    mixed = data_of(*series(shell, 1_000), *series(app, 1_050), devices=(REAL_PIXEL,)).headline.warnings
-    assert any("different modes (foreground, shell)" in text and "ab tool:apk tool:native" in text for text in mixed)
+    mixed = data_of(
+        *series(shell, 1_000), *series(app, 1_050), devices=(REAL_PIXEL,)
+    ).headline.warnings
+    assert any(
+        "different modes (foreground, shell)" in text and "ab tool:apk tool:native" in text
+        for text in mixed
+    )
     alike = data_of(*series(shell, 1_000), devices=(REAL_PIXEL,)).headline.warnings
     assert not any("modes" in text for text in alike)
 
 
 def test_two_phones_of_one_kind_have_labels_of_their_own():
     twin = replace(REAL_PIXEL, serial=Serial("89AX0KQ99"))
-    data = data_of(*series(case(REAL_PIXEL), 1_000), *series(case(twin), 1_000), devices=(REAL_PIXEL, twin))
-    assert [device.label for device in data.devices] == ["Google Pixel 3 (89AX0KQ3H)", "Google Pixel 3 (89AX0KQ99)"]
+    data = data_of(
+        *series(case(REAL_PIXEL), 1_000), *series(case(twin), 1_000), devices=(REAL_PIXEL, twin)
+    )
+    assert [device.label for device in data.devices] == [
+        "Google Pixel 3 (89AX0KQ3H)",
+        "Google Pixel 3 (89AX0KQ99)",
+    ]
 
 
 def test_configurations_that_differ_only_in_build_or_affinity_are_told_apart():
@@ -273,14 +352,19 @@ def test_configurations_that_differ_only_in_build_or_affinity_are_told_apart():
 
 def test_configuration_stays_one_column_over_devices_with_their_own_builds():
     data = data_of(
-        *series(case(PIXEL_3), 1_000), *series(replace(case(PIXEL_4), build_sha256=BuildSha("e" * 64)), 1_000)
+        *series(case(PIXEL_3), 1_000),
+        *series(replace(case(PIXEL_4), build_sha256=BuildSha("e" * 64)), 1_000),
     )
     assert {row.configuration for row in data.results} == {"xnnpack, 4 threads, native"}
 
 
 def test_planned_case_without_runs_is_shown_as_not_run():
     lab = small_lab()
-    not_run = [row for row in build_report_data(**lab.inputs()).results if row.result.status is CaseStatus.NOT_RUN]
+    not_run = [
+        row
+        for row in build_report_data(**lab.inputs()).results
+        if row.result.status is CaseStatus.NOT_RUN
+    ]
     assert [(row.device.serial, row.case.threads) for row in not_run] == [(PIXEL_4.serial, 1)]
     assert "resume" in not_run[0].next_step
 
@@ -323,7 +407,14 @@ def test_same_case_on_two_nights_is_one_result():
 
 def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
     owner = case()
-    failed = run(owner, 3, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"Segmentation fault\n")
+    failed = run(
+        owner,
+        3,
+        None,
+        outcome=Outcome.FAILED,
+        quality=Quality.REJECTED,
+        log=b"Segmentation fault\n",
+    )
     row = data_of(*series(owner, 1_000, 3), failed).results[0]
     logs = {invocation.number: invocation.log for invocation in row.invocations if invocation.log}
     # The fourth: invocations count from 1.
@@ -333,11 +424,22 @@ def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
 
 def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
     silent = [
-        run(case(threads=1), number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"")
+        run(
+            case(threads=1), number, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b""
+        )
         for number in (5, 6)
     ]
-    spoke = run(case(threads=1), 7, None, outcome=Outcome.FAILED, quality=Quality.REJECTED, log=b"it broke\n")
-    lab = lab_of([*series(case(), 1_000, 4), *series(case(threads=1), 1_000, 4), *silent, spoke], PIXEL_3)
+    spoke = run(
+        case(threads=1),
+        7,
+        None,
+        outcome=Outcome.FAILED,
+        quality=Quality.REJECTED,
+        log=b"it broke\n",
+    )
+    lab = lab_of(
+        [*series(case(), 1_000, 4), *series(case(threads=1), 1_000, 4), *silent, spoke], PIXEL_3
+    )
     asked = []
 
     def outputs(run_ids):
@@ -348,7 +450,12 @@ def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
 
     first = lab.runs[0].run_id
     assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
-    shown = {row.run.run_id: row.log.text for result in data.results for row in result.invocations if row.log}
+    shown = {
+        row.run.run_id: row.log.text
+        for result in data.results
+        for row in result.invocations
+        if row.log
+    }
     assert set(shown) == {first, spoke.run_id}
     assert shown[spoke.run_id] == "it broke\n"
 
@@ -370,7 +477,18 @@ def test_devices_and_builds_that_no_case_names_are_left_out():
 
 
 def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
-    lab = lab_of([run(case(), 0, None, outcome=Outcome.FAILED, reason_code="wrong-abi", quality=Quality.REJECTED)])
+    lab = lab_of(
+        [
+            run(
+                case(),
+                0,
+                None,
+                outcome=Outcome.FAILED,
+                reason_code="wrong-abi",
+                quality=Quality.REJECTED,
+            )
+        ]
+    )
     data = build_report_data(**lab.inputs())
     assert data.results[0].next_step.startswith("Choose the build for the phone's ABI")
 
@@ -418,12 +536,16 @@ def test_headline_claims_no_precision_for_single_invocations():
     ]
     trust = data_of(*runs).headline.trust
     assert re.match(
-        r"All 3 results are clean: 1 precise to ±1\.\d % \(95 %\); 2 one process each: no interval\.", trust
+        r"All 3 results are clean: 1 precise to ±1\.\d % \(95 %\); 2 one process each: no interval\.",
+        trust,
     )
 
 
 def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
-    wide = [run(case(PIXEL_3), number, latency) for number, latency in enumerate((20_000, 26_000, 31_000), 1)]
+    wide = [
+        run(case(PIXEL_3), number, latency)
+        for number, latency in enumerate((20_000, 26_000, 31_000), 1)
+    ]
     single = series(case(PIXEL_4), 23_900, 1)
     for runs, device, worth, told in (
         (wide, PIXEL_3, "clean, not precise", "not precise: ±"),
@@ -435,7 +557,10 @@ def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
         assert not exported(row)["is_precise"]
         text = render_text_table(data)
         assert f"The one result is clean, {told}" in text
-        assert "~ not precise: the 95 % interval is wider than ±2.0 %, or one process gave none" in text
+        assert (
+            "~ not precise: the 95 % interval is wider than ±2.0 %, or one process gave none"
+            in text
+        )
         assert re.search(r" ~(±[\d.]+ %|---) .* clean$", text, re.MULTILINE)
         assert f"| {worth}, virtual |" in to_markdown(data)
         assert worth in render_html(data, title="t")
@@ -457,6 +582,9 @@ def test_folders_of_a_computer_stand_in_no_report_and_those_of_a_phone_do():
     command = "/home/ann/python --graph=/home/ann/m.tflite"
     own, phones = case(HOST, tool=ToolName.LITERT), case(PIXEL_3)
     data = data_of(*(replace(run(owner, log=said), command=command) for owner in (own, phones)))
-    told = {row.device.serial: (row.command, row.invocations[0].log.text.strip()) for row in data.results}
+    told = {
+        row.device.serial: (row.command, row.invocations[0].log.text.strip())
+        for row in data.results
+    }
     assert told["host"] == (".../python --graph=.../m.tflite", "Graph: [.../m.tflite]")
     assert told[PIXEL_3.serial] == (command, said.decode().strip())

@@ -33,7 +33,11 @@ ACCURACY = {"mobilenet_v1_1.0_224.tflite": 71.8, MOBILENET_INT8.sha256: 70.7}
 
 
 def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
-    runs = [*series(case(threads=1), 40_000), *series(case(threads=2), 25_000), *series(case(threads=4), 16_000)]
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=2), 25_000),
+        *series(case(threads=4), 16_000),
+    ]
     steps = list(thread_steps(build_report_data(**lab_of(runs).inputs()).results))
     assert [step.row.case.threads for step in steps] == [1, 2, 4]
     assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
@@ -47,7 +51,10 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
         *series(case(PIXEL_4, threads=4), 20_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
     ]
-    assert list(thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results)) == []
+    assert (
+        list(thread_steps(build_report_data(**lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results))
+        == []
+    )
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
@@ -58,7 +65,13 @@ def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
 
 
 def test_front_has_what_nothing_beats_in_every_figure() -> None:
-    points = {"small": (1.0, 9.0), "fast": (5.0, 2.0), "beaten": (6.0, 3.0), "twin": (5.0, 2.0), "even": (5.0, 4.0)}
+    points = {
+        "small": (1.0, 9.0),
+        "fast": (5.0, 2.0),
+        "beaten": (6.0, 3.0),
+        "twin": (5.0, 2.0),
+        "even": (5.0, 4.0),
+    }
     assert on_front(points) == {"small", "fast", "twin"}
 
 
@@ -72,15 +85,24 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     numbers = [*range(3), *range(ATTEMPT_NUMBERS, ATTEMPT_NUMBERS + 8)]
     runs = [
         replace(
-            run(owner, number, 9_000.0 if number < ATTEMPT_NUMBERS else 6_000.0, run_pass=Pass.SUSTAINED),
-            started_at=START + timedelta(seconds=(20 if number < ATTEMPT_NUMBERS else 600) + 5 * (number % 100)),
+            run(
+                owner,
+                number,
+                9_000.0 if number < ATTEMPT_NUMBERS else 6_000.0,
+                run_pass=Pass.SUSTAINED,
+            ),
+            started_at=START
+            + timedelta(seconds=(20 if number < ATTEMPT_NUMBERS else 600) + 5 * (number % 100)),
         )
         for number in numbers
     ]
     lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained=30.0))
     data = build_report_data(**lab.inputs())
     cut, whole = data.results[0].sustained
-    assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [(1, False, 3), (2, True, 8)]
+    assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [
+        (1, False, 3),
+        (2, True, 8),
+    ]
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
     assert len({str(row["group"]) for row in chart_rows(data)["sustained"]}) == 2
 
@@ -108,10 +130,15 @@ def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path:
         ("model,accuracy\nm,high\n", ":2: 'high' isn't a percentage"),
         ("model,accuracy\nm,70\n\nn,170\n", ":4: there is no accuracy from 0 to 100"),
         ("model,accuracy\nm\n", ":2: '' isn't a percentage"),
-        ("model,accuracy\nm,0.7\n", ":2: 0.7 may be meant as a percentage or as a share; write 0.7% or 70%"),
+        (
+            "model,accuracy\nm,0.7\n",
+            ":2: 0.7 may be meant as a percentage or as a share; write 0.7% or 70%",
+        ),
     ],
 )
-def test_accuracy_file_that_cant_be_read_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_accuracy_file_that_cant_be_read_is_named_with_its_line(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = tmp_path / "accuracy.csv"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:

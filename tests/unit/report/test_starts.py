@@ -30,7 +30,9 @@ def test_starts_are_medians_by_stage_and_leave_rejected_ones_out() -> None:
     )  # fmt: skip
     (row,) = data.results
     # The sample's first inference takes twice its latency.
-    assert [(item.stage.value, item.count, item.first_us, item.quality.value) for item in row.starts] == [
+    assert [
+        (item.stage.value, item.count, item.first_us, item.quality.value) for item in row.starts
+    ] == [
         ("first-load", 2, 400.0, "trusted"),
         ("process-cold", 1, 14.0, "trusted"),
         ("cache-warm", 1, 10.0, "suspect"),

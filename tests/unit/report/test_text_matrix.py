@@ -17,8 +17,16 @@ from orchestrator.report.winners import WINNERS, answer_text, answers_of, next_s
 from orchestrator.tables.escapes import display_width
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
-PHONES = [replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)]
-SPEEDS = {("cpu", 1): 80_000, ("cpu", 4): 30_000, ("xnnpack", 1): 61_000, ("xnnpack", 4): 23_900, ("gpu", 1): 6_450}
+PHONES = [
+    replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)
+]
+SPEEDS = {
+    ("cpu", 1): 80_000,
+    ("cpu", 4): 30_000,
+    ("xnnpack", 1): 61_000,
+    ("xnnpack", 4): 23_900,
+    ("gpu", 1): 6_450,
+}
 
 
 def data_of(*runs: RunRecord) -> ReportData:
@@ -36,10 +44,20 @@ def twelve() -> ReportData:
         for key, speed_us in SPEEDS.items()
     ]
     unused = [
-        run(configuration(number, "gpu", 4), 0, None, outcome=Outcome.SKIPPED, reason_code=THREADS_UNUSED)
+        run(
+            configuration(number, "gpu", 4),
+            0,
+            None,
+            outcome=Outcome.SKIPPED,
+            reason_code=THREADS_UNUSED,
+        )
         for number in range(11)
     ]
-    return data_of(*(item for group in found for item in group), *unused, *series(configuration(11, "gpu", 4), 9_000))
+    return data_of(
+        *(item for group in found for item in group),
+        *unused,
+        *series(configuration(11, "gpu", 4), 9_000),
+    )
 
 
 @pytest.mark.parametrize(("columns", "most_lines"), [(200, 30), (120, 30), (80, 50)])
@@ -56,10 +74,19 @@ def test_twelve_phones_fit_a_screen(columns: int, most_lines: int) -> None:
 
 
 def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> None:
-    data = data_of(*(item for key, speed_us in SPEEDS.items() for item in series(configuration(0, *key), speed_us)))
+    data = data_of(
+        *(
+            item
+            for key, speed_us in SPEEDS.items()
+            for item in series(configuration(0, *key), speed_us)
+        )
+    )
     (winner,) = winners(data.contests)
     text = answer_text(winner)
-    assert re.search(r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)", text)
+    assert re.search(
+        r": gpu is the fastest with 6\.45 ms ±0\.\d %, 3\.7\d times \(95 %: 3\.\d+ to 3\.\d+\)",
+        text,
+    )
     assert text.endswith("as fast as xnnpack, 4 threads; outputs not checked")
     told = {column.name: column.data(winner) for column in WINNERS}
     assert (told["configuration"], told["second"], told["tied"]) == (
@@ -67,7 +94,10 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
         "xnnpack, 4 threads, native",
         [],
     )
-    assert f"{told['lead']:.2f} times (95 %: {told['lead_low']:.2f} to {told['lead_high']:.2f})" in text
+    assert (
+        f"{told['lead']:.2f} times (95 %: {told['lead_low']:.2f} to {told['lead_high']:.2f})"
+        in text
+    )
     assert "-d gpu --pass parity" in next_step(winner, "my model.tflite")
     assert "'my model.tflite'" in next_step(winner, "my model.tflite")
 
@@ -82,7 +112,9 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
     assert "parity" not in next_step(winner, "m.tflite")
 
 
-def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> None:
+def test_figures_that_can_not_be_told_apart_are_tied_and_the_next_step_is_to_tell_them_apart() -> (
+    None
+):
     fast, near = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
     (winner,) = winners(data_of(*series(fast, 10_000), *series(near, 10_010)).contests)
     assert "are tied; the difference is within the noise" in answer_text(winner)
@@ -98,15 +130,23 @@ def test_one_process_each_is_not_called_sure() -> None:
 
 def test_of_phones_that_only_their_serials_tell_apart_the_virtual_one_keeps_its_word() -> None:
     phones = [replace(phone, is_virtual=number == 1) for number, phone in enumerate(PHONES)]
-    cases = [case(phone, delegate=DelegateName(name)) for phone in phones for name in ("gpu", "cpu")]
+    cases = [
+        case(phone, delegate=DelegateName(name)) for phone in phones for name in ("gpu", "cpu")
+    ]
     lab = lab_of([run for item in cases for run in series(item, 10_000)], *phones)
     shown = render_text_table(build_report_data(**lab.inputs()), 90)  # type: ignore[arg-type]
-    assert [word for word in re.findall(r"\S+ R58M\d\d", shown) if "virtual" in word] == ["(virtual) R58M01"]
+    assert [word for word in re.findall(r"\S+ R58M\d\d", shown) if "virtual" in word] == [
+        "(virtual) R58M01"
+    ]
 
 
 def test_of_many_winners_it_is_said_which_are_no_winners() -> None:
     clear = [configuration(number, *key) for number in range(4) for key in (("gpu", 1), ("cpu", 1))]
     tied = [configuration(4, "gpu", 1), configuration(4, "cpu", 1)]
-    runs = [item for one in clear for item in series(one, 10_000 if one.delegate == "gpu" else 20_000)]
-    (answer,) = answers_of(data_of(*runs, *series(tied[0], 10_000), *series(tied[1], 10_010)).contests)
+    runs = [
+        item for one in clear for item in series(one, 10_000 if one.delegate == "gpu" else 20_000)
+    ]
+    (answer,) = answers_of(
+        data_of(*runs, *series(tied[0], 10_000), *series(tied[1], 10_010)).contests
+    )
     assert "of 5 devices, fastest is gpu on 5; on 1 of them another can't be told from it" in answer

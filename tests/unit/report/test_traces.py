@@ -16,8 +16,20 @@ def test_each_quantity_is_a_line_over_its_whole_time() -> None:
     row = build_report_data(**lab_of(series(case(), 10_000)).inputs()).results[0]
     traces = {trace.name: trace for trace in condition_traces(row.invocations)}
     heat = traces["hottest zone"]
-    assert (heat.unit, heat.low, heat.high, heat.last, heat.duration_s) == ("°C", 33.5, 41.0, 41.0, 244.0)
-    assert set(traces) == {"hottest zone", "limit of cpu0", "limit of cpu4", "clock of cpu0", "clock of cpu4"}
+    assert (heat.unit, heat.low, heat.high, heat.last, heat.duration_s) == (
+        "°C",
+        33.5,
+        41.0,
+        41.0,
+        244.0,
+    )
+    assert set(traces) == {
+        "hottest zone",
+        "limit of cpu0",
+        "limit of cpu4",
+        "clock of cpu0",
+        "clock of cpu4",
+    }
     places = [tuple(map(float, point.split(","))) for point in heat.points.split()]
     assert (places[0][0], places[-1][0]) == (0.0, WIDTH)
     assert all(0 <= y <= HEIGHT for _, y in places)
@@ -25,7 +37,11 @@ def test_each_quantity_is_a_line_over_its_whole_time() -> None:
 
 def test_looks_during_a_run_are_drawn_and_a_single_one_is_no_line() -> None:
     looks = [
-        Sample(uptime_s=100.0 + second, heat_c={"cpu": 30.0 + second, "trip": 9_999.0}, clock_khz={4: 2_000_000})
+        Sample(
+            uptime_s=100.0 + second,
+            heat_c={"cpu": 30.0 + second, "trip": 9_999.0},
+            clock_khz={4: 2_000_000},
+        )
         for second in range(5)
     ]
     traces = {trace.name: trace for trace in sample_traces(looks)}
@@ -37,8 +53,15 @@ def test_looks_during_a_run_are_drawn_and_a_single_one_is_no_line() -> None:
 def test_a_battery_that_is_another_one_is_told_and_one_that_drains_isnt() -> None:
     def evidence(*charges: tuple[int, int]) -> str:
         runs = [
-            replace(run, state_before=replace(run.state_before, battery_percent=percent, battery_charge_uah=charge_uah))
-            for run, (percent, charge_uah) in zip(series(case(), 10_000, len(charges)), charges, strict=True)
+            replace(
+                run,
+                state_before=replace(
+                    run.state_before, battery_percent=percent, battery_charge_uah=charge_uah
+                ),
+            )
+            for run, (percent, charge_uah) in zip(
+                series(case(), 10_000, len(charges)), charges, strict=True
+            )
         ]
         rows = build_report_data(**lab_of(runs).inputs()).results
         ((_, content),) = case_evidence(rows)

@@ -13,12 +13,17 @@ from orchestrator.records.run import Attachment
 from orchestrator.store import packing
 from orchestrator.store.packing import pack, pack_output, unpack, unpack_large, unpack_output
 
-LOG = b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n" * 20
+LOG = (
+    b"INFO: count=369 first=2721 curr=2798 min=2688 max=3260 avg=2713.36 std=47 p5=2691 median=2704 p95=2754\n"
+    * 20
+)
 NAMES = st.sampled_from(["stdout", "\u00e9\ud800", "", "a\nb"])
 PROGRAMS = st.sampled_from(["", "native", "apk", "quite another"])
 
 
-@given(st.lists(st.builds(Attachment, name=NAMES, data=st.binary(max_size=80)), max_size=5), PROGRAMS)
+@given(
+    st.lists(st.builds(Attachment, name=NAMES, data=st.binary(max_size=80)), max_size=5), PROGRAMS
+)
 def test_any_output_comes_back(attachments: list[Attachment], program: str) -> None:
     packed = pack_output(attachments, program)
     assert unpack_output(packed, where="here") == [(item.name, item.data) for item in attachments]
@@ -59,7 +64,9 @@ def test_each_dictionary_has_the_number_of_its_name_so_that_none_is_ever_changed
     for number, file in known.items():
         content = file.read_bytes()
         assert int.from_bytes(content[4:8], "little") == number == packing.number_of(file.name)
-        assert SUMS[file.name] == hashlib.sha256(content).hexdigest()[:16], f"{file.name} changed: give it a new name"
+        assert SUMS[file.name] == hashlib.sha256(content).hexdigest()[:16], (
+            f"{file.name} changed: give it a new name"
+        )
     assert SUMS.keys() == {file.name for file in known.values()}
 
 

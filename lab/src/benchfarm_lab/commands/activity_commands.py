@@ -26,7 +26,9 @@ def am(call: Invocation) -> int:
         case "broadcast":
             shown = _Intent()
             _read_intent(call, rest, shown)
-            call.out.line(f"Broadcasting: Intent {{ {shown.describe()} }}\nBroadcast completed: result=0")
+            call.out.line(
+                f"Broadcasting: Intent {{ {shown.describe()} }}\nBroadcast completed: result=0"
+            )
             return 0
     call.error(f"Unknown command: {name}")
     return 255
@@ -78,7 +80,10 @@ def _read_intent(call: Invocation, args: Sequence[str], intent: _Intent) -> str:
         elif arg in _WITH_VALUE:
             value(arg)
         elif arg in {"-W", "-S"}:
-            intent.wait, intent.stop_first = intent.wait or arg == "-W", intent.stop_first or arg == "-S"
+            intent.wait, intent.stop_first = (
+                intent.wait or arg == "-W",
+                intent.stop_first or arg == "-S",
+            )
         else:
             return f"Unknown option: {arg}"
     return ""
@@ -88,7 +93,9 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
     intent = _Intent()
     fault = _read_intent(call, args, intent)
     if fault:
-        call.error(f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: {fault}")
+        call.error(
+            f"Exception occurred while executing 'start':\njava.lang.IllegalArgumentException: {fault}"
+        )
         return 255
     package, _, activity = intent.component.partition("/")
     shown = intent.describe()
@@ -97,7 +104,9 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
         call.system.activities.force_stop(package, reason=f"from pid {call.process.pid}")
     call.out.line(f"Starting: Intent {{ {shown} }}")
     if not intent.component:
-        call.error(f"Error: Activity not started, unable to resolve Intent {{ {shown} flg=0x10000000 }}")
+        call.error(
+            f"Error: Activity not started, unable to resolve Intent {{ {shown} flg=0x10000000 }}"
+        )
         return 0
     begun_s = call.system.time.uptime_s()
     try:
@@ -105,7 +114,9 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
             package, activity, intent.extras, from_uid=call.uid, shown=f"flg=0x10000000 {shown}"
         )
     except ActivityMissingError:
-        call.error(f"Error type 3\nError: Activity class {{{package}/{full_class(package, activity)}}} does not exist.")
+        call.error(
+            f"Error type 3\nError: Activity class {{{package}/{full_class(package, activity)}}} does not exist."
+        )
         return 0
     if intent.wait:
         call.sleep(started.launch_ms / 1000)

@@ -38,7 +38,9 @@ def mkdir(call: Invocation) -> int:
             else:
                 call.system.files.make_folder(call.path(path), mode=mode, uid=call.uid)
             if "m" in options:
-                call.system.files.change_mode(call.path(path), int(options.last("m"), 8), uid=call.uid)
+                call.system.files.change_mode(
+                    call.path(path), int(options.last("m"), 8), uid=call.uid
+                )
         except PhoneFileError as exc:
             _trouble(call, f"'{path}': {exc}")
     return 1 if call.failed else 0
@@ -93,7 +95,10 @@ def _targets(call: Invocation, options: Options) -> list[tuple[str, str]]:
     need_args(call, options, 2)
     *sources, target = options.args
     if _is_folder(call, target):
-        return [(source, f"{target.rstrip('/')}/{source.rstrip('/').rsplit('/', 1)[-1]}") for source in sources]
+        return [
+            (source, f"{target.rstrip('/')}/{source.rstrip('/').rsplit('/', 1)[-1]}")
+            for source in sources
+        ]
     if len(sources) > 1:
         call.fail(f"'{target}' not directory")
     return [(sources[0], target)]
@@ -143,7 +148,12 @@ def chmod(call: Invocation) -> int:
                 call.fail(f"bad mode '{text}'")
             call.system.files.change_mode(call.path(path), mode, uid=call.uid)
         except PhoneFileError as exc:
-            _trouble(call, f"chmod '{path}' to {text}: {exc}" if exc.errno == errno.EPERM else f"{path}: {exc}")
+            _trouble(
+                call,
+                f"chmod '{path}' to {text}: {exc}"
+                if exc.errno == errno.EPERM
+                else f"{path}: {exc}",
+            )
     return 1 if call.failed else 0
 
 
@@ -160,7 +170,9 @@ def touch(call: Invocation) -> int:
         moment = float(match[1])
     for path in options.args:
         try:
-            call.system.files.touch(call.path(path), moment, create="c" not in options, uid=call.uid)
+            call.system.files.touch(
+                call.path(path), moment, create="c" not in options, uid=call.uid
+            )
         except PhoneFileError as exc:
             if not ("c" in options and exc.errno == errno.ENOENT):
                 _trouble(call, f"'{path}': {exc}")

@@ -26,7 +26,9 @@ def dd(call: Invocation) -> int:
     hardware = call.system.hardware
     work = hardware.begin_spin(call.process.pid, memory_share=_SHARE)
     try:
-        call.system.time.sleep(size / (_SHARE * hardware.profile.cpu.memory_gbps * 1e9), call.process.killed)
+        call.system.time.sleep(
+            size / (_SHARE * hardware.profile.cpu.memory_gbps * 1e9), call.process.killed
+        )
     finally:
         hardware.end_work(work)
     return 0

@@ -14,9 +14,19 @@ from benchfarm_lab.processes import FIRST_APP_UID, Process
 
 #: android.os.Temperature's types, by what a zone's name says.
 _TYPES: Final = (
-    ("cpu", 0), ("gpu", 1), ("batt", 2), ("maxfg", 2), ("skin", 3), ("quiet", 3), ("fps-therm", 3), ("back", 3),
-    ("usb", 4), ("pa-", 5), ("npu", 9), ("tpu", 9),
-)  # fmt: skip
+    ("cpu", 0),
+    ("gpu", 1),
+    ("batt", 2),
+    ("maxfg", 2),
+    ("skin", 3),
+    ("quiet", 3),
+    ("fps-therm", 3),
+    ("back", 3),
+    ("usb", 4),
+    ("pa-", 5),
+    ("npu", 9),
+    ("tpu", 9),
+)
 
 
 @command("dumpsys")
@@ -118,7 +128,11 @@ def _window(call: Invocation, args: Sequence[str]) -> int:
 
 def _surfaceflinger(call: Invocation, args: Sequence[str]) -> int:
     gles = call.system.build.gles
-    call.out.line("Visible layers (count = 12)\n" + (f"GLES: {gles}\n" if gles else "") + "  orientation=ROTATION_0")
+    call.out.line(
+        "Visible layers (count = 12)\n"
+        + (f"GLES: {gles}\n" if gles else "")
+        + "  orientation=ROTATION_0"
+    )
     return 0
 
 
@@ -140,7 +154,9 @@ def _activity(call: Invocation, args: Sequence[str]) -> int:
         found = call.system.packages.get(process.argv[0])
         names = found.info.activities if found is not None else ()
         shown = short_component(process.argv[0], names[0]) if names else process.argv[0]
-        call.out.line(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}")
+        call.out.line(
+            f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}"
+        )
     call.out.line("ACTIVITY MANAGER RUNNING PROCESSES (dumpsys activity processes)")
     for process in _apps(call):
         record = f"{process.pid:x} {process.pid}:{process.argv[0]}/u0a{process.uid - 10000}"
@@ -161,11 +177,19 @@ def _deviceidle(call: Invocation, args: Sequence[str]) -> int:
         case "enabled":
             call.out.line(int(not state.doze_off & set(kinds)))
         case _:
-            call.out.line(f"  mScreenOn={_yes(state.screen_on)}\n  mState=ACTIVE mLightState=ACTIVE")
+            call.out.line(
+                f"  mScreenOn={_yes(state.screen_on)}\n  mState=ACTIVE mLightState=ACTIVE"
+            )
     return 0
 
 
 _SERVICES: Final[Mapping[str, Callable[[Invocation, Sequence[str]], int]]] = {
-    "battery": _battery, "thermalservice": _thermalservice, "power": _power, "window": _window,
-    "SurfaceFlinger": _surfaceflinger, "package": _package, "activity": _activity, "deviceidle": _deviceidle,
-}  # fmt: skip
+    "battery": _battery,
+    "thermalservice": _thermalservice,
+    "power": _power,
+    "window": _window,
+    "SurfaceFlinger": _surfaceflinger,
+    "package": _package,
+    "activity": _activity,
+    "deviceidle": _deviceidle,
+}

@@ -42,7 +42,12 @@ def translated(pattern: str, *, extended: bool) -> str:
             out.append(r"\*")
         elif char == "^" and not extended and out and out[-1] not in {"(", "|"}:
             out.append(r"\^")
-        elif char == "$" and not extended and at + 1 < len(pattern) and pattern[at + 1 : at + 3] not in {"\\)", "\\|"}:
+        elif (
+            char == "$"
+            and not extended
+            and at + 1 < len(pattern)
+            and pattern[at + 1 : at + 3] not in {"\\)", "\\|"}
+        ):
             out.append(r"\$")
         elif char == "$":
             out.append(r"(?=\n?\Z)(?!\n)")
@@ -86,14 +91,20 @@ def grep(call: Invocation) -> int:
 
 def _grep(call: Invocation) -> int:
     options = read_options(
-        call, "EFGivwclqsnhHa", "em",
-    )  # fmt: skip
+        call,
+        "EFGivwclqsnhHa",
+        "em",
+    )
     patterns = list(options.values.get("e", []))
     if "e" not in options:
         if not options.args:
             call.fail("no REGEX")
         patterns.append(options.args.pop(0))
-    expressions = [_grep_expression(call, options, line) for pattern in patterns for line in pattern.split("\n")]
+    expressions = [
+        _grep_expression(call, options, line)
+        for pattern in patterns
+        for line in pattern.split("\n")
+    ]
     named = ("H" in options or len(options.args) > 1) and "h" not in options
     found = False
     search = _Search(call, options, expressions, named=named)
@@ -129,13 +140,22 @@ class _Search:
     """What is looked for in each file, and what is shown of it."""
 
     def __init__(
-        self, call: Invocation, options: Options, expressions: Sequence[re.Pattern[str]], *, named: bool
+        self,
+        call: Invocation,
+        options: Options,
+        expressions: Sequence[re.Pattern[str]],
+        *,
+        named: bool,
     ) -> None:
         self._call = call
         self._expressions = expressions
         self._named = named
         self._limit = int(options.last("m", "0") or 0)
-        self._inverted, self._numbered, self._counted = "v" in options, "n" in options, "c" in options
+        self._inverted, self._numbered, self._counted = (
+            "v" in options,
+            "n" in options,
+            "c" in options,
+        )
         self._quiet = bool({"q", "c", "l"} & options.flags)
         self._one_is_enough = bool({"q", "l"} & options.flags)
         self._lists = "l" in options
@@ -151,7 +171,9 @@ class _Search:
                 continue
             count += 1
             if not self._quiet:
-                self._call.out.write(head + (encoded(f"{number}:") if self._numbered else b"") + raw + b"\n")
+                self._call.out.write(
+                    head + (encoded(f"{number}:") if self._numbered else b"") + raw + b"\n"
+                )
             if path == "-":
                 self._call.out.flush()
             if self._one_is_enough or (self._limit and count >= self._limit):

@@ -29,7 +29,11 @@ def id_(call: Invocation) -> int:
         call.out.line(uid)
         return 0
     context = (
-        "u:r:su:s0" if uid == 0 else "u:r:shell:s0" if uid == SHELL_UID else "u:r:runas_app:s0:c123,c256,c512,c768"
+        "u:r:su:s0"
+        if uid == 0
+        else "u:r:shell:s0"
+        if uid == SHELL_UID
+        else "u:r:runas_app:s0:c123,c256,c512,c768"
     )
     groups = f"{uid}({name})" + (f",{_SHELL_GROUPS}" if uid == SHELL_UID else "")
     call.out.line(f"uid={uid}({name}) gid={uid}({name}) groups={groups} context={context}")
@@ -43,7 +47,9 @@ def getprop(call: Invocation) -> int:
         call.out.line("Permission denied")
         return 1
     if call.args:
-        call.out.line(call.system.props.get(call.args[0], "") or (call.args[1] if len(call.args) > 1 else ""))
+        call.out.line(
+            call.system.props.get(call.args[0], "") or (call.args[1] if len(call.args) > 1 else "")
+        )
         return 0
     for key, value in call.system.props.items():
         call.out.line(f"[{key}]: [{value}]")
@@ -104,12 +110,18 @@ def _arguments(process: Process) -> str:
 
 #: What ps can show: heading, width (negative: to the left), value.
 _FIELDS: Final[Mapping[str, _Field]] = {
-    "USER": ("USER", -12, lambda p: user_name(p.uid)), "PID": ("PID", 5, lambda p: str(p.pid)),
-    "PPID": ("PPID", 5, lambda p: str(p.ppid)), "PGID": ("PGID", 5, lambda p: str(p.pgid)),
-    "VSZ": ("VSZ", 7, lambda p: str(p.rss_bytes // 256)), "RSS": ("RSS", 6, lambda p: str(p.rss_bytes // 1024)),
-    "WCHAN": ("WCHAN", -10, lambda p: "0"), "ADDR": ("ADDR", 10, lambda p: "0"), "S": ("S", 1, lambda p: p.state),
-    "NAME": ("NAME", -27, lambda p: p.name if p.group == "shell" else p.argv[0]), "ARGS": ("ARGS", -27, _arguments),
-}  # fmt: skip
+    "USER": ("USER", -12, lambda p: user_name(p.uid)),
+    "PID": ("PID", 5, lambda p: str(p.pid)),
+    "PPID": ("PPID", 5, lambda p: str(p.ppid)),
+    "PGID": ("PGID", 5, lambda p: str(p.pgid)),
+    "VSZ": ("VSZ", 7, lambda p: str(p.rss_bytes // 256)),
+    "RSS": ("RSS", 6, lambda p: str(p.rss_bytes // 1024)),
+    "WCHAN": ("WCHAN", -10, lambda p: "0"),
+    "ADDR": ("ADDR", 10, lambda p: "0"),
+    "S": ("S", 1, lambda p: p.state),
+    "NAME": ("NAME", -27, lambda p: p.name if p.group == "shell" else p.argv[0]),
+    "ARGS": ("ARGS", -27, _arguments),
+}
 _USUAL: Final = ("USER", "PID", "PPID", "VSZ", "RSS", "WCHAN", "ADDR", "S", "NAME")
 
 
@@ -139,8 +151,11 @@ def _table(call: Invocation, fields: Sequence[_Field], rows: Sequence[Process]) 
 @command("pidof")
 def pidof(call: Invocation) -> int:
     """Print the pids of programs, newest first."""
-    pids = [row.pid for row in call.system.processes.rows()
-            if any(name in {row.name, row.argv[0]} for name in call.args) and not row.done.is_set()]  # fmt: skip
+    pids = [
+        row.pid
+        for row in call.system.processes.rows()
+        if any(name in {row.name, row.argv[0]} for name in call.args) and not row.done.is_set()
+    ]
     if pids:
         call.out.line(" ".join(map(str, pids[::-1])))
     return 0 if pids else 1

@@ -89,7 +89,9 @@ class Invocation:
 
     def error(self, text: str) -> None:
         """Write a line to stderr."""
-        with contextlib.suppress(PhoneFileError):  # of a full phone, say; the line comes all the same
+        with contextlib.suppress(
+            PhoneFileError
+        ):  # of a full phone, say; the line comes all the same
             self.out.flush()
         self._stderr.write(encoded(f"{text}\n"))
 
@@ -103,10 +105,17 @@ class Invocation:
 
     def open(self, path: str) -> ByteSource:
         """Open a file to read; ``-`` is stdin. Raises PhoneFileError."""
-        return self.stdin if path == "-" else self.system.files.open_read(self.path(path), uid=self.uid)
+        return (
+            self.stdin
+            if path == "-"
+            else self.system.files.open_read(self.path(path), uid=self.uid)
+        )
 
     def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, ByteSource]]:
-        """Open files one after another (stdin when there are none); complain about those that can't be."""
+        """Open files one after another (stdin when there are none).
+
+        Complain about those that can't be.
+        """
         for path in paths or ["-"]:
             try:
                 yield path, self.open(path)
@@ -141,30 +150,43 @@ class Invocation:
         if self.system.time.sleep(phone_seconds, self.process.killed):
             raise ProgramDiedError(self.process.signal)
 
-    def become(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None) -> int:
+    def become(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> int:
         """Go on as another program in the same process (nohup, taskset, env ...)."""
         from benchfarm_lab.launching import Launch, LaunchFaultError, launch
 
         self.out.flush()
         request = Launch(
-            system=self.system, process=self.process, argv=argv, env=self.env if env is None else env,
-            cwd=cwd or self.cwd, fds=self.launch.fds, surrender=self.launch.surrender,
-        )  # fmt: skip
+            system=self.system,
+            process=self.process,
+            argv=argv,
+            env=self.env if env is None else env,
+            cwd=cwd or self.cwd,
+            fds=self.launch.fds,
+            surrender=self.launch.surrender,
+        )
         try:
             return launch(request)
         except LaunchFaultError as exc:
             words = "No such file or directory" if exc.code == 127 else "Permission denied"
             self.fail(f"exec {argv[0]}: {words}", exc.code)
 
-    def run_as(self, child: Process, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None) -> int:
+    def run_as(
+        self, child: Process, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None
+    ) -> int:
         """Run a program as a process that is in the table already, and wait for it."""
         from benchfarm_lab.launching import Launch, LaunchFaultError, launch
 
         self.out.flush()
         request = Launch(
-            system=self.system, process=child, argv=argv, env=self.env, cwd=self.cwd,
+            system=self.system,
+            process=child,
+            argv=argv,
+            env=self.env,
+            cwd=self.cwd,
             fds=self.launch.fds if fds is None else fds,
-        )  # fmt: skip
+        )
         status = 127
         try:
             status = launch(request)

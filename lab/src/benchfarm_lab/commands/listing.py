@@ -88,24 +88,42 @@ def stat(call: Invocation) -> int:
 
 def _stat_text(form: str, path: str, found: FileStat) -> str:
     kind = (
-        "directory" if modes.S_ISDIR(found.mode) else "symbolic link" if modes.S_ISLNK(found.mode)
-        else "character special file" if modes.S_ISCHR(found.mode)
-        else "regular file" if found.size_bytes else "regular empty file"
-    )  # fmt: skip
+        "directory"
+        if modes.S_ISDIR(found.mode)
+        else "symbolic link"
+        if modes.S_ISLNK(found.mode)
+        else "character special file"
+        if modes.S_ISCHR(found.mode)
+        else "regular file"
+        if found.size_bytes
+        else "regular empty file"
+    )
     values = {
-        "s": found.size_bytes, "Y": found.mtime_s, "a": f"{found.mode & 0o7777:o}", "A": modes.filemode(found.mode),
-        "n": path, "u": found.uid, "U": user_name(found.uid), "F": kind, "%": "%",
+        "s": found.size_bytes,
+        "Y": found.mtime_s,
+        "a": f"{found.mode & 0o7777:o}",
+        "A": modes.filemode(found.mode),
+        "n": path,
+        "u": found.uid,
+        "U": user_name(found.uid),
+        "F": kind,
+        "%": "%",
         "y": local_time(found.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
-    }  # fmt: skip
+    }
     return re.sub(r"%(.)", lambda match: str(values.get(match[1], "?")), form)
 
 
 def tree(call: Invocation, path: str) -> Iterator[tuple[str, FileStat]]:
-    """Return a path and all below it, folders after what is in them; complain about what can't be read."""
+    """Return a path and all below it, folders after what is in them.
+
+    Complain about what can't be read.
+    """
     try:
         found = call.system.files.stat(call.path(path), follow=False, uid=call.uid)
         names: Sequence[str] = (
-            call.system.files.list(call.path(path), uid=call.uid) if modes.S_ISDIR(found.mode) else ()
+            call.system.files.list(call.path(path), uid=call.uid)
+            if modes.S_ISDIR(found.mode)
+            else ()
         )
     except PhoneFileError as exc:
         call.complain(f"{path}: {exc}")
@@ -122,10 +140,11 @@ def df(call: Invocation) -> int:
     options = read_options(call, "k")
     storage = call.system.storage
     rows = [
-        ("/dev/root", 2 << 30, (2 << 30) - (4 << 20), "/"), ("tmpfs", 1 << 30, 1 << 20, "/dev"),
+        ("/dev/root", 2 << 30, (2 << 30) - (4 << 20), "/"),
+        ("tmpfs", 1 << 30, 1 << 20, "/dev"),
         ("/dev/block/dm-4", storage.total_bytes, storage.used_bytes, "/data"),
         ("/dev/fuse", storage.total_bytes, storage.used_bytes, "/storage/emulated"),
-    ]  # fmt: skip
+    ]
     if options.args:
         wanted = []
         for path in options.args:
@@ -136,11 +155,19 @@ def df(call: Invocation) -> int:
                 call.complain(f"'{path}': {exc}")
                 call.failed = True
                 continue
-            wanted.append(max((row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")),
-                              key=lambda row: len(row[3])))  # fmt: skip
+            wanted.append(
+                max(
+                    (row for row in rows if f"{real}/".startswith(row[3].rstrip("/") + "/")),
+                    key=lambda row: len(row[3]),
+                )
+            )
         rows = wanted
-    call.out.line(f"{'Filesystem':<16}{'1K-blocks':>10} {'Used':>9} {'Available':>9} Use% Mounted on")
+    call.out.line(
+        f"{'Filesystem':<16}{'1K-blocks':>10} {'Used':>9} {'Available':>9} Use% Mounted on"
+    )
     for name, total, used, mount in rows:
         share = -(-used * 100 // total)
-        call.out.line(f"{name:<16}{total >> 10:>10} {used >> 10:>9} {(total - used) >> 10:>9} {share:>3}% {mount}")
+        call.out.line(
+            f"{name:<16}{total >> 10:>10} {used >> 10:>9} {(total - used) >> 10:>9} {share:>3}% {mount}"
+        )
     return 1 if call.failed else 0

@@ -42,7 +42,9 @@ def logcat(call: Invocation) -> int:
         call.system.logs.clear(query.buffers)
         return 0
     if options.last("v", "threadtime") != "threadtime":
-        call.fail(f"Invalid parameter '{options.last('v')}' to -v: a virtual phone knows threadtime only")
+        call.fail(
+            f"Invalid parameter '{options.last('v')}' to -v: a virtual phone knows threadtime only"
+        )
     for letter in "tT":
         if letter in options:
             _choose_start(call, query, options.last(letter))
@@ -113,7 +115,14 @@ def formatted(entry: LogEntry) -> bytes:
     return b"".join(head + line + b"\n" for line in entry.message.removesuffix(b"\n").split(b"\n"))
 
 
-_PRIORITY_WORDS: Final[Mapping[str, str]] = {"v": "V", "d": "D", "i": "I", "w": "W", "e": "E", "f": "F"}
+_PRIORITY_WORDS: Final[Mapping[str, str]] = {
+    "v": "V",
+    "d": "D",
+    "i": "I",
+    "w": "W",
+    "e": "E",
+    "f": "F",
+}
 
 
 @command("log")
@@ -124,5 +133,11 @@ def log(call: Invocation) -> int:
     if letter is None:
         call.fail(f"bad -p '{options.last('p')}'")
     text = " ".join(options.args)
-    call.system.logs.log(cast(LogPriority, letter), options.last("t", "log"), text, pid=call.process.pid, uid=call.uid)
+    call.system.logs.log(
+        cast(LogPriority, letter),
+        options.last("t", "log"),
+        text,
+        pid=call.process.pid,
+        uid=call.uid,
+    )
     return 0

@@ -26,12 +26,19 @@ class Options:
 
 
 def read_options(
-    call: Invocation, flags: str, values: str = "", *, long: Mapping[str, str] | None = None,
-    args: Sequence[str] | None = None, stop_early: bool = False,
-) -> Options:  # fmt: skip
-    """Read a call's options: single letters in ``flags``, those with a value in ``values``, long names in ``long``.
+    call: Invocation,
+    flags: str,
+    values: str = "",
+    *,
+    long: Mapping[str, str] | None = None,
+    args: Sequence[str] | None = None,
+    stop_early: bool = False,
+) -> Options:
+    """Read a call's options: single letters in ``flags``, those with a value in ``values``, long
+    names in ``long``.
 
-    ``stop_early``: what follows the first argument belongs to another command. Raises CommandFaultError.
+    ``stop_early``: what follows the first argument belongs to another command. Raises
+    CommandFaultError.
     """
     found = Options()
     todo = deque(call.args if args is None else args)
@@ -46,7 +53,9 @@ def read_options(
             if letter is None:
                 call.fail(f"Unknown option '{name}' (see \"{call.name} --help\")")
             if letter in values:
-                found.values.setdefault(letter, []).append(value if equals or not todo else todo.popleft())
+                found.values.setdefault(letter, []).append(
+                    value if equals or not todo else todo.popleft()
+                )
             else:
                 found.flags.add(letter)
         elif arg.startswith("-") and len(arg) > 1:
@@ -59,7 +68,9 @@ def read_options(
     return found
 
 
-def _read_letters(call: Invocation, letters: str, flags: str, values: str, todo: deque[str], found: Options) -> None:
+def _read_letters(
+    call: Invocation, letters: str, flags: str, values: str, todo: deque[str], found: Options
+) -> None:
     while letters:
         letter, letters = letters[0], letters[1:]
         if letter in values:

@@ -13,10 +13,21 @@ _CHUNK_BYTES = 1 << 18
 #: Options of pm install that take a value.
 _WITH_VALUE = frozenset(
     {
-        "-S", "-i", "--user", "--abi", "--instruction-set", "--originating-uri", "--referrer", "-p",
-        "--install-location", "--install-reason", "--package-source", "--pkg", "--force-uuid",
+        "-S",
+        "-i",
+        "--user",
+        "--abi",
+        "--instruction-set",
+        "--originating-uri",
+        "--referrer",
+        "-p",
+        "--install-location",
+        "--install-reason",
+        "--package-source",
+        "--pkg",
+        "--force-uuid",
     }
-)  # fmt: skip
+)
 
 
 @command("pm")
@@ -51,7 +62,10 @@ def _path(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _options(args: Sequence[str]) -> tuple[InstallOptions, list[str], int | None]:
-    """Read the options of an installation; return them, the other arguments, and the size of what comes (-S)."""
+    """Read the options of an installation.
+
+    Return them, the other arguments, and the size of what comes (-S).
+    """
     flags: set[str] = set()
     values: dict[str, str] = {}
     rest: list[str] = []
@@ -69,8 +83,10 @@ def _options(args: Sequence[str]) -> tuple[InstallOptions, list[str], int | None
             rest.append(arg)
     options = InstallOptions(
         # Since Android 8 pm replaces by default; -R is the option that doesn't.
-        replace_existing="R" not in flags, allow_downgrade="d" in flags, abi=values.get("--abi", ""),
-    )  # fmt: skip
+        replace_existing="R" not in flags,
+        allow_downgrade="d" in flags,
+        abi=values.get("--abi", ""),
+    )
     size = values.get("-S", "")
     return options, rest, int(size) if size.isdigit() else None
 
@@ -100,7 +116,9 @@ def _install(call: Invocation, args: Sequence[str]) -> int:
     return _finish(call, _limited(call, call.stdin, size), size, options)
 
 
-def _finish(call: Invocation, source: Iterator[bytes], size_bytes: int, options: InstallOptions) -> int:
+def _finish(
+    call: Invocation, source: Iterator[bytes], size_bytes: int, options: InstallOptions
+) -> int:
     try:
         package = call.system.packages.install(source, size_bytes, options)
     except InstallRefusedError as exc:

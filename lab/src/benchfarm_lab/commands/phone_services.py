@@ -17,7 +17,10 @@ _ANDROID_13 = 33
 
 
 def _is_refused(call: Invocation, exception: str) -> bool:
-    """Whether the phone's maker keeps the shell user from this; it is told as the service tells it."""
+    """Whether the phone's maker keeps the shell user from this.
+
+    It is told as the service tells it.
+    """
     if call.system.faults.take(FaultKind.SHELL_RESTRICTED, subject=call.name) is None:
         return False
     call.error(
@@ -35,7 +38,9 @@ def settings(call: Invocation) -> int:
         call.error("Settings provider (settings) commands:\n  help\n      Print this help text.")
         return 255
     table = call.system.settings
-    if verb in {"put", "delete"} and _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
+    if verb in {"put", "delete"} and _is_refused(
+        call, f"Permission denial: writing to settings requires:{_WRITE}"
+    ):
         return 255
     if verb == "list":
         for key, value in table.all(namespace).items():
@@ -44,7 +49,9 @@ def settings(call: Invocation) -> int:
         call.error("Bad arguments")
         return 255
     elif verb == "get":
-        call.out.line(table.get(namespace, name) if table.get(namespace, name) is not None else "null")
+        call.out.line(
+            table.get(namespace, name) if table.get(namespace, name) is not None else "null"
+        )
     elif verb == "put":
         if not values:
             call.error("Bad arguments")
@@ -72,9 +79,13 @@ def svc(call: Invocation) -> int:
                 state.wake()
             return 0
     if service in {"wifi", "data"} and verb in {"enable", "disable"}:
-        table.put("global", "wifi_on" if service == "wifi" else "mobile_data", str(int(verb == "enable")))
+        table.put(
+            "global", "wifi_on" if service == "wifi" else "mobile_data", str(int(verb == "enable"))
+        )
         return 0
-    call.error("Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth")
+    call.error(
+        "Available commands:\n    help\n    power\n    data\n    wifi\n    usb\n    nfc\n    bluetooth"
+    )
     return 1
 
 
@@ -110,7 +121,11 @@ def cmd(call: Invocation) -> int:
 
 
 def _power(call: Invocation, args: Sequence[str]) -> int:
-    if args[:1] == ["set-fixed-performance-mode-enabled"] and len(args) > 1 and args[1] in {"true", "false"}:
+    if (
+        args[:1] == ["set-fixed-performance-mode-enabled"]
+        and len(args) > 1
+        and args[1] in {"true", "false"}
+    ):
         if call.system.props.sdk < _ANDROID_11:
             call.error(f"Unknown command: {args[0]}")
             return 255
@@ -124,7 +139,11 @@ def _power(call: Invocation, args: Sequence[str]) -> int:
 def _connectivity(call: Invocation, args: Sequence[str]) -> int:
     if args[:1] == ["airplane-mode"] and call.system.props.sdk >= _ANDROID_11:
         if len(args) == 1:
-            call.out.line("enabled" if call.system.settings.get("global", "airplane_mode_on") == "1" else "disabled")
+            call.out.line(
+                "enabled"
+                if call.system.settings.get("global", "airplane_mode_on") == "1"
+                else "disabled"
+            )
             return 0
         if args[1] in {"enable", "disable"}:
             call.system.settings.put("global", "airplane_mode_on", str(int(args[1] == "enable")))
@@ -134,8 +153,10 @@ def _connectivity(call: Invocation, args: Sequence[str]) -> int:
 
 
 _HANDLERS: Mapping[str, Callable[[Invocation, Sequence[str]], int]] = {
-    "package": package_command, "power": _power, "connectivity": _connectivity,
-}  # fmt: skip
+    "package": package_command,
+    "power": _power,
+    "connectivity": _connectivity,
+}
 
 
 @command("stop", "start")
@@ -146,7 +167,9 @@ def framework(call: Invocation) -> int:
         return 1
     for name in call.args:
         if f"init.svc.{name}" in call.system.props:
-            call.system.props.set(f"init.svc.{name}", "running" if call.name == "start" else "stopped")
+            call.system.props.set(
+                f"init.svc.{name}", "running" if call.name == "start" else "stopped"
+            )
             if "thermal" in name:
                 call.system.hardware.set_thermal_control(enabled=call.name == "start")
     return 0
@@ -154,7 +177,9 @@ def framework(call: Invocation) -> int:
 
 @command("settaskprofile")
 def settaskprofile(call: Invocation) -> int:
-    """Give a process task profiles (Android 13 and later): it writes to cgroups, which are the system's own."""
+    """Give a process task profiles (Android 13 and later): it writes to cgroups, which are the
+    system's own.
+    """
     if len(call.args) < 2 or not call.args[0].isdigit():
         call.error("Usage: settaskprofile <tid> <profile> [... profileN]")
         return 1

@@ -44,7 +44,9 @@ def sh(call: Invocation) -> int:
     else:
         name = args.pop(0)
         try:
-            script = decoded(call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES))
+            script = decoded(
+                call.system.files.open_read(call.path(name), uid=call.uid).read(MAX_SCRIPT_BYTES)
+            )
         except PhoneFileError as exc:
             call.error(f"{call.launch.argv[0]}: can't open {name}: {exc}")
             return 127
@@ -75,7 +77,9 @@ def timeout(call: Invocation) -> int:
     if signal is None:
         call.fail(f"bad -s: '{options.last('s')}'")
     table = call.system.processes
-    child = table.spawn(options.args[1:], uid=call.uid, parent=call.process, group=call.process.group)
+    child = table.spawn(
+        options.args[1:], uid=call.uid, parent=call.process, group=call.process.group
+    )
     over = threading.Event()
 
     def watch() -> None:

@@ -122,7 +122,9 @@ def wc(call: Invocation) -> int:
     alone = len(kinds) == 1 and len(rows) == 1
     for counts, name in rows:
         one_file = len(rows) == 1 and bool(options.args)
-        figures = " ".join(str(counts[kind]) if alone or one_file else f"{counts[kind]:>7}" for kind in kinds)
+        figures = " ".join(
+            str(counts[kind]) if alone or one_file else f"{counts[kind]:>7}" for kind in kinds
+        )
         call.out.line(f"{figures} {name}" if name else figures)
     return 1 if call.failed else 0
 

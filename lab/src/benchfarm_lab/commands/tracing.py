@@ -24,7 +24,9 @@ _CONFIGS: Final = "/data/misc/perfetto-configs/"
 _MOST_CONFIG_BYTES: Final = 1 << 20
 #: The signals at which perfetto ends as if its time were over.
 _GRACEFUL: Final = frozenset({2, 15})
-_TOKEN: Final = re.compile(r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])")
+_TOKEN: Final = re.compile(
+    r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])"
+)
 _CATEGORIES: Final = ("sched", "freq", "idle", "disk")
 _LONGEST_SLEEP_S: Final = 60.0
 #: From this API level on there is android.power; it reads no more rails, and no more often.
@@ -98,7 +100,9 @@ def perfetto(call: Invocation) -> int:
         call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
         return 1
     if not service_runs(call.system.props):
-        call.error("Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running.")
+        call.error(
+            "Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running."
+        )
         return 1
     if not {"d", "D"} & options.flags:
         return _record(call.system, call.process, config, writer)
@@ -135,10 +139,14 @@ def _config_of(call: Invocation, options: Options) -> _Config | None:
 
 
 def _record(system: PhoneSystem, process: Process, config: _Config, writer: ByteSink) -> int:
-    """Record until the time is over or a signal comes, and write the file; a SIGKILL leaves it empty."""
+    """Record until the time is over or a signal comes, and write the file.
+
+    A SIGKILL leaves it empty.
+    """
     records = "linux.ftrace" in config.all("name") and "ftrace/print" in config.all("ftrace_events")
     session = TraceSession(
-        apps=config.all("atrace_apps") if records else (), capacity_bytes=config.number("size_kb") << 10
+        apps=config.all("atrace_apps") if records else (),
+        capacity_bytes=config.number("size_kb") << 10,
     )
     system.tracing.begin(session)
     end_s = system.time.uptime_s() + (config.number("duration_ms") / 1000 or float("inf"))
@@ -163,7 +171,9 @@ class _PowerLooks:
     def __init__(self, system: PhoneSystem, config: _Config) -> None:
         wanted = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK
         self._system = system
-        self._step_s = max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000 if wanted else 0.0
+        self._step_s = (
+            max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000 if wanted else 0.0
+        )
         is_told = wanted and config.all("collect_power_rails")[-1:] == ("true",)
         self.rails = tuple(system.hardware.rails())[:_MOST_RAILS] if is_told else ()
         self.taken: list[PowerLook] = []
@@ -171,13 +181,19 @@ class _PowerLooks:
     @property
     def pause_s(self) -> float:
         """Until the next look."""
-        return self._step_s - self._system.time.uptime_s() % self._step_s if self._step_s else _LONGEST_SLEEP_S
+        return (
+            self._step_s - self._system.time.uptime_s() % self._step_s
+            if self._step_s
+            else _LONGEST_SLEEP_S
+        )
 
     def look(self) -> None:
         if self._step_s:
             hardware = self._system.hardware
             energy_uj = [hardware.rails()[name] for name in self.rails]
-            self.taken.append((round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge()))
+            self.taken.append(
+                (round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge())
+            )
 
 
 @command("atrace")
@@ -187,7 +203,9 @@ def atrace(call: Invocation) -> int:
     if call.args[:1] == ("--async_stop",):
         session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
         tracing.end(session)
-        call.out.write(encoded("TRACE:\n" + atrace_text(session, call.system.processes.all_cpus.bit_length())))
+        call.out.write(
+            encoded("TRACE:\n" + atrace_text(session, call.system.processes.all_cpus.bit_length()))
+        )
         return 0
     if call.args[:1] != ("--async_start",):
         call.error("error: a virtual phone knows --async_start and --async_stop only")

@@ -14,14 +14,16 @@ from benchfarm_lab.programs.delegate_steps import (
     operators_of,
     reduced,
     replace_nodes,
-)  # fmt: skip
+)
 from benchfarm_lab.programs.phone_files import APP_FOLDERS, find_library, linked_folders, size_of
 from benchfarm_lab.programs.process import BenchmarkFailedError
 
 if TYPE_CHECKING:
     from benchfarm_lab.programs.interpreter import Interpreter
 
-_USE_COMPATIBLE: Final = "You must use compatible versions. Refer to Tensorflow Lite Hexagon Delegate Guide."
+_USE_COMPATIBLE: Final = (
+    "You must use compatible versions. Refer to Tensorflow Lite Hexagon Delegate Guide."
+)
 #: The device that every phone with NNAPI has; it computes on the CPU.
 REFERENCE_DEVICE: Final = "nnapi-reference"
 
@@ -42,7 +44,8 @@ class NnapiDelegate:
         if named and self._device is None:
             names = ",".join(device.name for device in run.bench.profile.nnapi)
             run.say.runtime(
-                "ERROR", f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}."
+                "ERROR",
+                f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
             )
             raise BenchmarkFailedError
         device = self._device
@@ -59,13 +62,17 @@ class NnapiDelegate:
         return kernels
 
 
-def apply_accelerator(interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool) -> int:
+def apply_accelerator(
+    interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool
+) -> int:
     """Give a device of the phone's maker what it takes; return how many kernels that makes."""
     plan = interpreter.plan
     subject = "hexagon" if hexagon else "nnapi"
     taken = frozenset(
-        i for i, op in operators_of(plan) if accelerator_takes(plan.subgraph, op, device, hexagon=hexagon)
-    )  # fmt: skip
+        i
+        for i, op in operators_of(plan)
+        if accelerator_takes(plan.subgraph, op, device, hexagon=hexagon)
+    )
     taken = reduced(interpreter, taken, subject)
     flags = interpreter.run.parameters
     limit = flags.integer("max_delegated_partitions")
@@ -73,10 +80,16 @@ def apply_accelerator(interpreter: Interpreter, device: AcceleratorSpec, delegat
         taken = plan.largest(taken, limit)
     smallest = flags.integer("min_nodes_per_partition")
     if smallest > 0:
-        runs = [run for run in plan.partitions(taken) if run and run[0] in taken and len(run) >= smallest]
+        runs = [
+            run
+            for run in plan.partitions(taken)
+            if run and run[0] in taken and len(run) >= smallest
+        ]
         taken = frozenset(i for run in runs for i in run)
     interpreter.accelerator = device
-    interpreter.init_us += 1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
+    interpreter.init_us += (
+        1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
+    )
     note_wrong(interpreter, subject, delegate)
     if hexagon:
         kernels = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
@@ -103,17 +116,29 @@ def create_nnapi(interpreter: Interpreter) -> Delegate | None:
     if run.once.first("nnapi created"):
         run.say.runtime("INFO", "Created TensorFlow Lite delegate for NNAPI.")
     named = run.parameters.text("nnapi_accelerator_name")
-    device = next((d for d in devices if d.name == named), None) if named else _best_device(interpreter, devices)
+    device = (
+        next((d for d in devices if d.name == named), None)
+        if named
+        else _best_device(interpreter, devices)
+    )
     return NnapiDelegate(device, dynamic=run.parameters.switch("nnapi_allow_dynamic_dimensions"))
 
 
-def _best_device(interpreter: Interpreter, devices: tuple[AcceleratorSpec, ...]) -> AcceleratorSpec | None:
-    """Return the device that NNAPI would choose: the one that takes most of the model, the fastest of equals."""
+def _best_device(
+    interpreter: Interpreter, devices: tuple[AcceleratorSpec, ...]
+) -> AcceleratorSpec | None:
+    """Return the device that NNAPI would choose: the one that takes most of the model, the fastest
+    of equals.
+    """
     plan = interpreter.plan
     usable = [device for device in devices if device.name != REFERENCE_DEVICE]
 
     def merit(device: AcceleratorSpec) -> tuple[int, float]:
-        taken = sum(1 for _, op in operators_of(plan) if accelerator_takes(plan.subgraph, op, device, hexagon=False))
+        taken = sum(
+            1
+            for _, op in operators_of(plan)
+            if accelerator_takes(plan.subgraph, op, device, hexagon=False)
+        )
         return taken, max(device.f32_gmacs, device.int8_gmacs)
 
     return max(usable, key=merit, default=None)
@@ -158,7 +183,10 @@ def _no_hexagon(interpreter: Interpreter, why: str) -> None:
 
 
 def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
-    """Say whether the interface library and the DSP's own are there and of one version; an app brings them with it."""
+    """Say whether the interface library and the DSP's own are there and of one version.
+
+    An app brings them with it.
+    """
     run = interpreter.run
     folder = run.parameters.text("hexagon_lib_path")
     if folder.startswith(APP_FOLDERS):
@@ -168,7 +196,11 @@ def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> boo
         _no_hexagon(interpreter, "Hexagon Delegate is not supported.\n")
         return False
     generation = device.name.rpartition("-")[2]
-    name = f"libhexagon_nn_skel_{generation}.so" if generation in {"v65", "v66"} else "libhexagon_nn_skel.so"
+    name = (
+        f"libhexagon_nn_skel_{generation}.so"
+        if generation in {"v65", "v66"}
+        else "libhexagon_nn_skel.so"
+    )
     skel = find_library(run.process, name, [folder])
     if skel is None:
         _no_hexagon(interpreter, f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}")

@@ -1,4 +1,6 @@
-"""One run of benchmark_model: from the parameter log to the results, in the order of the real program."""
+"""One run of benchmark_model: from the parameter log to the results, in the order of the real
+program.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from benchfarm_lab.programs import inputs, reports
 from benchfarm_lab.programs.flags import Parameters
 from benchfarm_lab.programs.interpreter import Interpreter
 from benchfarm_lab.programs.phone_files import read_whole
-from benchfarm_lab.programs.process import SIGABRT, Bench, BenchmarkFailedError, ProcessOnce, announce, pause
+from benchfarm_lab.programs.process import (
+    SIGABRT,
+    Bench,
+    BenchmarkFailedError,
+    ProcessOnce,
+    announce,
+    pause,
+)
 from benchfarm_lab.programs.run_loop import RunLoop
 from benchfarm_lab.programs.run_statistics import Stat
 from benchfarm_lab.programs.transcript import Transcript, number
@@ -43,29 +52,45 @@ class Results:
 
 
 class BenchmarkRun:
-    """One run with one set of parameters; several may follow each other in one process (performance options)."""
+    """One run with one set of parameters.
+
+    Several may follow each other in one process (performance options).
+    """
 
     def __init__(
-        self, bench: Bench, process: ProcessContext, say: Transcript, parameters: Parameters, once: ProcessOnce,
-        *, flex: bool = False, is_litert: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        bench: Bench,
+        process: ProcessContext,
+        say: Transcript,
+        parameters: Parameters,
+        once: ProcessOnce,
+        *,
+        flex: bool = False,
+        is_litert: bool = False,
+    ) -> None:
         self.bench = bench
         self.process = process
         self.say = say
         self.parameters = parameters
         self.once = once
         self.flex = flex
-        #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of results in its way.
+        #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of
+        #: results in its way.
         self.is_litert = is_litert
         self.noise = Noise(bench.hardware.next_process_seed())
 
     def run(self) -> Results:
-        """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""
+        """Do it all.
+
+        Raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed.
+        """
         if not self.parameters.text("graph"):
             self.fail("Please specify the name of your TF Lite input file with --graph")
         if self.parameters.text("op_profiling_output_mode") not in {"stdout", "csv", "proto"}:
             mode = self.parameters.text("op_profiling_output_mode")
-            self.fail(f"Output mode{mode} is not supported. Supported values are: 'stdout', 'csv' and 'proto'.")
+            self.fail(
+                f"Output mode{mode} is not supported. Supported values are: 'stdout', 'csv' and 'proto'."
+            )
         layers = inputs.parse_layers(self)
         if self.parameters.integer("memory_footprint_check_interval_ms") <= 0:
             given = self.parameters.integer("memory_footprint_check_interval_ms")
@@ -93,19 +118,26 @@ class BenchmarkRun:
         dry = flags.switch("dry_run")
         self.moment("warmup")
         warmup = loop.run(
-            0 if dry else flags.integer("warmup_runs"), -1.0 if dry else flags.number("warmup_min_secs"),
+            0 if dry else flags.integer("warmup_runs"),
+            -1.0 if dry else flags.number("warmup_min_secs"),
             flags.number("max_secs"),
-        )  # fmt: skip
+        )
         self.moment("run")
         runs = loop.run(
-            0 if dry else flags.integer("num_runs"), -1.0 if dry else flags.number("min_secs"),
-            flags.number("max_secs"), profiled=flags.switch("enable_op_profiling"),
-        )  # fmt: skip
+            0 if dry else flags.integer("num_runs"),
+            -1.0 if dry else flags.number("min_secs"),
+            flags.number("max_secs"),
+            profiled=flags.switch("enable_op_profiling"),
+        )
         self.moment("results")
         results = Results(
-            init_us=init_us, warmup=warmup, runs=runs, footprint=interpreter.footprint(warmup.count + runs.count),
-            input_bytes=interpreter.input_bytes, model_bytes=interpreter.graph.size_bytes,
-        )  # fmt: skip
+            init_us=init_us,
+            warmup=warmup,
+            runs=runs,
+            footprint=interpreter.footprint(warmup.count + runs.count),
+            input_bytes=interpreter.input_bytes,
+            model_bytes=interpreter.graph.size_bytes,
+        )
         if not self.is_litert:
             reports.say_results(self, results)
         reports.report_details(self, interpreter, results)
@@ -116,10 +148,15 @@ class BenchmarkRun:
         if self.parameters.switch("use_nnapi") and self.bench.profile.nnapi:
             names = ",".join(device.name for device in self.bench.profile.nnapi)
             after = max(
-                (i for i, line in enumerate(lines) if line.startswith(("Use NNAPI:", "NNAPI e", "Model execution pr",
-                                                                        "NNAPI accelerator name:"))),
+                (
+                    i
+                    for i, line in enumerate(lines)
+                    if line.startswith(
+                        ("Use NNAPI:", "NNAPI e", "Model execution pr", "NNAPI accelerator name:")
+                    )
+                ),
                 default=len(lines) - 1,
-            )  # fmt: skip
+            )
             lines.insert(after + 1, f"NNAPI accelerators available: [{names}]")
         return lines
 
@@ -131,7 +168,9 @@ class BenchmarkRun:
             data = read_whole(self.process, path)
         except PhoneFileError as error:
             if error.errno == errno.ENODEV:
-                self.say.runtime("ERROR", f"Mmap of '3' at offset '0' failed with error '{errno.ENODEV}'.")
+                self.say.runtime(
+                    "ERROR", f"Mmap of '3' at offset '0' failed with error '{errno.ENODEV}'."
+                )
             else:
                 self.say.runtime("ERROR", f"Could not open '{path}'.")
             self.say.error("The model allocation is null/empty")
@@ -166,7 +205,8 @@ class BenchmarkRun:
             raise BenchmarkFailedError
         return graph.signatures[0] if graph.signatures else None
 
-    # Used by the parts ------------------------------------------------------------------------------------------------
+    # Used by the parts
+    # ------------------------------------------------------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
         """Report an error and end the run."""

@@ -1,4 +1,6 @@
-"""What the delegates share when they are applied: putting kernels into a plan, faults, files that they keep."""
+"""What the delegates share when they are applied: putting kernels into a plan, faults, files that
+they keep.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ class Delegate(Protocol):
     static_only: bool
 
     def apply(self, interpreter: Interpreter) -> int:
-        """Apply it; return how many kernels the primary subgraph got. Raises BenchmarkFailedError."""
+        """Apply it; return how many kernels the primary subgraph got.
+
+        Raises BenchmarkFailedError.
+        """
         ...
 
 
@@ -66,14 +71,23 @@ def note_wrong(interpreter: Interpreter, subject: str, delegate: str) -> None:
         interpreter.wrong.add(delegate)
 
 
-def not_prepared(interpreter: Interpreter, plan: SubgraphPlan, delegate: str, *, node: int | None = None) -> NoReturn:
-    """Say that a kernel failed to prepare, and raise BenchmarkFailedError; by default it would be the next node."""
+def not_prepared(
+    interpreter: Interpreter, plan: SubgraphPlan, delegate: str, *, node: int | None = None
+) -> NoReturn:
+    """Say that a kernel failed to prepare, and raise BenchmarkFailedError.
+
+    By default it would be the next node.
+    """
     number = len(plan.nodes) if node is None else node
-    interpreter.run.say.runtime("ERROR", f"Node number {number} ({interpreter.shown(delegate)}) failed to prepare.")
+    interpreter.run.say.runtime(
+        "ERROR", f"Node number {number} ({interpreter.shown(delegate)}) failed to prepare."
+    )
     raise BenchmarkFailedError
 
 
 def kept_file(interpreter: Interpreter, magic: str, size_bytes: int) -> bytes:
-    """Return what a delegate keeps in a file: a head that names the model, then nothing, at most 1 MB."""
+    """Return what a delegate keeps in a file: a head that names the model, then nothing, at most 1
+    MB.
+    """
     head = f"{magic}{interpreter.graph.sha256}".encode()
     return head.ljust(min(1_000_000, max(len(head), size_bytes)), b"\0")

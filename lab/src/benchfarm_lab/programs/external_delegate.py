@@ -1,4 +1,6 @@
-"""Delegates from libraries: the test delegate of TensorFlow Lite's external delegate example, and stable ones."""
+"""Delegates from libraries: the test delegate of TensorFlow Lite's external delegate example, and
+stable ones.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from benchfarm_lab.contract import PhoneFileError
 from benchfarm_lab.elf import note_of
-from benchfarm_lab.programs.delegate_steps import Delegate, not_prepared, operators_of, replace_nodes
+from benchfarm_lab.programs.delegate_steps import (
+    Delegate,
+    not_prepared,
+    operators_of,
+    replace_nodes,
+)
 from benchfarm_lab.programs.phone_files import find_library, linked_folders, read_whole
 from benchfarm_lab.programs.process import BenchmarkFailedError
 
@@ -34,17 +41,21 @@ class DummyDelegate:
 
     @classmethod
     def from_options(cls, text: str) -> DummyDelegate:
-        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
+        """Return what ``key:value;key:value`` says.
+
+        What can't be read is dropped without a word.
+        """
         options = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
         try:
             code = int(options.get("allowed_builtin_code", "-1"))
         except ValueError:
             code = -1
         return cls(
-            allowed_builtin_code=code, error_during_init=options.get("error_during_init") == "true",
+            allowed_builtin_code=code,
+            error_during_init=options.get("error_during_init") == "true",
             error_during_prepare=options.get("error_during_prepare") == "true",
             error_during_invoke=options.get("error_during_invoke") == "true",
-        )  # fmt: skip
+        )
 
     def settings(self) -> Iterator[tuple[str, int]]:
         """Yield the options as the delegate lists them."""
@@ -55,7 +66,10 @@ class DummyDelegate:
 
 
 class ExternalDelegate:
-    """A delegate from a library; the only one that this phone can stand in for is the test delegate."""
+    """A delegate from a library.
+
+    The only one that this phone can stand in for is the test delegate.
+    """
 
     provider = "EXTERNAL"
     static_only = True
@@ -68,7 +82,9 @@ class ExternalDelegate:
     def apply(self, interpreter: Interpreter) -> int:
         """Give it the operators of one kind."""
         say, plan = interpreter.run.say, interpreter.plan
-        taken = frozenset(i for i, op in operators_of(plan) if op.code == self._dummy.allowed_builtin_code)
+        taken = frozenset(
+            i for i, op in operators_of(plan) if op.code == self._dummy.allowed_builtin_code
+        )
         partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
         say.runtime(
             "INFO",
@@ -85,7 +101,9 @@ class ExternalDelegate:
         if self._dummy.error_during_prepare:
             not_prepared(interpreter, plan, self.runtime_name, node=kernel_node)
         if self._dummy.error_during_invoke:
-            interpreter.invoke_error = f"Node number {kernel_node} ({self.runtime_name}) failed to invoke."
+            interpreter.invoke_error = (
+                f"Node number {kernel_node} ({self.runtime_name}) failed to invoke."
+            )
         return len(done.kernels)
 
 
@@ -97,7 +115,9 @@ class SampleStableDelegate:
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it the operators that it has."""
-        taken = frozenset(i for i, op in operators_of(interpreter.plan) if op.name in _STABLE_OPERATORS)
+        taken = frozenset(
+            i for i, op in operators_of(interpreter.plan) if op.name in _STABLE_OPERATORS
+        )
         done = replace_nodes(interpreter, interpreter.plan, _STABLE_NAME, taken)
         return len(done.kernels) if done is not None else 0
 
@@ -138,6 +158,8 @@ def create_stable(interpreter: Interpreter) -> Delegate | None:
     folders = [library.rpartition("/")[0]] if "/" in library else linked_folders(run.process)
     note = find_library(run.process, library.rpartition("/")[2], folders)
     if note is None or note.program != STABLE_PROGRAM:
-        run.say.error(f"Failed to load stable ABI delegate from stable ABI delegate binary ({library}).")
+        run.say.error(
+            f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
+        )
         return None
     return SampleStableDelegate()

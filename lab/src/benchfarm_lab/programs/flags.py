@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from benchfarm_lab.programs.flag_table import ALWAYS_ECHOED, ECHO_FIRST, NNAPI_DETAILS, Flag, FlagType, FlagValue
+from benchfarm_lab.programs.flag_table import (
+    ALWAYS_ECHOED,
+    ECHO_FIRST,
+    NNAPI_DETAILS,
+    Flag,
+    FlagType,
+    FlagValue,
+)
 
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
@@ -81,7 +88,10 @@ class Parameters:
         return bool(self.values.get(name, False))
 
     def set(self, name: str, value: FlagValue) -> None:
-        """Give a flag a value as if it had been on the command line; nothing in a build without it."""
+        """Give a flag a value as if it had been on the command line.
+
+        Nothing in a build without it.
+        """
         if name in self.values:
             self.values[name] = value
             self.given.add(name)
@@ -89,8 +99,12 @@ class Parameters:
     def copy(self) -> Parameters:
         """Return parameters that can be changed without changing these."""
         return Parameters(
-            self.flags, dict(self.values), set(self.given), dict(self.positions), list(self.unconsumed)
-        )  # fmt: skip
+            self.flags,
+            dict(self.values),
+            set(self.given),
+            dict(self.positions),
+            list(self.unconsumed),
+        )
 
     def echo(self) -> Iterator[str]:
         """Yield the lines of the parameter log after its first."""
@@ -102,7 +116,9 @@ class Parameters:
                 if before_model:
                     before_model = False
                     for leading in first:
-                        yield from self._echo_one(leading, verbose=verbose and leading.name != "list_signatures")
+                        yield from self._echo_one(
+                            leading, verbose=verbose and leading.name != "list_signatures"
+                        )
                 continue
             yield from self._echo_one(flag, verbose=verbose)
 
@@ -116,8 +132,8 @@ class Parameters:
 def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
     """Return the parameters of a command line (without the program's name).
 
-    The first argument for a flag counts; what no flag takes is kept in ``unconsumed``. Raises FlagError for a value
-    that is refused.
+    The first argument for a flag counts; what no flag takes is kept in ``unconsumed``. Raises
+    FlagError for a value that is refused.
     """
     parameters = Parameters(flags)
     taken: set[int] = set()
@@ -133,7 +149,9 @@ def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
             parameters.positions[flag.name] = position
             taken.add(position)
             break
-    parameters.unconsumed = [argument for position, argument in enumerate(arguments) if position not in taken]
+    parameters.unconsumed = [
+        argument for position, argument in enumerate(arguments) if position not in taken
+    ]
     return parameters
 
 
@@ -141,7 +159,10 @@ def usage(program: str, flags: Sequence[Flag]) -> str:
     """Return the usage text."""
     heads = [f"--{flag.name}={_default(flag.default)}" for flag in flags]
     width = max(len(head) for head in heads)
-    lines = [f"\t{head:<{width}}\t{flag.type}\toptional\t{flag.help}" for head, flag in zip(heads, flags, strict=True)]
+    lines = [
+        f"\t{head:<{width}}\t{flag.type}\toptional\t{flag.help}"
+        for head, flag in zip(heads, flags, strict=True)
+    ]
     return "\n".join([f"usage: {program} <flags>", "Flags:", *lines, ""])
 
 

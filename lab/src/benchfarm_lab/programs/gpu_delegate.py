@@ -15,7 +15,7 @@ from benchfarm_lab.programs.delegate_steps import (
     note_wrong,
     reduced,
     replace_nodes,
-)  # fmt: skip
+)
 from benchfarm_lab.programs.phone_files import size_of, write_whole
 
 if TYPE_CHECKING:
@@ -56,7 +56,10 @@ class GpuDelegate:
         return count
 
     def choose(self, interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
-        """Return the nodes of the largest partitions of what the GPU takes; say why it doesn't take the others."""
+        """Return the nodes of the largest partitions of what the GPU takes.
+
+        Say why it doesn't take the others.
+        """
         run = interpreter.run
         quantized = run.parameters.switch("gpu_experimental_enable_quant")
         objections = self._objections(plan, quantized=quantized)
@@ -81,7 +84,9 @@ class GpuDelegate:
                 found[node_id] = f"{gpu_name(node.operator)}: {reason}"
         return found
 
-    def _object(self, interpreter: Interpreter, plan: SubgraphPlan, reasons: list[str], taken: int) -> None:
+    def _object(
+        self, interpreter: Interpreter, plan: SubgraphPlan, reasons: list[str], taken: int
+    ) -> None:
         total = len(plan.execution)
         if taken:
             left = total - taken
@@ -89,16 +94,22 @@ class GpuDelegate:
         else:
             end = f"No operations will run on the GPU, and all {total} operations will run on the CPU."
         interpreter.run.say.runtime(
-            "ERROR", "\n".join(["Following operations are not supported by GPU delegate:", *reasons, end])
+            "ERROR",
+            "\n".join(["Following operations are not supported by GPU delegate:", *reasons, end]),
         )
 
-    def _initialize(self, interpreter: Interpreter, plan: SubgraphPlan, operators: int, kernel_node: int) -> None:
+    def _initialize(
+        self, interpreter: Interpreter, plan: SubgraphPlan, operators: int, kernel_node: int
+    ) -> None:
         run = interpreter.run
         gpu = run.bench.profile.gpu
         wanted = run.parameters.text("gpu_backend")
         missing = run.bench.take_fault(FaultKind.DELEGATE_MISSING, "gpu") is not None
         if run.bench.take_fault(FaultKind.DELEGATE_FAILING, "gpu") is not None:
-            run.say.runtime("ERROR", "TfLiteGpuDelegate Init: Failed to build program executable - Out of resources")
+            run.say.runtime(
+                "ERROR",
+                "TfLiteGpuDelegate Init: Failed to build program executable - Out of resources",
+            )
             self._fail(interpreter, plan, kernel_node)
         has_cl = gpu is not None and "cl" in gpu.backends and not missing
         has_gl = gpu is not None and "gl" in gpu.backends and not missing
@@ -111,11 +122,15 @@ class GpuDelegate:
                 'Can not open OpenCL library on this device - dlopen failed: library "libOpenCL.so" not found',
             )
             if wanted == "cl":
-                run.say.runtime("ERROR", "TfLiteGpuDelegate Init: OpenCL-based API is not available.")
+                run.say.runtime(
+                    "ERROR", "TfLiteGpuDelegate Init: OpenCL-based API is not available."
+                )
                 self._fail(interpreter, plan, kernel_node)
             run.say.runtime("ERROR", "Falling back to OpenGL")
         if not has_gl or gpu is None:
-            run.say.runtime("ERROR", "TfLiteGpuDelegate Init: No EGL error, but eglGetDisplay failed")
+            run.say.runtime(
+                "ERROR", "TfLiteGpuDelegate Init: No EGL error, but eglGetDisplay failed"
+            )
             self._fail(interpreter, plan, kernel_node)
         interpreter.gpu_backend = "gl"
         interpreter.init_us += 1000 * (gpu.init_ms + 0.6 * gpu.compile_ms_per_op * operators)
@@ -124,13 +139,18 @@ class GpuDelegate:
 
     def _fail(self, interpreter: Interpreter, plan: SubgraphPlan, kernel_node: int) -> NoReturn:
         interpreter.run.say.runtime("INFO", "Created 0 GPU delegate kernels.")
-        interpreter.run.say.runtime("ERROR", "TfLiteGpuDelegate Prepare: delegate is not initialized")
+        interpreter.run.say.runtime(
+            "ERROR", "TfLiteGpuDelegate Prepare: delegate is not initialized"
+        )
         not_prepared(interpreter, plan, GPU, node=kernel_node)
 
     def _use_opencl(self, interpreter: Interpreter, gpu: GpuSpec, operators: int) -> None:
         run = interpreter.run
         compile_us = 1000 * (gpu.init_ms + gpu.compile_ms_per_op * operators)
-        folder, token = run.parameters.text("delegate_serialize_dir"), run.parameters.text("delegate_serialize_token")
+        folder, token = (
+            run.parameters.text("delegate_serialize_dir"),
+            run.parameters.text("delegate_serialize_token"),
+        )
         serialized = False
         if folder and token:
             key = hashlib.sha256(f"{interpreter.graph.sha256}{gpu.name}".encode()).digest()
@@ -138,14 +158,25 @@ class GpuDelegate:
             size = size_of(run.process, path)
             if size:
                 serialized = True
-                run.say.runtime("INFO", f"Found serialized data for model {token} ({size} B) at {path}")
+                run.say.runtime(
+                    "INFO", f"Found serialized data for model {token} ({size} B) at {path}"
+                )
             else:
                 run.say.runtime(
-                    "ERROR", f"File {path} couldn't be opened for reading: No such file or directory"
-                )  # fmt: skip
-                write_whole(run.process, path, kept_file(interpreter, "CLPG", interpreter.graph.weight_bytes))
+                    "ERROR",
+                    f"File {path} couldn't be opened for reading: No such file or directory",
+                )
+                write_whole(
+                    run.process,
+                    path,
+                    kept_file(interpreter, "CLPG", interpreter.graph.weight_bytes),
+                )
         interpreter.init_us += compile_us * (_SERIALIZED_SHARE if serialized else 1.0)
-        said = "Initialized OpenCL-based API from serialized data." if serialized else "Initialized OpenCL-based API."
+        said = (
+            "Initialized OpenCL-based API from serialized data."
+            if serialized
+            else "Initialized OpenCL-based API."
+        )
         if run.once.first(said):
             run.say.runtime("INFO", said)
 

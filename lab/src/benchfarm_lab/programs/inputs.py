@@ -1,4 +1,6 @@
-"""The input flags of benchmark_model: names, shapes, value ranges and value files, and the checks on them."""
+"""The input flags of benchmark_model: names, shapes, value ranges and value files, and the checks
+on them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,14 @@ class InputLayer:
 
 
 def parse_layers(run: BenchmarkRun) -> list[InputLayer]:
-    """Return what the input flags say; end the run with the program's words for what they get wrong."""
-    names_text, shapes_text = run.parameters.text("input_layer"), run.parameters.text("input_layer_shape")
+    """Return what the input flags say.
+
+    End the run with the program's words for what they get wrong.
+    """
+    names_text, shapes_text = (
+        run.parameters.text("input_layer"),
+        run.parameters.text("input_layer_shape"),
+    )
     names = names_text.split(",") if names_text else []
     shapes = shapes_text.split(":") if shapes_text else []
     if len(names) != len(shapes):
@@ -71,7 +79,10 @@ def _check_ranges(run: BenchmarkRun) -> None:
 
 
 def input_scale(run: BenchmarkRun, subgraph: Subgraph, layers: list[InputLayer]) -> float:
-    """Return how much larger the first input becomes by its flag; warn of names, fail on a wrong rank."""
+    """Return how much larger the first input becomes by its flag.
+
+    Warn of names, fail on a wrong rank.
+    """
     scale = 1.0
     for index, layer in enumerate(layers):
         if index >= len(subgraph.inputs):
@@ -95,12 +106,19 @@ def fits(subgraph: Subgraph, layers: list[InputLayer]) -> bool:
         return True
     pairs = zip(layers, subgraph.inputs, strict=False)
     return all(
-        layer.shape[-1:] == subgraph.tensors[index].shape[-1:] for layer, index in pairs if len(layer.shape) == 4
+        layer.shape[-1:] == subgraph.tensors[index].shape[-1:]
+        for layer, index in pairs
+        if len(layer.shape) == 4
     )
 
 
-def check_value_files(run: BenchmarkRun, interpreter: Interpreter, layers: list[InputLayer]) -> None:
-    """Read the files with input values; abort as the program does when one is missing or has another size."""
+def check_value_files(
+    run: BenchmarkRun, interpreter: Interpreter, layers: list[InputLayer]
+) -> None:
+    """Read the files with input values.
+
+    Abort as the program does when one is missing or has another size.
+    """
     for index, layer in enumerate(layers):
         if not layer.value_file or index >= len(interpreter.subgraph.inputs):
             continue
@@ -119,5 +137,5 @@ def check_value_files(run: BenchmarkRun, interpreter: Interpreter, layers: list[
         if len(content) != expected:
             run.abort(
                 f"The size of {layer.value_file} is {len(content)} bytes. It should be {expected} bytes."
-            )  # fmt: skip
+            )
         interpreter.input_values.append(content)

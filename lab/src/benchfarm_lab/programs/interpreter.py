@@ -1,4 +1,6 @@
-"""The runtime below the tool: a model's execution plan with delegates applied, its speed now, and its memory."""
+"""The runtime below the tool: a model's execution plan with delegates applied, its speed now, and
+its memory.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_lab import latency
-from benchfarm_lab.delegation import FLEX, GPU, HEXAGON, NNAPI, NPU, XNNPACK, SubgraphPlan, dynamic_outputs
+from benchfarm_lab.delegation import (
+    FLEX,
+    GPU,
+    HEXAGON,
+    NNAPI,
+    NPU,
+    XNNPACK,
+    SubgraphPlan,
+    dynamic_outputs,
+)
 from benchfarm_lab.graph import SCHEMA_VERSION, Graph, Signature, Subgraph, is_known
 from benchfarm_lab.latency import NodeWork, Threads, UnitSpeeds
 from benchfarm_lab.profiles import AcceleratorSpec
@@ -21,8 +32,11 @@ if TYPE_CHECKING:
     from benchfarm_lab.programs.benchmark import BenchmarkRun
 
 #: Custom operators that the programs have built in.
-_KNOWN_CUSTOM: Final = frozenset({"TFLite_Detection_PostProcess", "NumericVerify", "Mfcc", "AudioSpectrogram"})
-#: On a core of this rate: what the interpreter reads and XNNPACK packs, bytes a microsecond, and the cost per operator.
+_KNOWN_CUSTOM: Final = frozenset(
+    {"TFLite_Detection_PostProcess", "NumericVerify", "Mfcc", "AudioSpectrogram"}
+)
+#: On a core of this rate: what the interpreter reads and XNNPACK packs, bytes a microsecond, and
+#: the cost per operator.
 _REFERENCE_GMACS: Final = 14.0
 _BUILD_US: Final = 250.0
 _BUILD_BYTES_PER_US: Final = 900.0
@@ -33,12 +47,16 @@ _PREPARE_US_PER_OP: Final = 9.0
 class Interpreter:
     """A loaded model in a run."""
 
-    def __init__(self, run: BenchmarkRun, graph: Graph, signature: Signature | None, layers: list[InputLayer]) -> None:
+    def __init__(
+        self, run: BenchmarkRun, graph: Graph, signature: Signature | None, layers: list[InputLayer]
+    ) -> None:
         self.run = run
         self.graph = graph
         self.layers = layers
         self.primary = signature.subgraph if signature is not None else 0
-        self.plans = [SubgraphPlan.of(subgraph, index) for index, subgraph in enumerate(graph.subgraphs)]
+        self.plans = [
+            SubgraphPlan.of(subgraph, index) for index, subgraph in enumerate(graph.subgraphs)
+        ]
         self.scale = 1.0
         #: The contents of the files that inputs were read from.
         self.input_values: list[bytes] = []
@@ -70,12 +88,18 @@ class Interpreter:
     @property
     def input_bytes(self) -> int:
         """The size of all inputs."""
-        return int(sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale)
+        return int(
+            sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
+        )
 
-    # Initialisation ---------------------------------------------------------------------------------------------------
+    # Initialisation
+    # ---------------------------------------------------------------------------------------------------
 
     def initialize(self) -> int:
-        """Build, delegate and allocate; return the time in microseconds. Ends the run where the program would fail."""
+        """Build, delegate and allocate; return the time in microseconds.
+
+        Ends the run where the program would fail.
+        """
         run = self.run
         self._build()
         self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
@@ -115,7 +139,10 @@ class Interpreter:
                     run.say.runtime("ERROR", "Registration failed.\n")
                     run.fail("Failed to initialize the interpreter")
         if run.parameters.integer("num_threads") < -1:
-            run.say.runtime("ERROR", "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.")
+            run.say.runtime(
+                "ERROR",
+                "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.",
+            )
             run.fail("Failed to set thread number")
 
     def _apply(self, delegate: Delegate) -> None:
@@ -133,7 +160,9 @@ class Interpreter:
             replaced = delegate.apply(self)
         except BenchmarkFailedError:
             if len(self.plan.nodes) > nodes_before:
-                run.say.runtime("ERROR", "Restored original execution plan after delegate application failure.")
+                run.say.runtime(
+                    "ERROR", "Restored original execution plan after delegate application failure."
+                )
             run.fail(self._not_applied(delegate))
         self.delegate_us += self.init_us - before_us
         full = replaced > 0 and self.plan.fully_delegated
@@ -145,7 +174,9 @@ class Interpreter:
         if full:
             run.say.info(f"{applied} completely executed by the delegate.")
         elif replaced:
-            run.say.info(f"{applied} partially executed by the delegate w/ {replaced} delegate kernels.")
+            run.say.info(
+                f"{applied} partially executed by the delegate w/ {replaced} delegate kernels."
+            )
         else:
             run.say.info(
                 f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be executed by "
@@ -153,10 +184,16 @@ class Interpreter:
             )
 
     def _not_applied(self, delegate: Delegate) -> str:
-        return "Failed to compile model." if self.run.is_litert else f"Failed to apply {delegate.provider} delegate."
+        return (
+            "Failed to compile model."
+            if self.run.is_litert
+            else f"Failed to apply {delegate.provider} delegate."
+        )
 
     def shown(self, delegate: str) -> str:
-        """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it through."""
+        """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it
+        through.
+        """
         return self.shown_names.get(delegate, delegate)
 
     @property
@@ -173,14 +210,20 @@ class Interpreter:
         for plan in self.plans:
             for node_id in plan.execution:
                 node = plan.nodes[node_id]
-                if node.operator is not None and node.operator.custom and node.name not in _KNOWN_CUSTOM:
+                if (
+                    node.operator is not None
+                    and node.operator.custom
+                    and node.name not in _KNOWN_CUSTOM
+                ):
                     self._unresolved(node_id, node.name)
         packed = sum(len(plan.delegated) for plan in self.plans)
         if any(plan.nodes[i].delegate == XNNPACK for plan in self.plans for i in plan.execution):
             self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
         nodes = packed + sum(len(plan.execution) for plan in self.plans)
         self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
-        kernel = next((i for i in self.plan.execution if self.plan.nodes[i].delegate == XNNPACK), None)
+        kernel = next(
+            (i for i in self.plan.execution if self.plan.nodes[i].delegate == XNNPACK), None
+        )
         arena_mb = self.footprint(0).arena_kb / 1024
         if arena_mb > 0.6 * run.bench.profile.memory_mb or not fits(self.subgraph, self.layers):
             if kernel is not None:
@@ -189,7 +232,9 @@ class Interpreter:
             run.fail("Failed to allocate tensors!")
 
     def _preparing_us(self, reference_us: float) -> float:
-        """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on the reference."""
+        """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on
+        the reference.
+        """
         first = self.threads().cpus[0]
         shares = self.run.bench.hardware.core_shares()
         gmacs = next(c.f32_gmacs for c in self.run.bench.profile.clusters if first in c.cpus)
@@ -197,8 +242,15 @@ class Interpreter:
 
     def _wants_implicit_xnnpack(self) -> bool:
         operators = self.subgraph.operators
-        text = all(t.type_name == "STRING" for t in (self.subgraph.tensors[i] for i in self.subgraph.inputs))
-        return bool(operators) and not self.plan.fully_delegated and not (text and self.subgraph.inputs)
+        text = all(
+            t.type_name == "STRING"
+            for t in (self.subgraph.tensors[i] for i in self.subgraph.inputs)
+        )
+        return (
+            bool(operators)
+            and not self.plan.fully_delegated
+            and not (text and self.subgraph.inputs)
+        )
 
     def _unresolved(self, node_id: int, name: str) -> None:
         run = self.run
@@ -219,7 +271,8 @@ class Interpreter:
         run.say.runtime("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
         run.fail("Failed to allocate tensors!")
 
-    # Speed ------------------------------------------------------------------------------------------------------------
+    # Speed
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def works(self) -> list[NodeWork]:
@@ -237,9 +290,12 @@ class Interpreter:
         """Return where the CPU's part runs."""
         wanted = self.run.parameters.integer("num_threads")
         return latency.place_threads(
-            self.run.bench.profile, threads=wanted, affinity=self.run.process.affinity, group=self.run.process.group,
+            self.run.bench.profile,
+            threads=wanted,
+            affinity=self.run.process.affinity,
+            group=self.run.process.group,
             stray_draw=self.run.noise.stray_draw,
-        )  # fmt: skip
+        )
 
     def speeds(self, shares: dict[int, float], gpu_share: float) -> UnitSpeeds:
         """Return the speeds of all units at these clocks."""
@@ -253,10 +309,14 @@ class Interpreter:
         memory = self.run.bench.hardware.memory_share()
         on_gpu = None
         if gpu is not None:
-            on_gpu = latency.gpu_speed(gpu, gpu_share, fp16=fp16_gpu, backend=backend, memory_share=memory)
+            on_gpu = latency.gpu_speed(
+                gpu, gpu_share, fp16=fp16_gpu, backend=backend, memory_share=memory
+            )
         return UnitSpeeds(
             builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False, memory_share=memory),
-            xnnpack=latency.cpu_speed(profile, threads, shares, xnnpack=True, fp16=fp16, memory_share=memory),
+            xnnpack=latency.cpu_speed(
+                profile, threads, shares, xnnpack=True, fp16=fp16, memory_share=memory
+            ),
             gpu=on_gpu,
             gpu_fixed_us=gpu.fixed_us if gpu is not None else 0.0,
             accelerator=latency.accelerator_speed(device) if device is not None else None,
@@ -270,7 +330,9 @@ class Interpreter:
         if known is None:
             speeds = self.speeds(shares, gpu_share)
             factor = latency.unpinned_factor(
-                self.run.bench.profile, affinity=self.run.process.affinity, group=self.run.process.group
+                self.run.bench.profile,
+                affinity=self.run.process.affinity,
+                group=self.run.process.group,
             )
             cpu = sum(w.time_us(speeds) for w in self.works if w.unit in {"", XNNPACK, FLEX})
             other = sum(w.time_us(speeds) for w in self.works if w.unit not in {"", XNNPACK, FLEX})
@@ -280,11 +342,17 @@ class Interpreter:
         return known
 
     def load(self) -> tuple[tuple[int, ...], float, float, float]:
-        """Return what it puts on the phone: cores, their share, the GPU's share, watts in an accelerator."""
+        """Return what it puts on the phone: cores, their share, the GPU's share, watts in an
+        accelerator.
+        """
         units = self.units
         threads = self.threads()
         cpu_only = not units & {GPU, NNAPI, HEXAGON, NPU}
-        watts = self.accelerator.watts if self.accelerator is not None and units & {NNAPI, HEXAGON, NPU} else 0.0
+        watts = (
+            self.accelerator.watts
+            if self.accelerator is not None and units & {NNAPI, HEXAGON, NPU}
+            else 0.0
+        )
         if cpu_only:
             return threads.cpus, 1.0, 0.0, 0.0
         cpus = threads.cpus if units & {"", XNNPACK, FLEX} else threads.cpus[:1]

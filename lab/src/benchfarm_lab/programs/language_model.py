@@ -1,8 +1,9 @@
-"""litert_lm_advanced_main: a prompt read and an answer written, a few times on one engine, told on standard error.
+"""litert_lm_advanced_main: a prompt read and an answer written, a few times on one engine, told on
+standard error.
 
-A token of the answer costs reading the weights once, a prompt's tokens share that and cost their multiply-adds; both go
-at the speed that the phone has at the time, so that a phone which heats up slows down within a process. What the model
-computes isn't computed.
+A token of the answer costs reading the weights once, a prompt's tokens share that and cost their
+multiply-adds; both go at the speed that the phone has at the time, so that a phone which heats up
+slows down within a process. What the model computes isn't computed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,23 @@ from benchfarm_lab.protos import bytes_field, number_field
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {
-    "backend": "cpu", "model_path": "", "benchmark": "false", "benchmark_prefill_tokens": "0",
-    "benchmark_decode_tokens": "0", "max_num_tokens": "0", "num_iterations": "1", "async": "true",
-    "min_log_severity": "-1", "num_cpu_threads": "0", "disable_cache": "false", "boost_performance": "default",
-    "report_peak_memory_footprint": "false", "litert_dispatch_lib_dir": "", "metric_proto_file_path": "",
+    "backend": "cpu",
+    "model_path": "",
+    "benchmark": "false",
+    "benchmark_prefill_tokens": "0",
+    "benchmark_decode_tokens": "0",
+    "max_num_tokens": "0",
+    "num_iterations": "1",
+    "async": "true",
+    "min_log_severity": "-1",
+    "num_cpu_threads": "0",
+    "disable_cache": "false",
+    "boost_performance": "default",
+    "report_peak_memory_footprint": "false",
+    "litert_dispatch_lib_dir": "",
+    "metric_proto_file_path": "",
     "cache_dir": "",
-}  # fmt: skip
+}
 #: What builds of 2025 haven't; a fake binary's version says which year it plays.
 _OF_2026: Final = frozenset({"metric_proto_file_path", "boost_performance"})
 _USUAL_THREADS: Final = 4
@@ -32,7 +44,8 @@ _USUAL_THREADS: Final = 4
 _MACS_A_BYTE: Final = 2.0
 #: What a token costs beside the model: sampling, and the runtime's own work.
 _TOKEN_US: Final = 150.0
-#: A prompt's tokens are worked on together, at a better rate than single ones, in steps of at most so many.
+#: A prompt's tokens are worked on together, at a better rate than single ones, in steps of at most
+#: so many.
 _PROMPT_STEP: Final = 128
 #: An engine's init at this rate, and what it takes at the least.
 _LOAD_BYTES_PER_US: Final = 900.0
@@ -62,7 +75,10 @@ class LanguageModelProgram:
         for argument in process.argv[1:]:
             found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
             if found is None or found[1] not in flags or (self._is_old and found[1] in _OF_2026):
-                _say(process, f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'")
+                _say(
+                    process,
+                    f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
+                )
                 return 1
             flags[found[1]] = "true" if found[2] is None else found[2]
         if flags["backend"] not in {"cpu", "gpu", "npu"}:
@@ -72,7 +88,11 @@ class LanguageModelProgram:
         except PhoneFileError:
             return _failed(process, f"NOT_FOUND: Failed to open: {flags['model_path']}", 5)
         if not model.startswith(b"LITERTLM"):
-            return _failed(process, "INVALID_ARGUMENT: Invalid magic number or failed to read: " + repr(model[:8]), 3)
+            return _failed(
+                process,
+                "INVALID_ARGUMENT: Invalid magic number or failed to read: " + repr(model[:8]),
+                3,
+            )
         return _Engine(self._bench, process, flags, len(model)).run()
 
 
@@ -85,7 +105,9 @@ class _Turn:
 class _Engine:
     """One engine and its conversations."""
 
-    def __init__(self, bench: Bench, process: ProcessContext, flags: dict[str, str], model_bytes: int) -> None:
+    def __init__(
+        self, bench: Bench, process: ProcessContext, flags: dict[str, str], model_bytes: int
+    ) -> None:
         self._bench = bench
         self._process = process
         self._flags = flags
@@ -93,9 +115,12 @@ class _Engine:
         self._noise = Noise(bench.hardware.next_process_seed())
         self._is_gpu = flags["backend"] == "gpu"
         self._threads = place_threads(
-            bench.profile, threads=int(flags["num_cpu_threads"]) or _USUAL_THREADS, affinity=process.affinity,
-            group=process.group, stray_draw=self._noise.stray_draw,
-        )  # fmt: skip
+            bench.profile,
+            threads=int(flags["num_cpu_threads"]) or _USUAL_THREADS,
+            affinity=process.affinity,
+            group=process.group,
+            stray_draw=self._noise.stray_draw,
+        )
 
     def run(self) -> int:
         """Run it; return the exit code."""
@@ -116,7 +141,10 @@ class _Engine:
             else:
                 init_us *= _WARM
         pause(process, init_us / 1e6)
-        prefill, decode = int(flags["benchmark_prefill_tokens"]), int(flags["benchmark_decode_tokens"])
+        prefill, decode = (
+            int(flags["benchmark_prefill_tokens"]),
+            int(flags["benchmark_decode_tokens"]),
+        )
         context = int(flags["max_num_tokens"]) or prefill + decode
         if prefill >= context:
             told = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
@@ -124,7 +152,10 @@ class _Engine:
         written = b""
         for _ in range(int(flags["num_iterations"])):
             announce(process, "run")
-            turns = self._turn(prefill, is_prompt=True), self._turn(min(decode, context - prefill), is_prompt=False)
+            turns = (
+                self._turn(prefill, is_prompt=True),
+                self._turn(min(decode, context - prefill), is_prompt=False),
+            )
             self._say_info(init_us, *turns)
             written += bytes_field(1, _metrics(init_us, *turns))
         announce(process, "results")
@@ -138,13 +169,18 @@ class _Engine:
     def _has(self, *libraries: str) -> bool:
         """Say whether one of some libraries is found."""
         folders = self._process.env.get("LD_LIBRARY_PATH", "").split(":")
-        return any(size_of(self._process, f"{folder}/{name}") for folder in folders for name in libraries)
+        return any(
+            size_of(self._process, f"{folder}/{name}") for folder in folders for name in libraries
+        )
 
     def _say_delegates(self) -> None:
         name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"
         own, every = (87, 87) if self._is_gpu else (80, 87)
         if self._is_gpu:
-            _say(self._process, "INFO: Created OpenCL device from provided device id and platform id.")
+            _say(
+                self._process,
+                "INFO: Created OpenCL device from provided device id and platform id.",
+            )
         else:
             _say(self._process, "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.")
         for number, signature in enumerate(("decode", f"prefill_{_PROMPT_STEP}")):
@@ -161,9 +197,11 @@ class _Engine:
         hardware = self._bench.hardware
         cpus = () if self._is_gpu else self._threads.cpus
         work = hardware.begin_work(
-            cpus, gpu_share=1.0 if self._is_gpu else 0.0, pid=self._process.pid,
+            cpus,
+            gpu_share=1.0 if self._is_gpu else 0.0,
+            pid=self._process.pid,
             cpu_share=1.0 if is_prompt else DECODING_SHARE,
-        )  # fmt: skip
+        )
         left, time_us = tokens, 0.0
         try:
             while left > 0:
@@ -181,14 +219,20 @@ class _Engine:
         hardware = self._bench.hardware
         speed: Speed
         if self._is_gpu and self._bench.profile.gpu is not None:
-            speed = gpu_speed(self._bench.profile.gpu, hardware.gpu_share(), fp16=True, backend="cl")
+            speed = gpu_speed(
+                self._bench.profile.gpu, hardware.gpu_share(), fp16=True, backend="cl"
+            )
         else:
             threads = Threads(cpus=self._threads.cpus, oversubscribed=self._threads.oversubscribed)
             speed = cpu_speed(self._bench.profile, threads, hardware.core_shares(), xnnpack=True)
         moved_us = self._model_bytes / speed.memory_gbps / 1e3
         computed_us = self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
         each_us = computed_us + moved_us / _PROMPT_STEP if is_prompt else max(computed_us, moved_us)
-        sampled_us = 0.0 if is_prompt else _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
+        sampled_us = (
+            0.0
+            if is_prompt
+            else _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
+        )
         return (each_us + sampled_us + speed.op_overhead_us) * self._bench.time_factor
 
     def _say_info(self, init_us: float, prefill: _Turn, decode: _Turn) -> None:
@@ -226,7 +270,9 @@ def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
 
 
 def _say(process: ProcessContext, text: str, *, source: str = "") -> None:
-    header = f"I0000 00:00:{process.time.uptime_s():.6f} {process.pid:7} {source}] " if source else ""
+    header = (
+        f"I0000 00:00:{process.time.uptime_s():.6f} {process.pid:7} {source}] " if source else ""
+    )
     process.stderr.write(f"{header}{text}\n".encode())
 
 

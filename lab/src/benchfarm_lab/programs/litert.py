@@ -1,4 +1,6 @@
-"""benchmark_litert_model: the newer runtime's program, with the same core and a banner of its own on stderr."""
+"""benchmark_litert_model: the newer runtime's program, with the same core and a banner of its own
+on stderr.
+"""
 
 from __future__ import annotations
 
@@ -15,31 +17,44 @@ from benchfarm_lab.programs.flag_table import (
     Flag,
     FlagType,
     FlagValue,
-)  # fmt: skip
+)
 from benchfarm_lab.programs.flags import FlagError, Parameters, parse_flags, usage
 from benchfarm_lab.programs.phone_files import write_whole
-from benchfarm_lab.programs.process import SIGABRT, Bench, BenchmarkFailedError, ProcessOnce, announce
+from benchfarm_lab.programs.process import (
+    SIGABRT,
+    Bench,
+    BenchmarkFailedError,
+    ProcessOnce,
+    announce,
+)
 from benchfarm_lab.programs.reports import result_proto
 from benchfarm_lab.programs.transcript import StreamTranscript
 
 _OWN: Final[tuple[tuple[str, FlagType, FlagValue, str], ...]] = (
-    ("graph", "string", "", "the model file"), ("signature_to_run_for", "string", "", "which signature to run"),
-    ("use_cpu", "bool", True, "run on the CPU"), ("use_gpu", "bool", False, "run on the GPU"),
+    ("graph", "string", "", "the model file"),
+    ("signature_to_run_for", "string", "", "which signature to run"),
+    ("use_cpu", "bool", True, "run on the CPU"),
+    ("use_gpu", "bool", False, "run on the GPU"),
     ("use_npu", "bool", False, "run on the NPU"),
     ("dispatch_library_path", "string", "", "folder of the NPU's dispatch library"),
     ("compiler_plugin_library_path", "string", "", "folder of the NPU's compiler"),
     ("compiler_cache_path", "string", "", "folder of compiled models"),
     ("require_full_delegation", "bool", False, "fail unless an accelerator runs all"),
-    ("use_profiler", "bool", False, "measure each operator"), ("gpu_backend", "string", "", "webgpu, opengl or gl"),
-    ("gpu-precision", "string", "auto", "auto, fp16 or fp32"), ("gpu_low_priority", "bool", False, "low GPU priority"),
+    ("use_profiler", "bool", False, "measure each operator"),
+    ("gpu_backend", "string", "", "webgpu, opengl or gl"),
+    ("gpu-precision", "string", "auto", "auto, fp16 or fp32"),
+    ("gpu_low_priority", "bool", False, "low GPU priority"),
     ("xnnpack_weight_cache_file_path", "string", "", "keep packed weights in a file"),
     ("result_file_path", "string", "", "where the result goes as a proto"),
     ("model_runtime_info_output_file", "string", "", "where it says which node runs where"),
     ("input_layer_value_range", "string", "", "ranges of the inputs"),
-)  # fmt: skip
+)
 _FLAGS: Final = (
     *CORE_FLAGS,
-    *(Flag(name=name, type=kind, default=default, echo="", help=text) for name, kind, default, text in _OWN),
+    *(
+        Flag(name=name, type=kind, default=default, echo="", help=text)
+        for name, kind, default, text in _OWN
+    ),
 )
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
 _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
@@ -82,12 +97,19 @@ class LitertProgram:
 
     def _check(self, own: Parameters, say: StreamTranscript) -> None:
         if own.switch("require_full_delegation") and own.switch("use_cpu"):
-            _log(say, 0, "Requesting full delegation and CPU acceleration are incompatible.", severity="ERROR")
+            _log(
+                say,
+                0,
+                "Requesting full delegation and CPU acceleration are incompatible.",
+                severity="ERROR",
+            )
             raise ProgramDiedError(SIGABRT)
         if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
             raise ProgramDiedError(SIGABRT)
 
-    def _banner(self, process: ProcessContext, own: Parameters, say: StreamTranscript, results: Results) -> None:
+    def _banner(
+        self, process: ProcessContext, own: Parameters, say: StreamTranscript, results: Results
+    ) -> None:
         runs, warmup, memory = results.runs, results.warmup, results.footprint
         _log(say, 89, "\n========== BENCHMARK RESULTS ==========")
         if own.text("signature_to_run_for"):
@@ -101,7 +123,11 @@ class LitertProgram:
             _log(say, 103, f"Inference (min):      {int(values.min()) / 1e3:.2f} ms")
             _log(say, 105, f"Inference (max):      {int(values.max()) / 1e3:.2f} ms")
             _log(say, 107, f"Inference (std):      {runs.deviation / 1e3:.2f}")
-            _log(say, 115, f"Throughput:           {results.input_bytes / 2**20 / (runs.average / 1e6):.2f} MB/s")
+            _log(
+                say,
+                115,
+                f"Throughput:           {results.input_bytes / 2**20 / (runs.average / 1e6):.2f} MB/s",
+            )
         else:
             _log(say, 110, "No inference runs were performed.")
         _log(say, 124, "\nMemory Usage:")
@@ -134,7 +160,9 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
     if own.switch("use_gpu"):
         given.append("--use_gpu=true")
         given.append(f"--gpu_backend={_GPU_BACKENDS.get(own.text('gpu_backend'), '')}")
-        given.append(f"--gpu_precision_loss_allowed={'false' if own.text('gpu-precision') == 'fp32' else 'true'}")
+        given.append(
+            f"--gpu_precision_loss_allowed={'false' if own.text('gpu-precision') == 'fp32' else 'true'}"
+        )
     if own.switch("use_profiler"):
         given.append("--enable_op_profiling=true")
     if own.text("model_runtime_info_output_file"):
@@ -145,13 +173,15 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
     return parse_flags((*CORE_FLAGS, *_hidden()), given)
 
 
-#: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL; else it chooses.
+#: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL;
+#: else it chooses.
 _GPU_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
 _NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
 _SHARED: Final = frozenset(
-    {flag.name for flag in CORE_FLAGS} | {"graph", "signature_to_run_for", "require_full_delegation",
-                                          "xnnpack_weight_cache_file_path"} | _NPU_SHARED
-)  # fmt: skip
+    {flag.name for flag in CORE_FLAGS}
+    | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
+    | _NPU_SHARED
+)
 
 
 def _text(value: FlagValue) -> str:
@@ -162,5 +192,10 @@ def _hidden() -> tuple[Flag, ...]:
     """Return benchmark_model's flags without their echo: this program doesn't log them."""
     return tuple(
         Flag(name=flag.name, type=flag.type, default=flag.default, echo="", help=flag.help)
-        for flag in (*MODEL_FLAGS, *XNNPACK_FLAGS, *GPU_FLAGS, *(own for own in _FLAGS if own.name in _NPU_SHARED))
+        for flag in (
+            *MODEL_FLAGS,
+            *XNNPACK_FLAGS,
+            *GPU_FLAGS,
+            *(own for own in _FLAGS if own.name in _NPU_SHARED),
+        )
     )

@@ -40,7 +40,8 @@ class LitertGpuDelegate(GpuDelegate):
         if wanted == "cl" or (gpu is not None and "cl" in gpu.backends):
             say.runtime("INFO", "Loaded OpenCL library with dlopen.")
             say.runtime(
-                "INFO", "[gpu_environment.cc:220] Created OpenCL device from provided device id and platform id."
+                "INFO",
+                "[gpu_environment.cc:220] Created OpenCL device from provided device id and platform id.",
             )
             return "cl"
         say.runtime(
@@ -73,14 +74,21 @@ def create_litert_gpu(interpreter: Interpreter) -> Delegate | None:
     """Create it, or say that it couldn't be loaded (then None)."""
     say = interpreter.run.say
     if interpreter.run.bench.take_fault(FaultKind.DELEGATE_MISSING, "gpu") is not None:
-        say.runtime("WARNING", "[gpu_registry.cc:131] GPU accelerator could not be loaded and registered.")
+        say.runtime(
+            "WARNING", "[gpu_registry.cc:131] GPU accelerator could not be loaded and registered."
+        )
         return None
     say.runtime("INFO", "[gpu_environment.h:155] Created LiteRT GpuEnvironment.")
     return LitertGpuDelegate()
 
 
 #: ``ro.soc.manufacturer``, lower case -> the vendor as LiteRT's libraries spell it.
-_VENDORS: Final = {"qti": "Qualcomm", "mediatek": "MediaTek", "google": "GoogleTensor", "samsung": "Samsung"}
+_VENDORS: Final = {
+    "qti": "Qualcomm",
+    "mediatek": "MediaTek",
+    "google": "GoogleTensor",
+    "samsung": "Samsung",
+}
 
 
 class NpuDelegate:
@@ -93,10 +101,15 @@ class NpuDelegate:
         self._device = device
 
     def apply(self, interpreter: Interpreter) -> int:
-        """Give it what it takes; a runtime that can't be loaded is told after the nodes were replaced."""
+        """Give it what it takes.
+
+        A runtime that can't be loaded is told after the nodes were replaced.
+        """
         failing = interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "npu") is not None
         if failing:
-            interpreter.run.say.runtime("ERROR", "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR")
+            interpreter.run.say.runtime(
+                "ERROR", "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR"
+            )
         kernels = apply_accelerator(interpreter, self._device, NPU, hexagon=False)
         if failing:
             _no_runtime(interpreter)
@@ -109,18 +122,26 @@ def create_npu(interpreter: Interpreter) -> Delegate | None:
     folder = run.parameters.text("dispatch_library_path")
     if not folder:
         run.say.runtime(
-            "ERROR", "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU."
+            "ERROR",
+            "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
         )
         raise BenchmarkFailedError
     vendor = _vendor(run.process)
     library = f"libLiteRtDispatch_{vendor}.so"
     plugin = f"libLiteRtCompilerPlugin_{vendor}.so"
-    if find_library(run.process, plugin, [run.parameters.text("compiler_plugin_library_path")]) is None:
+    if (
+        find_library(run.process, plugin, [run.parameters.text("compiler_plugin_library_path")])
+        is None
+    ):
         return None
-    run.say.runtime("INFO", f"[compiled_model.cc:1324] 1 compiler plugins were applied successfully: {vendor}")
+    run.say.runtime(
+        "INFO", f"[compiled_model.cc:1324] 1 compiler plugins were applied successfully: {vendor}"
+    )
     device = _device(run.bench.profile.nnapi, run.bench.profile.hexagon)
     if device is None or find_library(run.process, library, [folder]) is None:
-        run.say.runtime("ERROR", "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR")
+        run.say.runtime(
+            "ERROR", "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR"
+        )
         _no_runtime(interpreter)
         return None
     run.say.runtime("INFO", f"[litert_dispatch.cc:159] Loading shared library: {folder}/{library}")
@@ -139,7 +160,13 @@ def _vendor(process: ProcessContext) -> str:
     return _VENDORS.get(process.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
 
 
-def _device(nnapi: tuple[AcceleratorSpec, ...], hexagon: AcceleratorSpec | None) -> AcceleratorSpec | None:
+def _device(
+    nnapi: tuple[AcceleratorSpec, ...], hexagon: AcceleratorSpec | None
+) -> AcceleratorSpec | None:
     """Return the phone's fastest accelerator, which stands for its NPU."""
-    known = [device for device in (*nnapi, hexagon) if device is not None and device.name != REFERENCE_DEVICE]
+    known = [
+        device
+        for device in (*nnapi, hexagon)
+        if device is not None and device.name != REFERENCE_DEVICE
+    ]
     return max(known, key=lambda device: (device.f32_gmacs, device.int8_gmacs), default=None)

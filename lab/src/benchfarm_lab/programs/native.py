@@ -14,9 +14,14 @@ from benchfarm_lab.programs.transcript import LogTranscript, StreamTranscript, T
 
 
 class NativeProgram:
-    """A benchmark_model binary. With Flex it takes TensorFlow's operators too, and its exit code is always 0."""
+    """A benchmark_model binary.
 
-    def __init__(self, bench: Bench, *, flex: bool = False, flags: Sequence[Flag] = ANDROID_FLAGS) -> None:
+    With Flex it takes TensorFlow's operators too, and its exit code is always 0.
+    """
+
+    def __init__(
+        self, bench: Bench, *, flex: bool = False, flags: Sequence[Flag] = ANDROID_FLAGS
+    ) -> None:
         self._bench = bench
         self._flex = flex
         self._flags = flags
@@ -28,7 +33,9 @@ class NativeProgram:
         say.info("STARTING!")
         try:
             parameters = parse_arguments(process.argv, self._flags, say)
-            BenchmarkRun(self._bench, process, say, parameters, ProcessOnce(), flex=self._flex).run()
+            BenchmarkRun(
+                self._bench, process, say, parameters, ProcessOnce(), flex=self._flex
+            ).run()
         except BenchmarkFailedError:
             say.error("Benchmarking failed.")
             return 0 if self._flex else 1
@@ -36,7 +43,9 @@ class NativeProgram:
 
 
 def parse_arguments(argv: Sequence[str], flags: Sequence[Flag], say: Transcript) -> Parameters:
-    """Return the parameters of a command line; say what is wrong with it. Raises BenchmarkFailedError.
+    """Return the parameters of a command line; say what is wrong with it.
+
+    Raises BenchmarkFailedError.
 
     ``argv`` begins with the program's name.
     """
@@ -66,7 +75,9 @@ _ARGV0: Final = "benchmark_model_android"
 class BenchmarkActivity:
     """BenchmarkModelActivity; it ends by itself, and nobody is told whether it went well."""
 
-    def __init__(self, bench: Bench, package: str, extras: Mapping[str, str], *, flex: bool = False) -> None:
+    def __init__(
+        self, bench: Bench, package: str, extras: Mapping[str, str], *, flex: bool = False
+    ) -> None:
         self._bench = bench
         self._package = package
         self._extras = extras
@@ -79,12 +90,18 @@ class BenchmarkActivity:
         if "--use_hexagon=true" in text or "--use_hexagon=1" in text:
             text += f" --hexagon_lib_path=/data/app/{self._package}/lib/arm64"
         process.logs.log(
-            "I", _ACTIVITY_TAG, f"Running TensorFlow Lite benchmark with args: {text}", pid=process.pid, uid=process.uid
+            "I",
+            _ACTIVITY_TAG,
+            f"Running TensorFlow Lite benchmark with args: {text}",
+            pid=process.pid,
+            uid=process.uid,
         )
         say = LogTranscript(process)
         try:
             parameters = parse_arguments([_ARGV0, *text.split()], ANDROID_FLAGS, say)
-            BenchmarkRun(self._bench, process, say, parameters, ProcessOnce(), flex=self._flex).run()
+            BenchmarkRun(
+                self._bench, process, say, parameters, ProcessOnce(), flex=self._flex
+            ).run()
         except BenchmarkFailedError:
             pass  # the activity has no exit code, and this program says no more
         return 0

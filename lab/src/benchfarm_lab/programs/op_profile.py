@@ -36,7 +36,9 @@ def initialisation(interpreter: Interpreter) -> list[OpTimes]:
     changed_us = max(60.0, interpreter.delegate_us)
     rows = []
     if any(plan.delegated for plan in interpreter.plans):
-        rows.append(_once("ModifyGraphWithDelegate", changed_us, interpreter.footprint(0).init_kb * 0.4))
+        rows.append(
+            _once("ModifyGraphWithDelegate", changed_us, interpreter.footprint(0).init_kb * 0.4)
+        )
     allocated_us = max(35.0, interpreter.init_us - interpreter.delegate_us - 200.0)
     rows.append(_once("AllocateTensors", allocated_us, interpreter.footprint(0).arena_kb))
     return rows
@@ -44,7 +46,9 @@ def initialisation(interpreter: Interpreter) -> list[OpTimes]:
 
 def _once(name: str, duration_us: float, mem_kb: float) -> OpTimes:
     times = np.array([round(duration_us)], dtype=np.int64)
-    return OpTimes(node_type=name, name=f"{name}/0", times=times, mem_kb=float(int(mem_kb) // 4 * 4))
+    return OpTimes(
+        node_type=name, name=f"{name}/0", times=times, mem_kb=float(int(mem_kb) // 4 * 4)
+    )
 
 
 def operators(interpreter: Interpreter, runs: int) -> list[OpTimes]:
@@ -58,7 +62,9 @@ def operators(interpreter: Interpreter, runs: int) -> list[OpTimes]:
         if len(labels) == 1:
             times = [work.time_us(speeds)]
         for (node_type, name), base_us in zip(labels, times, strict=True):
-            rows.append(OpTimes(node_type=node_type, name=name, times=_spread(interpreter, base_us, runs)))
+            rows.append(
+                OpTimes(node_type=node_type, name=name, times=_spread(interpreter, base_us, runs))
+            )
     return rows
 
 
@@ -75,20 +81,34 @@ def _labels(interpreter: Interpreter, work: NodeWork) -> list[tuple[str, str]]:
     inner = [plan.nodes[i].operator for i in node.replaced]
     found = []
     for index, operator in enumerate(op for op in inner if op is not None):
-        label = _xnnpack_type(plan.subgraph, operator) if work.unit == XNNPACK else _gpu_type(operator, index)
+        label = (
+            _xnnpack_type(plan.subgraph, operator)
+            if work.unit == XNNPACK
+            else _gpu_type(operator, index)
+        )
         found.append((label, f"Delegate/{label}:{index}"))
     return found
 
 
 _TYPE_TAGS: Final = {"FLOAT32": "F32", "FLOAT16": "F16", "INT8": "QS8", "UINT8": "QU8"}
 _XNNPACK_NAMES: Final = {
-    "FULLY_CONNECTED": "Fully Connected (NC, {0}) GEMM", "MEAN": "Mean (ND) Reduce2", "SOFTMAX": "Softmax (NC, {0})",
-    "RESHAPE": "Static Reshape (NC)", "ADD": "Add (ND, {0})", "MUL": "Multiply (ND, {0})", "SUB": "Subtract (ND, {0})",
-    "AVERAGE_POOL_2D": "Average Pooling (NHWC, {0})", "MAX_POOL_2D": "Max Pooling (NHWC, {0})",
-    "CONCATENATION": "Concatenate (ND, X32)", "PAD": "Constant Pad (ND, X32)", "LOGISTIC": "Sigmoid (NC, {0})",
-    "HARD_SWISH": "HardSwish (NC, {0})", "TRANSPOSE": "Transpose (ND, X32)",
-    "RESIZE_BILINEAR": "Resize Bilinear (NHWC, {0})", "BATCH_MATMUL": "Batch Matrix Multiply (NC, {0})",
-}  # fmt: skip
+    "FULLY_CONNECTED": "Fully Connected (NC, {0}) GEMM",
+    "MEAN": "Mean (ND) Reduce2",
+    "SOFTMAX": "Softmax (NC, {0})",
+    "RESHAPE": "Static Reshape (NC)",
+    "ADD": "Add (ND, {0})",
+    "MUL": "Multiply (ND, {0})",
+    "SUB": "Subtract (ND, {0})",
+    "AVERAGE_POOL_2D": "Average Pooling (NHWC, {0})",
+    "MAX_POOL_2D": "Max Pooling (NHWC, {0})",
+    "CONCATENATION": "Concatenate (ND, X32)",
+    "PAD": "Constant Pad (ND, X32)",
+    "LOGISTIC": "Sigmoid (NC, {0})",
+    "HARD_SWISH": "HardSwish (NC, {0})",
+    "TRANSPOSE": "Transpose (ND, X32)",
+    "RESIZE_BILINEAR": "Resize Bilinear (NHWC, {0})",
+    "BATCH_MATMUL": "Batch Matrix Multiply (NC, {0})",
+}
 
 
 def _xnnpack_type(subgraph: Subgraph, operator: Operator) -> str:
@@ -97,11 +117,17 @@ def _xnnpack_type(subgraph: Subgraph, operator: Operator) -> str:
         return f"Convolution (NHWC, {tag.replace('QS8', 'QC8')}) DWConv"
     if operator.name == "CONV_2D":
         weights = subgraph.tensor(operator.inputs[1])
-        point = weights is not None and len(weights.shape) == 4 and weights.shape[1] * weights.shape[2] == 1
+        point = (
+            weights is not None
+            and len(weights.shape) == 4
+            and weights.shape[1] * weights.shape[2] == 1
+        )
         tag = tag.replace("QS8", "QC8")
         return f"Fully Connected (NC, {tag}) GEMM" if point else f"Convolution (NHWC, {tag}) IGEMM"
     pattern = _XNNPACK_NAMES.get(operator.name)
-    return pattern.format(tag) if pattern else f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
+    return (
+        pattern.format(tag) if pattern else f"{operator.name.replace('_', ' ').title()} (NC, {tag})"
+    )
 
 
 def _gpu_type(operator: Operator, index: int) -> str:
@@ -111,10 +137,12 @@ def _gpu_type(operator: Operator, index: int) -> str:
     return f"{name} {index}"
 
 
-# Tables ---------------------------------------------------------------------------------------------------------------
+# Tables
+# ---------------------------------------------------------------------------------------------------------------
 
 
-# Protos ---------------------------------------------------------------------------------------------------------------
+# Protos
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _stat_message(values: NDArray[np.int64]) -> Message:
@@ -123,11 +151,17 @@ def _stat_message(values: NDArray[np.int64]) -> Message:
         return Message()
     deviation = int(values.std())
     return (
-        Message().integer(1, "first", int(values[0])).integer(2, "last", int(values[-1]))
-        .integer(3, "avg", int(values.mean())).single(4, "stddev", deviation)
-        .single(5, "variance", int(values.var())).integer(6, "min", int(values.min()))
-        .integer(7, "max", int(values.max())).integer(8, "sum", int(values.sum())).integer(9, "count", count)
-    )  # fmt: skip
+        Message()
+        .integer(1, "first", int(values[0]))
+        .integer(2, "last", int(values[-1]))
+        .integer(3, "avg", int(values.mean()))
+        .single(4, "stddev", deviation)
+        .single(5, "variance", int(values.var()))
+        .integer(6, "min", int(values.min()))
+        .integer(7, "max", int(values.max()))
+        .integer(8, "sum", int(values.sum()))
+        .integer(9, "count", count)
+    )
 
 
 def _profile_message(rows: Sequence[OpTimes], subgraph_name: str, index: int) -> Message:
@@ -135,17 +169,24 @@ def _profile_message(rows: Sequence[OpTimes], subgraph_name: str, index: int) ->
     for order, row in enumerate(rows):
         memory = np.full(len(row.times), int(row.mem_kb), dtype=np.int64)
         message = (
-            Message().text(1, "node_type", row.node_type)
-            .child(2, "inference_microseconds", _stat_message(row.times)).child(3, "mem_kb", _stat_message(memory))
-            .integer(4, "times_called", row.times_called).text(5, "name", row.name).integer(6, "run_order", order)
-        )  # fmt: skip
+            Message()
+            .text(1, "node_type", row.node_type)
+            .child(2, "inference_microseconds", _stat_message(row.times))
+            .child(3, "mem_kb", _stat_message(memory))
+            .integer(4, "times_called", row.times_called)
+            .text(5, "name", row.name)
+            .integer(6, "run_order", order)
+        )
         part.child(3, "per_op_profiles", message)
     return Message().child(1, "subgraph_profiles", part)
 
 
-def profiling_proto(init: Sequence[OpTimes], rows: Sequence[OpTimes], subgraph_name: str, index: int) -> Message:
+def profiling_proto(
+    init: Sequence[OpTimes], rows: Sequence[OpTimes], subgraph_name: str, index: int
+) -> Message:
     """Return a BenchmarkProfilingData."""
     return (
-        Message().child(2, "init_profile", _profile_message(init, subgraph_name, index))
+        Message()
+        .child(2, "init_profile", _profile_message(init, subgraph_name, index))
         .child(3, "runtime_profile", _profile_message(rows, subgraph_name, index))
-    )  # fmt: skip
+    )

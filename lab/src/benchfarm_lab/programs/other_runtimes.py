@@ -1,7 +1,8 @@
-"""Fake binaries for the programs of other runtimes: their words, streams and exit codes around times of one model.
+"""Fake binaries for the programs of other runtimes: their words, streams and exit codes around
+times of one model.
 
-A model costs its bytes' multiply-adds; what it computes isn't computed. A GPU that the phone lacks is replaced or
-refused as each program does it.
+A model costs its bytes' multiply-adds; what it computes isn't computed. A GPU that the phone lacks
+is replaced or refused as each program does it.
 """
 
 from __future__ import annotations
@@ -63,25 +64,41 @@ class _Runtime:
         except PhoneFileError:
             return b""
 
-    def times_us(self, model_bytes: int, *, count: int, work: float, threads: int, on_gpu: bool = False) -> list[float]:
-        """Work ``count`` times, ``work`` models' multiply-adds each, as fast as the phone is; return each time."""
+    def times_us(
+        self, model_bytes: int, *, count: int, work: float, threads: int, on_gpu: bool = False
+    ) -> list[float]:
+        """Work ``count`` times, ``work`` models' multiply-adds each, as fast as the phone is.
+
+        Return each time.
+        """
         bench, process = self._bench, self.process
         announce(process, "run")
         placed = place_threads(
-            bench.profile, threads=threads, affinity=process.affinity, group=process.group,
+            bench.profile,
+            threads=threads,
+            affinity=process.affinity,
+            group=process.group,
             stray_draw=self._noise.stray_draw,
-        )  # fmt: skip
+        )
         cpus = () if on_gpu else placed.cpus
         held = bench.hardware.begin_work(cpus, gpu_share=1.0 if on_gpu else 0.0, pid=process.pid)
         times: list[float] = []
         try:
             while len(times) < count:
                 if on_gpu and bench.profile.gpu is not None:
-                    speed = gpu_speed(bench.profile.gpu, bench.hardware.gpu_share(), fp16=True, backend="cl")
+                    speed = gpu_speed(
+                        bench.profile.gpu, bench.hardware.gpu_share(), fp16=True, backend="cl"
+                    )
                 else:
                     own = Threads(cpus=placed.cpus, oversubscribed=placed.oversubscribed)
-                    speed = cpu_speed(bench.profile, own, bench.hardware.core_shares(), xnnpack=True)
-                each_us = _LEAST_US + model_bytes * _MACS_A_BYTE * work / speed.f32_gmacs / 1e3 + speed.op_overhead_us
+                    speed = cpu_speed(
+                        bench.profile, own, bench.hardware.core_shares(), xnnpack=True
+                    )
+                each_us = (
+                    _LEAST_US
+                    + model_bytes * _MACS_A_BYTE * work / speed.f32_gmacs / 1e3
+                    + speed.op_overhead_us
+                )
                 each_us *= bench.time_factor
                 some = max(1, min(count - len(times), int(_SLEEP_S * 1e6 / each_us)))
                 spent = [float(each) for each in self._noise.samples_us(each_us, some)]
@@ -116,7 +133,9 @@ def _llama_bench(runtime: _Runtime, words: list[str]) -> int:
     model = runtime.model(path)
     runtime.err("load_backend: loaded CPU backend from libggml-cpu.so")
     if not model.startswith(b"GGUF"):
-        runtime.err(f"llama_model_load: error loading model: llama_model_loader: failed to load model from {path}")
+        runtime.err(
+            f"llama_model_load: error loading model: llama_model_loader: failed to load model from {path}"
+        )
         runtime.err(f"main: error: failed to load model '{path}'")
         return 1
     on_gpu = runtime.has_gpu and layers > 0
@@ -125,17 +144,32 @@ def _llama_bench(runtime: _Runtime, words: list[str]) -> int:
     prompt, answer, threads = int(given["-p"]), int(given["-n"]), int(given["-t"])
     # A prompt's tokens are worked on together.
     work = prompt * 0.2 + answer
-    times = runtime.times_us(len(model), count=int(given["-r"]), work=work, threads=threads, on_gpu=on_gpu)
+    times = runtime.times_us(
+        len(model), count=int(given["-r"]), work=work, threads=threads, on_gpu=on_gpu
+    )
     samples = [round(each * 1000) for each in times]
     tokens = prompt + answer
     row = {
-        "build_commit": "virtual", "build_number": 1, "cpu_info": "virtual", "gpu_info": "GPU" if on_gpu else "",
-        "backends": "OpenCL,CPU" if runtime.has_gpu else "CPU", "model_filename": path, "model_type": "virtual",
-        "model_size": len(model), "n_threads": threads, "n_gpu_layers": layers, "n_prompt": prompt, "n_gen": answer,
-        "n_depth": int(given.get("-d", "0")), "avg_ns": round(_mean(times) * 1000), "stddev_ns": 0,
-        "avg_ts": tokens / _mean(times) * 1e6, "stddev_ts": 0.0, "samples_ns": samples,
+        "build_commit": "virtual",
+        "build_number": 1,
+        "cpu_info": "virtual",
+        "gpu_info": "GPU" if on_gpu else "",
+        "backends": "OpenCL,CPU" if runtime.has_gpu else "CPU",
+        "model_filename": path,
+        "model_type": "virtual",
+        "model_size": len(model),
+        "n_threads": threads,
+        "n_gpu_layers": layers,
+        "n_prompt": prompt,
+        "n_gen": answer,
+        "n_depth": int(given.get("-d", "0")),
+        "avg_ns": round(_mean(times) * 1000),
+        "stddev_ns": 0,
+        "avg_ts": tokens / _mean(times) * 1e6,
+        "stddev_ts": 0.0,
+        "samples_ns": samples,
         "samples_ts": [tokens / each * 1e6 for each in times],
-    }  # fmt: skip
+    }
     runtime.out(json.dumps(row))
     return 0
 
@@ -150,7 +184,9 @@ def _executor_runner(runtime: _Runtime, words: list[str]) -> int:
     runtime.log(f"Model file {path} is loaded.")
     runtime.log("Using method forward")
     count = int(given.get("--num_executions", "1"))
-    times = runtime.times_us(len(model), count=count, work=1.0, threads=max(1, int(given.get("--cpu_threads", "1"))))
+    times = runtime.times_us(
+        len(model), count=count, work=1.0, threads=max(1, int(given.get("--cpu_threads", "1")))
+    )
     for number, each in enumerate(times, start=1):
         runtime.log(f"Iteration {number} of {count}: {each / 1e3:.6f} ms")
     runtime.log(f"Model executed successfully {count} time(s) in {sum(times) / 1e3:.6f} ms.")
@@ -163,7 +199,12 @@ def _benchncnn(runtime: _Runtime, words: list[str]) -> int:
     loops, threads, powersave, gpu = (int(word) for word in words[:4])
     if gpu >= 0 and runtime.has_gpu:
         runtime.err("[0 Adreno (TM) 000]  queueC=0[3]  queueG=0[3]  queueT=0[3]")
-    for name, value in (("loop_count", loops), ("num_threads", threads), ("powersave", powersave), ("gpu_device", gpu)):
+    for name, value in (
+        ("loop_count", loops),
+        ("num_threads", threads),
+        ("powersave", powersave),
+        ("gpu_device", gpu),
+    ):
         runtime.err(f"{name} = {value}")
     runtime.err("cooling_down = 0")
     model = runtime.model(named["param"])
@@ -182,7 +223,9 @@ def _mnn(runtime: _Runtime, words: list[str]) -> int:
     on_gpu = forward != 0 and runtime.has_gpu
     runtime.out("MNN benchmark")
     kind = {0: "CPU", 3: "OpenCL", 7: "Vulkan"}.get(forward, "N/A")
-    runtime.out(f"Forward type: {kind} thread={threads} precision={precision} sparsity=0 sparseBlockOC=1")
+    runtime.out(
+        f"Forward type: {kind} thread={threads} precision={precision} sparsity=0 sparseBlockOC=1"
+    )
     runtime.out(f"--------> Benchmarking... loop = {loops}, warmup = {warmup}")
     if forward and not on_gpu:
         runtime.out(f"Can't Find type={forward} backend, use 0 instead")
@@ -194,7 +237,9 @@ def _mnn(runtime: _Runtime, words: list[str]) -> int:
             continue
         times = runtime.times_us(len(model), count=loops, work=1.0, threads=threads, on_gpu=on_gpu)
         high, low, mean = (each / 1e3 for each in (max(times), min(times), _mean(times)))
-        runtime.out(f"[ - ] {name:<24}    max = {high:8.3f} ms  min = {low:8.3f} ms  avg = {mean:8.3f} ms")
+        runtime.out(
+            f"[ - ] {name:<24}    max = {high:8.3f} ms  min = {low:8.3f} ms  avg = {mean:8.3f} ms"
+        )
     return 0
 
 
@@ -230,14 +275,18 @@ def _onnxruntime(runtime: _Runtime, words: list[str]) -> int:
     model = runtime.model(given["model"])
     threads, count, provider = int(given["-x"]), int(given["-r"]), given["-e"]
     if not model:
-        runtime.err(f"Load model from {given['model']} failed:Load model {given['model']} failed. File doesn't exist")
+        runtime.err(
+            f"Load model from {given['model']} failed:Load model {given['model']} failed. File doesn't exist"
+        )
         return 255
     if not _is_onnx(model):
         runtime.err(f"Load model from {given['model']} failed:Protobuf parsing failed.")
         return 255
     if provider != "cpu" and "-C" in given and provider != "xnnpack":
-        runtime.err("This session contains graph nodes that are assigned to the default CPU EP, but fallback to CPU EP "
-                    "has been explicitly disabled by the user (session.disable_cpu_ep_fallback).")  # fmt: skip
+        runtime.err(
+            "This session contains graph nodes that are assigned to the default CPU EP, but fallback to CPU EP "
+            "has been explicitly disabled by the user (session.disable_cpu_ep_fallback)."
+        )
         return 255
     runtime.out(f"Setting intra_op_num_threads to {threads}")
     first, *times = runtime.times_us(len(model), count=count + 1, work=1.0, threads=threads)

@@ -1,8 +1,10 @@
-"""What a fake binary writes as a model's outputs: what the model computes for its inputs, with the delegate's rounding.
+"""What a fake binary writes as a model's outputs: what the model computes for its inputs, with the
+delegate's rounding.
 
-The computer that the virtual phones live on computes it; every delegate adds the error that its arithmetic would, and a
-delegate that was made to compute wrong numbers is far off. Where the model can't be computed here (operators of others,
-text), the outputs are a fixed function of model, inputs and signature instead, alike on every phone.
+The computer that the virtual phones live on computes it; every delegate adds the error that its
+arithmetic would, and a delegate that was made to compute wrong numbers is far off. Where the model
+can't be computed here (operators of others, text), the outputs are a fixed function of model,
+inputs and signature instead, alike on every phone.
 """
 
 from __future__ import annotations
@@ -23,9 +25,15 @@ if TYPE_CHECKING:
     from benchfarm_lab.programs.interpreter import Interpreter
 
 _INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
-    "INT8": np.int8, "UINT8": np.uint8, "INT16": np.int16, "UINT16": np.uint16, "INT32": np.int32, "UINT32": np.uint32,
-    "INT64": np.int64, "UINT64": np.uint64,
-}  # fmt: skip
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT16": np.int16,
+    "UINT16": np.uint16,
+    "INT32": np.int32,
+    "UINT32": np.uint32,
+    "INT64": np.int64,
+    "UINT64": np.uint64,
+}
 _FLOAT_TYPES = {"FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64}
 #: No output is written larger than this.
 _MOST_ELEMENTS = 1 << 24
@@ -49,7 +57,9 @@ def output_values(interpreter: Interpreter) -> list[tuple[Tensor, bytes, NDArray
             values = _made_up(interpreter, tensor, seed, index)
         else:
             values = computed[position].astype(np.float64).reshape(-1)
-        found.append((tensor, *_encoded(tensor, _as_delegate(interpreter, tensor, values, seed + index))))
+        found.append(
+            (tensor, *_encoded(tensor, _as_delegate(interpreter, tensor, values, seed + index)))
+        )
     return found
 
 
@@ -69,17 +79,24 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
     macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
     known = {*_FLOAT_TYPES, *_INTEGER_TYPES, "BOOL"}
     tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
-    if interpreter.primary != 0 or macs > _MOST_MACS or any(tensor.type_name not in known for tensor in tensors):
+    if (
+        interpreter.primary != 0
+        or macs > _MOST_MACS
+        or any(tensor.type_name not in known for tensor in tensors)
+    ):
         return None
     shapes = [
-        layers[position].shape if position < len(layers) else tuple(abs(n) for n in subgraph.tensors[index].shape)
+        layers[position].shape
+        if position < len(layers)
+        else tuple(abs(n) for n in subgraph.tensors[index].shape)
         for position, index in enumerate(subgraph.inputs)
     ]
     inputs = list(interpreter.input_values)
     if len(inputs) != len(shapes):
         random = np.random.default_rng(seed)
         sizes = [subgraph.tensors[index].element_bytes or 1 for index in subgraph.inputs]
-        # Without files the program takes random values of its own; whole bytes of 0 and 1 are numbers of every type.
+        # Without files the program takes random values of its own; whole bytes of 0 and 1 are
+        # numbers of every type.
         inputs = [
             random.integers(0, 2, int(np.prod(shape) * size), dtype=np.uint8).tobytes()
             for shape, size in zip(shapes, sizes, strict=True)
@@ -92,7 +109,9 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
     return computed if computed is not None and len(computed) == len(subgraph.outputs) else None
 
 
-def _made_up(interpreter: Interpreter, tensor: Tensor, seed: int, index: int) -> NDArray[np.float64]:
+def _made_up(
+    interpreter: Interpreter, tensor: Tensor, seed: int, index: int
+) -> NDArray[np.float64]:
     elements = min(_MOST_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
     values = np.random.default_rng([seed, index]).standard_gamma(0.5, elements)
     values = values / max(1e-9, float(values.sum())) * 4
@@ -113,9 +132,15 @@ def _as_delegate(
         off = random.random(len(values)) < share
         values = values + np.where(off, random.choice([-1.0, 1.0], len(values)), 0.0)
     elif units - {""}:
-        half = bool(accelerators - {GPU}) or flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
+        half = (
+            bool(accelerators - {GPU})
+            or flags.switch("xnnpack_force_fp16")
+            or flags.switch("allow_fp16")
+        )
         half = half or (GPU in units and flags.switch("gpu_precision_loss_allowed"))
-        values = values * (1 + random.normal(0.0, _FP16_ERROR if half else _FP32_ERROR, len(values)))
+        values = values * (
+            1 + random.normal(0.0, _FP16_ERROR if half else _FP32_ERROR, len(values))
+        )
     if units & interpreter.wrong:
         values = _wrong(tensor, random.permutation(values))
     return values

@@ -62,12 +62,16 @@ class PerformanceOptionsProgram:
                 say.error("Error while running a single-option run: 1")
                 return 0
             results.append((_name(parameters), measured.runs))
-        say.info("\n==============Summary of All Runs w/ Different Performance Options==============")
+        say.info(
+            "\n==============Summary of All Runs w/ Different Performance Options=============="
+        )
         for name, stat in sorted(results, key=lambda item: item[1].average):
             say.info(f"{name:>{_NAME_WIDTH}}: {stat.line()}")
         return 0
 
-    def _parse(self, process: ProcessContext, say: StreamTranscript) -> tuple[Parameters, Parameters]:
+    def _parse(
+        self, process: ProcessContext, say: StreamTranscript
+    ) -> tuple[Parameters, Parameters]:
         name = process.argv[0] if process.argv else "benchmark_model_performance_options"
         muted = _Muted(process)
         try:
@@ -87,7 +91,9 @@ class PerformanceOptionsProgram:
 
     def _check_list(self, listed: str, say: StreamTranscript) -> None:
         names = [part.strip() for part in listed.split(",")]
-        valid = [name for name in _VALID if name != "dsp" or self._bench.profile.hexagon is not None]
+        valid = [
+            name for name in _VALID if name != "dsp" or self._bench.profile.hexagon is not None
+        ]
         if any(name not in valid for name in names):
             say.error(
                 f"There are invalid perf options in --perf_options_list: '{listed}'. Valid perf options are: "
@@ -95,7 +101,9 @@ class PerformanceOptionsProgram:
             )
             raise BenchmarkFailedError
         if "none" in names and len(set(names)) > 1:
-            say.error("The 'none' option can not be used together with other perf options in --perf_options_list!")
+            say.error(
+                "The 'none' option can not be used together with other perf options in --perf_options_list!"
+            )
             raise BenchmarkFailedError
 
     def _options(self, names: set[str]) -> Iterator[_Option]:
@@ -116,7 +124,9 @@ class PerformanceOptionsProgram:
 
 
 class _Muted(StreamTranscript):
-    """A transcript for the first pass over the flags: what that pass doesn't know isn't unknown yet."""
+    """A transcript for the first pass over the flags: what that pass doesn't know isn't unknown
+    yet.
+    """
 
     def warn(self, message: str) -> None:
         """Say nothing."""
@@ -125,10 +135,18 @@ class _Muted(StreamTranscript):
 def _reset(parameters: Parameters) -> None:
     """Set what the program sets before each option, whatever was on the command line."""
     for name, value in (
-        ("num_threads", 1), ("use_gpu", False), ("gpu_precision_loss_allowed", True), ("use_nnapi", False),
-        ("nnapi_accelerator_name", ""), ("disable_nnapi_cpu", False), ("max_delegated_partitions", 0),
-        ("nnapi_allow_fp16", False), ("use_hexagon", False), ("use_xnnpack", False), ("xnnpack_force_fp16", False),
-    ):  # fmt: skip
+        ("num_threads", 1),
+        ("use_gpu", False),
+        ("gpu_precision_loss_allowed", True),
+        ("use_nnapi", False),
+        ("nnapi_accelerator_name", ""),
+        ("disable_nnapi_cpu", False),
+        ("max_delegated_partitions", 0),
+        ("nnapi_allow_fp16", False),
+        ("use_hexagon", False),
+        ("use_xnnpack", False),
+        ("xnnpack_force_fp16", False),
+    ):
         parameters.set(name, value)
 
 

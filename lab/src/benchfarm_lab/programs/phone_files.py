@@ -16,7 +16,10 @@ def absolute(process: ProcessContext, path: str) -> str:
 
 
 def read_whole(process: ProcessContext, path: str) -> bytes:
-    """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into memory)."""
+    """Return a file's bytes.
+
+    Raise PhoneFileError (ENODEV for a folder, which can't be mapped into memory).
+    """
     place = absolute(process, path)
     if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):
         raise PhoneFileError(errno.ENODEV, "No such device")
@@ -44,7 +47,8 @@ def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
     return True
 
 
-#: Folders of installed apps; what an app brings with it isn't looked for there, its APK is taken to be whole.
+#: Folders of installed apps; what an app brings with it isn't looked for there, its APK is taken to
+#: be whole.
 APP_FOLDERS = "/data/app/"
 
 

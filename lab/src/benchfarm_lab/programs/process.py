@@ -1,4 +1,6 @@
-"""A fake binary as a process on the phone: what it has of the phone, its moments, its sleep and its death."""
+"""A fake binary as a process on the phone: what it has of the phone, its moments, its sleep and its
+death.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from benchfarm_lab.faults import Fault, FaultKind, FaultTable
 from benchfarm_lab.hardware import VirtualHardware
 from benchfarm_lab.profiles import VirtualProfile
 
-#: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or shorter.
+#: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
+#: shorter.
 _TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$)", re.ASCII)
 #: No version makes a program faster than this.
 _LEAST_TIME: Final = 0.05
@@ -30,12 +33,15 @@ class Bench:
     profile: VirtualProfile
     hardware: VirtualHardware
     faults: FaultTable | None = None
-    #: How long everything takes with this program, against the usual one; see :func:`time_factor_of`.
+    #: How long everything takes with this program, against the usual one; see
+    #: :func:`time_factor_of`.
     time_factor: float = 1.0
 
     def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
         """Return the fault of this kind that happens to a delegate now, if one was asked for."""
-        return self.faults.take(kind, "delegate", subject=subject) if self.faults is not None else None
+        return (
+            self.faults.take(kind, "delegate", subject=subject) if self.faults is not None else None
+        )
 
 
 @dataclass(slots=True)
@@ -55,7 +61,9 @@ class ProcessOnce:
 
 
 def time_factor_of(version: str) -> float:
-    """Return how long inferences take in a fake of this version: 1.03 for ``2.1 time+3%``, 1.0 without a mark."""
+    """Return how long inferences take in a fake of this version: 1.03 for ``2.1 time+3%``, 1.0
+    without a mark.
+    """
     found = _TIME_MARK.search(version)
     return max(_LEAST_TIME, 1.0 + float(found[1]) / 100.0) if found else 1.0
 

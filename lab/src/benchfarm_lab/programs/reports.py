@@ -43,12 +43,20 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
     if flags.switch("enable_op_profiling"):
         _write_profile(run, interpreter, results)
     if flags.switch("export_model_runtime_info") and flags.text("model_runtime_info_output_file"):
-        write_whole(run.process, flags.text("model_runtime_info_output_file"), runtime_info(interpreter).to_bytes())
+        write_whole(
+            run.process,
+            flags.text("model_runtime_info_output_file"),
+            runtime_info(interpreter).to_bytes(),
+        )
     path = flags.text("result_file_path")
     if path:
         say.info(f"Saving benchmark result to: {path}")
         peak_kb = memory.peak_kb if flags.switch("report_peak_memory_footprint") else 0
-        if write_whole(run.process, path, result_proto(results, interpreter.graph.size_bytes, peak_kb).to_bytes()):
+        if write_whole(
+            run.process,
+            path,
+            result_proto(results, interpreter.graph.size_bytes, peak_kb).to_bytes(),
+        ):
             say.info(f"Saved benchmark result to: {path}")
         else:
             say.error(f"Failed to save benchmark result to: {path}")
@@ -60,7 +68,9 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
 def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
     path = run.parameters.text("op_profiling_output_file")
     if run.parameters.text("op_profiling_output_mode") != "proto" or not path:
-        run.say.warn("A virtual phone writes the times of operators as a proto into a file, in no other form.")
+        run.say.warn(
+            "A virtual phone writes the times of operators as a proto into a file, in no other form."
+        )
         return
     init = op_profile.initialisation(interpreter)
     rows = op_profile.operators(interpreter, results.runs.count) if results.runs.count else []
@@ -72,7 +82,9 @@ def _say_peak(run: BenchmarkRun, results: Results) -> None:
     memory = results.footprint
     anonymous = memory.anonymous_kb // 1024
     total = max(anonymous, memory.peak_kb // 1024)
-    run.say.info(f"Overall peak memory footprint (MB) via periodic monitoring: {number(memory.peak_kb / _KB_PER_MB)}")
+    run.say.info(
+        f"Overall peak memory footprint (MB) via periodic monitoring: {number(memory.peak_kb / _KB_PER_MB)}"
+    )
     run.say.info("Memory status at the end of exeution:")
     run.say.info(f"- VmRSS              : {total} MB")
     run.say.info(f"+ RssAnnon           : {anonymous} MB")
@@ -85,35 +97,67 @@ def result_proto(results: Results, size_bytes: int, peak_kb: int) -> Message:
     values = runs.values
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     latency = (
-        Message().single(1, "avg_ms", runs.average / 1e3).single(2, "min_ms", low / 1e3).single(3, "max_ms", high / 1e3)
-        .single(4, "stddev_ms", runs.deviation / 1e3).single(5, "median_ms", runs.percentile(50) / 1e3)
-        .single(6, "p5_ms", runs.percentile(5) / 1e3).single(7, "p95_ms", runs.percentile(95) / 1e3)
-        .single(8, "init_ms", results.init_us / 1e3).single(9, "first_inference_ms", results.first_us / 1e3)
+        Message()
+        .single(1, "avg_ms", runs.average / 1e3)
+        .single(2, "min_ms", low / 1e3)
+        .single(3, "max_ms", high / 1e3)
+        .single(4, "stddev_ms", runs.deviation / 1e3)
+        .single(5, "median_ms", runs.percentile(50) / 1e3)
+        .single(6, "p5_ms", runs.percentile(5) / 1e3)
+        .single(7, "p95_ms", runs.percentile(95) / 1e3)
+        .single(8, "init_ms", results.init_us / 1e3)
+        .single(9, "first_inference_ms", results.first_us / 1e3)
         .single(10, "average_warm_up_ms", warmup.average / 1e3)
-    )  # fmt: skip
+    )
     memory = (
-        Message().integer(1, "init_footprint_kb", results.footprint.init_kb)
+        Message()
+        .integer(1, "init_footprint_kb", results.footprint.init_kb)
         .integer(2, "overall_footprint_kb", results.footprint.overall_kb)
-    )  # fmt: skip
+    )
     if peak_kb > 0:
         memory.single(3, "peak_mem_mb", peak_kb / _KB_PER_MB)
     throughput = results.input_bytes / 2**20 / (runs.average / 1e6) if runs.average else 0.0
     misc = (
-        Message().single(1, "model_size_mb", size_bytes / 1e6).integer(2, "num_runs", runs.count)
-        .integer(3, "num_warmup_runs", warmup.count).single(4, "model_throughput_in_mb_per_sec", throughput)
-    )  # fmt: skip
+        Message()
+        .single(1, "model_size_mb", size_bytes / 1e6)
+        .integer(2, "num_runs", runs.count)
+        .integer(3, "num_warmup_runs", warmup.count)
+        .single(4, "model_throughput_in_mb_per_sec", throughput)
+    )
     return (
-        Message().child(2, "latency_metrics", latency).child(3, "memory_metrics", memory)
+        Message()
+        .child(2, "latency_metrics", latency)
+        .child(3, "memory_metrics", memory)
         .child(4, "misc_metrics", misc)
-    )  # fmt: skip
+    )
 
 
 #: Edge.DataType of model_runtime_info.proto.
 _DATA_TYPES: Final = {
-    "FLOAT32": 1, "INT32": 2, "UINT8": 3, "INT64": 4, "STRING": 5, "BOOL": 6, "INT16": 7, "COMPLEX64": 8, "INT8": 9,
-    "FLOAT16": 10, "FLOAT64": 11, "COMPLEX128": 12, "UINT64": 13, "RESOURCE": 14, "VARIANT": 15, "UINT32": 16,
-    "UINT16": 17, "INT4": 18, "BFLOAT16": 19, "INT2": 20, "UINT4": 21, "FLOAT8_E4M3FN": 22, "FLOAT8_E5M2": 23,
-}  # fmt: skip
+    "FLOAT32": 1,
+    "INT32": 2,
+    "UINT8": 3,
+    "INT64": 4,
+    "STRING": 5,
+    "BOOL": 6,
+    "INT16": 7,
+    "COMPLEX64": 8,
+    "INT8": 9,
+    "FLOAT16": 10,
+    "FLOAT64": 11,
+    "COMPLEX128": 12,
+    "UINT64": 13,
+    "RESOURCE": 14,
+    "VARIANT": 15,
+    "UINT32": 16,
+    "UINT16": 17,
+    "INT4": 18,
+    "BFLOAT16": 19,
+    "INT2": 20,
+    "UINT4": 21,
+    "FLOAT8_E4M3FN": 22,
+    "FLOAT8_E5M2": 23,
+}
 _TFLITE_SUBGRAPH: Final = 1
 
 
@@ -121,14 +165,17 @@ _TFLITE_SUBGRAPH: Final = 1
 def _edges(subgraph: Subgraph) -> tuple[bytes, ...]:
     """Return the Edge of each tensor."""
     return tuple(
-        Message().integer(1, "id", index).text(2, "name", tensor.name)
+        Message()
+        .integer(1, "id", index)
+        .text(2, "name", tensor.name)
         .integer(3, "data_type", _DATA_TYPES[tensor.type_name])
         .packed(4, "shape", tensor.shape)
         .text(5, "allocation_type", "kTfLiteMmapRo" if tensor.constant else "kTfLiteArenaRw")
-        .integer(6, "layout_type", 0).integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
+        .integer(6, "layout_type", 0)
+        .integer(7, "size", min(tensor.size_bytes, 2**31 - 1))
         .to_bytes()
         for index, tensor in enumerate(subgraph.tensors)
-    )  # fmt: skip
+    )
 
 
 def runtime_info(interpreter: Interpreter) -> Message:
@@ -142,14 +189,19 @@ def runtime_info(interpreter: Interpreter) -> Message:
             name = interpreter.shown(node.name)
             type_name = name if node.operator is None or not node.operator.custom else "CUSTOM"
             message = (
-                Message().integer(1, "id", node.node_id).text(2, "name", name).text(3, "type", type_name)
-                .packed(4, "inputs", node.inputs).packed(5, "outputs", node.outputs)
-            )  # fmt: skip
+                Message()
+                .integer(1, "id", node.node_id)
+                .text(2, "name", name)
+                .text(3, "type", type_name)
+                .packed(4, "inputs", node.inputs)
+                .packed(5, "outputs", node.outputs)
+            )
             if node.delegate:
                 replaced = (
-                    Message().text(1, "delegate_name", interpreter.shown(node.delegate))
+                    Message()
+                    .text(1, "delegate_name", interpreter.shown(node.delegate))
                     .packed(2, "tflite_node_ids_replaced", node.replaced)
-                )  # fmt: skip
+                )
                 message.child(8, "delegate_node_details", replaced)
             elif node.node_id in plan.delegated:
                 message.integer(9, "delegated_to_node_id", plan.delegated[node.node_id])

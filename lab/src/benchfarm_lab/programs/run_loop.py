@@ -1,6 +1,7 @@
 """The loop of warm-up or measured runs: the program's rules for when it ends, in phone time.
 
-Latencies are drawn many at a time and slept through at once, so that a run costs this computer next to nothing.
+Latencies are drawn many at a time and slept through at once, so that a run costs this computer next
+to nothing.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class OperatorSlices:
         return SLICE_US * (1 + len(self._interpreter.works)) if self.is_recorded else 0.0
 
     def write(self, starts_us: NDArray[np.float64], latencies_us: NDArray[np.float64]) -> None:
-        """Write the slices of inferences that begin ``starts_us`` from now and take ``latencies_us``."""
+        """Write the slices of inferences that begin ``starts_us`` from now and take
+        ``latencies_us``.
+        """
         if not self.is_recorded or self._sink is None:
             return
         pid = self._process.pid
@@ -79,7 +82,10 @@ class OperatorSlices:
         speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
         times = [work.time_us(speeds) for work in interpreter.works]
         total = sum(times) or 1.0
-        names = [f"{work.node.name}@{work.node.node_id}/{interpreter.primary}" for work in interpreter.works]
+        names = [
+            f"{work.node.name}@{work.node.node_id}/{interpreter.primary}"
+            for work in interpreter.works
+        ]
         return names, [time / total * (1.0 - _BETWEEN) for time in times]
 
 
@@ -110,7 +116,9 @@ class RunLoop:
         self._slices = OperatorSlices(interpreter)
 
     def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
-        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after ``max_s``."""
+        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after
+        ``max_s``.
+        """
         say = self._run.say
         say.info(
             f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
@@ -120,28 +128,38 @@ class RunLoop:
         cpus, cpu_share, gpu_share, watts = self._interpreter.load()
         duty = self._duty(hardware.core_shares(), hardware.gpu_share())
         work = hardware.begin_work(
-            cpus, gpu_share=gpu_share * duty, accelerator_watts=watts * duty, cpu_share=cpu_share * duty,
+            cpus,
+            gpu_share=gpu_share * duty,
+            accelerator_watts=watts * duty,
+            cpu_share=cpu_share * duty,
             pid=self._run.process.pid,
-        )  # fmt: skip
+        )
         stat = Stat()
         try:
             now_us = 0.0
             self._began_s = self._run.process.time.uptime_s()
             more = True
             while more:
-                base_us = self._interpreter.inference_us(hardware.core_shares(work), hardware.gpu_share(work))
+                base_us = self._interpreter.inference_us(
+                    hardware.core_shares(work), hardware.gpu_share(work)
+                )
                 if self._interpreter.invoke_error:
                     base_us = max(base_us, _FAILING_US)
                 if profiled:
-                    base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(len(w.works) for w in self._interpreter.works)
+                    base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(
+                        len(w.works) for w in self._interpreter.works
+                    )
                 base_us += self._slices.cost_us
                 begin_us = now_us
                 while more and now_us - begin_us < _SLEEP_S * 1e6:
                     now_us, more = self._chunk(
                         stat, base_us, begin_us, now_us, min_runs, min_s * 1e6, max_s * 1e6
-                    )  # fmt: skip
-                # Until then, not for that long: what this computer's clock oversleeps is no part of the next runs.
-                self._run.sleep_us(now_us - (self._run.process.time.uptime_s() - self._began_s) * 1e6)
+                    )
+                # Until then, not for that long: what this computer's clock oversleeps is no part of
+                # the next runs.
+                self._run.sleep_us(
+                    now_us - (self._run.process.time.uptime_s() - self._began_s) * 1e6
+                )
         finally:
             hardware.end_work(work)
         say.info(stat.line() + "\n")
@@ -162,7 +180,14 @@ class RunLoop:
         return latency_us + (delay_s * 1e6 if delay_s > 0 else 0.0)
 
     def _chunk(
-        self, stat: Stat, base_us: float, begin_us: float, now_us: float, min_runs: int, min_us: float, max_us: float
+        self,
+        stat: Stat,
+        base_us: float,
+        begin_us: float,
+        now_us: float,
+        min_runs: int,
+        min_us: float,
+        max_us: float,
     ) -> tuple[float, bool]:
         """Make some runs; return the time after them, and whether there are more to make.
 
@@ -177,7 +202,10 @@ class RunLoop:
         values = run.noise.samples_us(base_us, count)
         if self._cold:
             values[0] = int(values[0] * run.noise.first_factor()) + 8
-        frequency, delay_s = run.parameters.number("run_frequency"), run.parameters.number("run_delay")
+        frequency, delay_s = (
+            run.parameters.number("run_frequency"),
+            run.parameters.number("run_delay"),
+        )
         periods = values + LOOP_OVERHEAD_US
         if frequency > 0:
             periods = np.maximum(periods, 1e6 / frequency)

@@ -1,4 +1,6 @@
-"""Where a program's words go: two streams with prefixes for a native program, the phone's log for an app."""
+"""Where a program's words go: two streams with prefixes for a native program, the phone's log for
+an app.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ RuntimeSeverity = Literal["VERBOSE", "INFO", "WARNING", "ERROR"]
 
 
 class Transcript:
-    """What a benchmark program says. A message may have several lines; only the first carries a prefix."""
+    """What a benchmark program says. A message may have several lines.
+
+    Only the first carries a prefix.
+    """
 
     def __init__(self, process: ProcessContext) -> None:
         self._process = process
@@ -55,9 +60,16 @@ class LogTranscript(Transcript):
     """An app's: every message goes to the log under the tag tflite, without prefixes."""
 
     def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
-        priorities: dict[str, LogPriority] = {"WARN": "W", "WARNING": "W", "ERROR": "E", "FATAL": "E"}
+        priorities: dict[str, LogPriority] = {
+            "WARN": "W",
+            "WARNING": "W",
+            "ERROR": "E",
+            "FATAL": "E",
+        }
         process = self._process
-        process.logs.log(priorities.get(severity, "I"), LOG_TAG, message, pid=process.pid, uid=process.uid)
+        process.logs.log(
+            priorities.get(severity, "I"), LOG_TAG, message, pid=process.pid, uid=process.uid
+        )
 
 
 def number(value: float) -> str:

@@ -1,4 +1,6 @@
-"""XNNPACK, applied because it was asked for or by the runtime itself, and the delegate for TensorFlow's operators."""
+"""XNNPACK, applied because it was asked for or by the runtime itself, and the delegate for
+TensorFlow's operators.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from benchfarm_lab.programs.delegate_steps import (
     operators_of,
     reduced,
     replace_nodes,
-)  # fmt: skip
+)
 from benchfarm_lab.programs.phone_files import size_of, write_whole
 
 if TYPE_CHECKING:
@@ -65,7 +67,11 @@ def _apply_xnnpack(interpreter: Interpreter) -> int:
     kernels = 0
     for plan in interpreter.plans:
         dynamic = dynamic_outputs(plan.subgraph)
-        taken = frozenset(i for i, operator in operators_of(plan) if xnnpack_takes(plan.subgraph, operator, dynamic))
+        taken = frozenset(
+            i
+            for i, operator in operators_of(plan)
+            if xnnpack_takes(plan.subgraph, operator, dynamic)
+        )
         if plan is interpreter.plan:
             taken = reduced(interpreter, taken, "xnnpack")
         done = replace_nodes(interpreter, plan, XNNPACK, taken)
@@ -77,16 +83,26 @@ def _apply_xnnpack(interpreter: Interpreter) -> int:
         if size_of(interpreter.run.process, path):
             interpreter.init_us -= _WEIGHT_CACHE_GAIN * interpreter.init_us
         else:
-            write_whole(interpreter.run.process, path, kept_file(interpreter, "XNNP", interpreter.graph.weight_bytes))
+            write_whole(
+                interpreter.run.process,
+                path,
+                kept_file(interpreter, "XNNP", interpreter.graph.weight_bytes),
+            )
     return kernels
 
 
 def apply_flex(interpreter: Interpreter) -> None:
-    """Apply the delegate for TensorFlow's own operators, in builds that have it and models that need it."""
+    """Apply the delegate for TensorFlow's own operators, in builds that have it and models that
+    need it.
+    """
     for plan in interpreter.plans:
         taken = frozenset(
-            i for i, operator in operators_of(plan) if operator.custom and operator.name.startswith("Flex")
+            i
+            for i, operator in operators_of(plan)
+            if operator.custom and operator.name.startswith("Flex")
         )
         if taken and interpreter.run.once.first("flex created"):
-            interpreter.run.say.runtime("INFO", "Created TensorFlow Lite delegate for select TF ops.")
+            interpreter.run.say.runtime(
+                "INFO", "Created TensorFlow Lite delegate for select TF ops."
+            )
         replace_nodes(interpreter, plan, FLEX, taken)

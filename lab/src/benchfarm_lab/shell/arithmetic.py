@@ -22,7 +22,9 @@ _LEVELS: Final = (
     ("+", "-"),
     ("*", "/", "%"),
 )
-_LEVEL_OF: Final = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+_LEVEL_OF: Final = {
+    operator: level for level, operators in enumerate(_LEVELS) for operator in operators
+}
 _MAX_DEPTH: Final = 60
 
 
@@ -97,10 +99,16 @@ class _Reader:
         return ArithmeticFaultError(f"{self.expression}: unexpected {shown}")
 
     def peek(self) -> str:
-        return self.tokens[self.at][1] if self.at < len(self.tokens) and self.tokens[self.at][0] == "operator" else ""
+        return (
+            self.tokens[self.at][1]
+            if self.at < len(self.tokens) and self.tokens[self.at][0] == "operator"
+            else ""
+        )
 
     def binary(self, level: int) -> int:
-        """Return the value of what follows, as far as its operators bind as tightly as those of a level."""
+        """Return the value of what follows, as far as its operators bind as tightly as those of a
+        level.
+        """
         value = self.unary()
         while (place := _LEVEL_OF.get(operator := self.peek(), -1)) >= level:
             self.at += 1
@@ -110,7 +118,13 @@ class _Reader:
     def apply(self, operator: str, left: int, right: int) -> int:
         match operator:
             case "+" | "-" | "*":
-                value = left + right if operator == "+" else left - right if operator == "-" else left * right
+                value = (
+                    left + right
+                    if operator == "+"
+                    else left - right
+                    if operator == "-"
+                    else left * right
+                )
             case "/" | "%":
                 if right == 0:
                     raise ArithmeticFaultError(f"{self.expression}: zero divisor")
@@ -119,12 +133,24 @@ class _Reader:
             case "<<" | ">>":
                 value = left << (right % 32) if operator == "<<" else left >> (right % 32)
             case "&" | "|" | "^":
-                value = left & right if operator == "&" else left | right if operator == "|" else left ^ right
+                value = (
+                    left & right
+                    if operator == "&"
+                    else left | right
+                    if operator == "|"
+                    else left ^ right
+                )
             case _:
                 value = int(
-                    {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right,
-                     ">": left > right, ">=": left >= right}[operator]
-                )  # fmt: skip
+                    {
+                        "==": left == right,
+                        "!=": left != right,
+                        "<": left < right,
+                        "<=": left <= right,
+                        ">": left > right,
+                        ">=": left >= right,
+                    }[operator]
+                )
         return _wrapped(value)
 
     def unary(self) -> int:

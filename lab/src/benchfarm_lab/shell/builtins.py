@@ -55,7 +55,9 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
 
 def _found(shell: Shell, path: str, *, follow: bool = True) -> FileStat | None:
     try:
-        return shell.files.stat(shell.absolute(path), follow=follow, uid=shell.uid) if path else None
+        return (
+            shell.files.stat(shell.absolute(path), follow=follow, uid=shell.uid) if path else None
+        )
     except PhoneFileError:
         return None
 
@@ -93,7 +95,9 @@ def _binary(shell: Shell, left: str, operator: str, right: str) -> bool:
         case "!=":
             return left != right
     a, b = shell.calculator.value(left), shell.calculator.value(right)
-    return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[operator]
+    return {"-eq": a == b, "-ne": a != b, "-lt": a < b, "-le": a <= b, "-gt": a > b, "-ge": a >= b}[
+        operator
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +220,18 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _where(shell: Shell, names: Sequence[str]) -> int:
-    """Print what names stand for; the first that stands for nothing is the last looked at, as in mksh."""
+    """Print what names stand for.
+
+    The first that stands for nothing is the last looked at, as in mksh.
+    """
     for name in names:
-        path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH, cwd=shell.cwd, uid=shell.uid)
+        path = find_program(
+            shell.system,
+            name,
+            path=shell.lookup("PATH") or DEFAULT_PATH,
+            cwd=shell.cwd,
+            uid=shell.uid,
+        )
         if name in shell.functions or name in RESERVED or name in BUILTINS:
             text = name
         elif path is not None and shell.files.may(shell.absolute(path), 1, uid=shell.uid):
@@ -238,9 +251,14 @@ def _false(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _times(shell: Shell, args: Sequence[str]) -> int:
-    """Tell the processor time of the shell, and that of the children that it has waited for: user and system."""
+    """Tell the processor time of the shell, and that of the children that it has waited for: user
+    and system.
+    """
     hardware = shell.system.hardware
-    for used_s in (hardware.cpu_s(shell.process.pid), sum(map(hardware.cpu_s, shell.process.ended_children))):
+    for used_s in (
+        hardware.cpu_s(shell.process.pid),
+        sum(map(hardware.cpu_s, shell.process.ended_children)),
+    ):
         parts = (f"{int(s // 60)}m{s % 60:05.2f}s" for s in (0.97 * used_s, 0.03 * used_s))
         shell.write(1, (" ".join(parts) + "\n").encode())
     return 0

@@ -79,12 +79,16 @@ class Expander:
             pieces = tuple(field)
             found: Sequence[str] = ()
             if has_magic(pieces):
-                found = matching_paths(pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid)
+                found = matching_paths(
+                    pieces, files=self._state.files, cwd=self._state.cwd, uid=self._state.uid
+                )
             arguments += found or [_joined(pieces)]
         return arguments
 
     def text(self, word: Word) -> str:
-        """Return a word's text without splitting or file names (assignments, redirections, here-documents)."""
+        """Return a word's text without splitting or file names (assignments, redirections,
+        here-documents).
+        """
         if word.text is not None:
             return word.text
         if word.variable is not None:
@@ -97,7 +101,11 @@ class Expander:
 
     def _with_home(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         first = parts[0] if parts else None
-        if isinstance(first, Text) and not first.quoted and (first.text == "~" or first.text.startswith("~/")):
+        if (
+            isinstance(first, Text)
+            and not first.quoted
+            and (first.text == "~" or first.text.startswith("~/"))
+        ):
             home = self._state.lookup("HOME") or "/"
             rest = first.text[1:]
             return (Text(home, quoted=True), Text(rest, quoted=False), *parts[1:])
@@ -147,17 +155,27 @@ class Expander:
             return self._conditional(part, value)
         if part.operator == "length":
             return str(len(value or ""))
-        return trimmed(value or "", self.pieces(part.operand), part.operator) if part.operand else value or ""
+        return (
+            trimmed(value or "", self.pieces(part.operand), part.operator)
+            if part.operand
+            else value or ""
+        )
 
     def _conditional(self, part: Variable, value: str | None) -> str:
         is_set = bool(value) if part.operator.startswith(":") else value is not None
-        operand = self.text(part.operand) if part.operand is not None and is_set == part.operator.endswith("+") else ""
+        operand = (
+            self.text(part.operand)
+            if part.operand is not None and is_set == part.operator.endswith("+")
+            else ""
+        )
         match part.operator[-1]:
             case "+":
                 return operand if is_set else ""
             case "=" if not is_set:
                 if not part.name.isidentifier():
-                    raise ExpansionFaultError(f"${{{part.name}{part.operator}{operand}}}: bad substitution")
+                    raise ExpansionFaultError(
+                        f"${{{part.name}{part.operator}{operand}}}: bad substitution"
+                    )
                 self._state.assign(part.name, operand)
                 return operand
             case "-" if not is_set:

@@ -15,7 +15,13 @@ from benchfarm_lab.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_lab.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_lab.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
 from benchfarm_lab.shell.parsing import parse_script
-from benchfarm_lab.shell.redirection import RedirectFaultError, redirected, release_all, retained, start_job
+from benchfarm_lab.shell.redirection import (
+    RedirectFaultError,
+    redirected,
+    release_all,
+    retained,
+    start_job,
+)
 from benchfarm_lab.shell.simple_commands import run_simple
 from benchfarm_lab.shell.spans import ShellSyntaxError
 from benchfarm_lab.shell.statements import execute
@@ -32,9 +38,16 @@ class Shell:
     """One shell process (or a subshell of it)."""
 
     def __init__(
-        self, system: PhoneSystem, process: Process, *, name: str, positional: Sequence[str], variables: Variables,
-        cwd: str, fds: Mapping[int, Handle],
-    ) -> None:  # fmt: skip
+        self,
+        system: PhoneSystem,
+        process: Process,
+        *,
+        name: str,
+        positional: Sequence[str],
+        variables: Variables,
+        cwd: str,
+        fds: Mapping[int, Handle],
+    ) -> None:
         self.system = system
         self.process = process
         self.name = name
@@ -42,9 +55,11 @@ class Shell:
         self.variables = variables
         self.cwd = cwd
         self.fds: dict[int, Handle] = dict(fds)
-        #: Whether the open files are this shell's to let go of; else they are borrowed from whom it runs for.
+        #: Whether the open files are this shell's to let go of; else they are borrowed from whom it
+        #: runs for.
         self.owns_fds = False
-        #: Has the lender let go of them too, where the lender is a shell that this process was before.
+        #: Has the lender let go of them too, where the lender is a shell that this process was
+        #: before.
         self.surrender: Callable[[], None] | None = None
         self.functions: dict[str, Statement] = {}
         self.traps: dict[int, str] = {}
@@ -67,9 +82,14 @@ class Shell:
         variables.values.setdefault("PATH", DEFAULT_PATH)
         variables.values["PWD"] = request.cwd
         shell = cls(
-            request.system, request.process, name=name, positional=positional, variables=variables, cwd=request.cwd,
+            request.system,
+            request.process,
+            name=name,
+            positional=positional,
+            variables=variables,
+            cwd=request.cwd,
             fds=request.fds,
-        )  # fmt: skip
+        )
         shell.surrender = request.surrender
         return shell
 
@@ -101,9 +121,12 @@ class Shell:
             return self.positional[place - 1] if place <= len(self.positional) else None
         if name in _SPECIAL:
             return {
-                "?": str(self.status), "$": str(self.shell_pid), "#": str(len(self.positional)),
-                "!": str(self.last_background) if self.last_background else "", "-": "hc",
-            }[name]  # fmt: skip
+                "?": str(self.status),
+                "$": str(self.shell_pid),
+                "#": str(len(self.positional)),
+                "!": str(self.last_background) if self.last_background else "",
+                "-": "hc",
+            }[name]
         match name:
             case "IFS":
                 return " \t\n"
@@ -127,7 +150,9 @@ class Shell:
         self.has_substituted = True
         child.close()
         self.system.processes.end(child.process, self.status)
-        return collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+        return (
+            collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+        )
 
     # Running
 
@@ -177,7 +202,9 @@ class Shell:
             return 1
         except StreamClosedError:
             return 128 + 13
-        except ProgramDiedError as exc:  # a builtin was waiting for something when the shell was killed
+        except (
+            ProgramDiedError
+        ) as exc:  # a builtin was waiting for something when the shell was killed
             raise ShellKilledError from exc
 
     def run_text(self, script: str, *, keep: bool = False) -> int:
@@ -201,7 +228,10 @@ class Shell:
         return self.status
 
     def check_signals(self) -> None:
-        """Run traps of signals that have arrived; raise ShellKilledError when one has ended the shell."""
+        """Run traps of signals that have arrived.
+
+        Raise ShellKilledError when one has ended the shell.
+        """
         if self.process.killed.is_set():
             raise ShellKilledError
         while self.process.pending:
@@ -219,11 +249,16 @@ class Shell:
         """Return a subshell in a process of its own; the open files are only borrowed."""
         process = self.system.processes.spawn(
             [self.name], uid=self.uid, parent=self.process, group=self.process.group, is_shell=True
-        )  # fmt: skip
+        )
         child = Shell(
-            self.system, process, name=self.name, positional=self.positional, variables=self.variables.copy(),
-            cwd=self.cwd, fds=fds,
-        )  # fmt: skip
+            self.system,
+            process,
+            name=self.name,
+            positional=self.positional,
+            variables=self.variables.copy(),
+            cwd=self.cwd,
+            fds=fds,
+        )
         child.functions = dict(self.functions)
         child.traps = {signal: script for signal, script in self.traps.items() if not script}
         child.status = self.status
@@ -243,8 +278,8 @@ class Shell:
     def alone(self, statement: Statement) -> int:
         """Run the only statement of a subshell: what it redirects, the whole process redirects.
 
-        So a job that has its output elsewhere holds nothing of its parent's, and a simple command or an inner subshell
-        takes this process over.
+        So a job that has its output elsewhere holds nothing of its parent's, and a simple command
+        or an inner subshell takes this process over.
         """
         match statement:
             case Redirected():
@@ -272,7 +307,10 @@ class Shell:
         self.fds, self.owns_fds = held, True
 
     def wait_for(self, process: Process) -> bool:
-        """Wait until a process has ended; False when a caught signal came first. Raises ShellKilledError."""
+        """Wait until a process has ended; False when a caught signal came first.
+
+        Raises ShellKilledError.
+        """
         stirred = threading.Event()
         self.process.add_waker(stirred.set)
         process.at_end(stirred.set)
@@ -290,7 +328,10 @@ class Shell:
         return True
 
     def ended(self, process: Process, status: int) -> int:
-        """Say, as mksh does, by which signal a command ended; a shell ends by itself when it gets most of them."""
+        """Say, as mksh does, by which signal a command ended.
+
+        A shell ends by itself when it gets most of them.
+        """
         words = SIGNAL_WORDS.get(process.signal) if process.signal else None
         if process.is_shell and process.signal in _SHELL_EXITS:
             words = None
@@ -316,7 +357,9 @@ class Shell:
     def complain_of_syntax(self, fault: ShellSyntaxError) -> None:
         """Write what is wrong with a script."""
         words = str(fault)
-        self.complain(words if "quote" in words or "unclosed" in words else f"syntax error: {words}")
+        self.complain(
+            words if "quote" in words or "unclosed" in words else f"syntax error: {words}"
+        )
 
     def complain(self, message: str) -> None:
         """Write a line to stderr after the shell's name."""

@@ -30,7 +30,22 @@ from benchfarm_lab.shell.syntax import (
 from benchfarm_lab.shell.words import parse_quoted, parse_word
 
 RESERVED: Final = frozenset(
-    {"if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "{", "}"}
+    {
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "while",
+        "until",
+        "for",
+        "{",
+        "}",
+    }
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
@@ -42,8 +57,11 @@ _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
 _MAX_NESTING: Final = 100
 _WORD: Final = r"(?:[\w./=,:%@+-]|'[^']*'|\"'\"|\\')+"
-#: A comment, or a command with plain or quoted words, up to its newline: in these, scripts differ that are else alike.
-_ALONE: Final = re.compile(rf"(?:#[^\n]*|(?:set|rm|echo|cd)(?: {_WORD})*(?: 2?>/dev/null)?|\w+={_WORD})?\n")
+#: A comment, or a command with plain or quoted words, up to its newline: in these, scripts differ
+#: that are else alike.
+_ALONE: Final = re.compile(
+    rf"(?:#[^\n]*|(?:set|rm|echo|cd)(?: {_WORD})*(?: 2?>/dev/null)?|\w+={_WORD})?\n"
+)
 #: Where another such command may begin.
 _NEXT: Final = re.compile(r"(?<!\\)\n(?=set -- )")
 
@@ -51,15 +69,19 @@ _NEXT: Final = re.compile(r"(?<!\\)\n(?=set -- )")
 def parse_script(script: str) -> Block:
     """Return a script's statements; raise ShellSyntaxError when it isn't one.
 
-    Lines that stand alone are read by themselves, and what is the same between them is read once: a part that is a
-    script means the same alone.
+    Lines that stand alone are read by themselves, and what is the same between them is read once: a
+    part that is a script means the same alone.
     """
     statements: list[tuple[Statement, bool]] = []
     at = 0
     while at < len(script):
         alone = _ALONE.match(script, at)
         # A compound statement may hold such a line: after two of them the rest is read as it is.
-        ends = [alone.end()] if alone else [match.end() for match in islice(_NEXT.finditer(script, at), 2)]
+        ends = (
+            [alone.end()]
+            if alone
+            else [match.end() for match in islice(_NEXT.finditer(script, at), 2)]
+        )
         for end in (*ends, len(script)):
             with contextlib.suppress(ShellSyntaxError):
                 statements += _read(script[at:end]).statements
@@ -107,7 +129,9 @@ class _Parser:
             self.at += 1
 
     def peek(self) -> str:
-        """Return the operator or word that comes next as it is written, "" at the end and before a redirection."""
+        """Return the operator or word that comes next as it is written, "" at the end and before a
+        redirection.
+        """
         if self.at != self.peeked_at:
             self.skip()
             match = _OPERATOR.match(self.text, self.at)
@@ -137,7 +161,9 @@ class _Parser:
     def fault(self) -> ShellSyntaxError:
         """Return the error of what comes next."""
         if self.at_end():
-            return ShellSyntaxError(f"unmatched '{self.unclosed[-1]}'" if self.unclosed else "unexpected EOF")
+            return ShellSyntaxError(
+                f"unmatched '{self.unclosed[-1]}'" if self.unclosed else "unexpected EOF"
+            )
         found = self.peek() or self.text[self.at]
         return ShellSyntaxError("unexpected newline" if found == "\n" else f"unexpected '{found}'")
 
@@ -240,7 +266,9 @@ class _Parser:
         return Redirect(match[2].removesuffix("|"), int(match[1]) if match[1] else None, target)
 
     def document(self, raw: str) -> Word:
-        """Take the here-document that begins on the next line out of the text; ``raw`` is its end as it is written."""
+        """Take the here-document that begins on the next line out of the text; ``raw`` is its end
+        as it is written.
+        """
         end = re.sub(r"['\"\\]", "", raw)
         start = at = self.text.find("\n", self.at) + 1
         while at:
@@ -253,7 +281,11 @@ class _Parser:
         body = self.text[start:at]
         self.text = self.text[:start] + self.text[at + len(line) + len(newline) :]
         # A double quote is an ordinary character here.
-        return parse_quoted(body.replace('"', '\\"')) if raw == end else Word((Text(body, quoted=True),), body)
+        return (
+            parse_quoted(body.replace('"', '\\"'))
+            if raw == end
+            else Word((Text(body, quoted=True),), body)
+        )
 
     def simple(self) -> Statement:
         assignments: list[tuple[str, Word]] = []

@@ -66,14 +66,25 @@ def _class_end(characters: Sequence[tuple[str, bool]], at: int) -> int:
 
 #: The POSIX classes of characters, as they stand within a bracket of Python's.
 CLASSES = {
-    "alpha": "A-Za-z", "digit": "0-9", "alnum": "A-Za-z0-9", "upper": "A-Z", "lower": "a-z", "space": r"\s",
-    "blank": r" \t", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9A-Fa-f", "cntrl": r"\x00-\x1f\x7f", "print": r"\x20-\x7e",
+    "alpha": "A-Za-z",
+    "digit": "0-9",
+    "alnum": "A-Za-z0-9",
+    "upper": "A-Z",
+    "lower": "a-z",
+    "space": r"\s",
+    "blank": r" \t",
+    "punct": r"!-/:-@\[-`{-~",
+    "xdigit": "0-9A-Fa-f",
+    "cntrl": r"\x00-\x1f\x7f",
+    "print": r"\x20-\x7e",
     "graph": r"\x21-\x7e",
-}  # fmt: skip
+}
 
 
 def _class_source(inside: Sequence[tuple[str, bool]]) -> str:
-    text = "".join(char if not quoted or char not in "-^!" else "\\" + char for char, quoted in inside)
+    text = "".join(
+        char if not quoted or char not in "-^!" else "\\" + char for char, quoted in inside
+    )
     negated = text[:1] in {"!", "^"}
     text = text[1:] if negated else text
     source = re.sub(
@@ -130,7 +141,9 @@ def matching_paths(pieces: Pieces, *, files: PhoneTree, cwd: str, uid: int) -> l
         last = place == len(parts) - 1
         if not part:
             if last and place:
-                found = [path.rstrip("/") + "/" for path in found if _is_folder(files, cwd, path, uid)]
+                found = [
+                    path.rstrip("/") + "/" for path in found if _is_folder(files, cwd, path, uid)
+                ]
             continue
         if has_magic(part):
             found = [path for base in found for path in _children(files, cwd, base, part, uid)]
@@ -162,7 +175,11 @@ def _children(files: PhoneTree, cwd: str, base: str, part: Pieces, uid: int) -> 
         names = files.list(_joined(cwd, base), uid=uid)
     except PhoneFileError:
         return []
-    return [prefix + name for name in names if (hidden_too or not name.startswith(".")) and pattern.fullmatch(name)]
+    return [
+        prefix + name
+        for name in names
+        if (hidden_too or not name.startswith(".")) and pattern.fullmatch(name)
+    ]
 
 
 def _under(base: str) -> str:

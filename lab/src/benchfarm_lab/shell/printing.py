@@ -6,8 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "\\": "\\"}
-_ESCAPE: Final = re.compile(r"\\(0[0-7]{0,3}|[1-7][0-7]{0,2}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|.)", re.DOTALL)
+_ESCAPES: Final = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "\\": "\\",
+}
+_ESCAPE: Final = re.compile(
+    r"\\(0[0-7]{0,3}|[1-7][0-7]{0,2}|x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|.)", re.DOTALL
+)
 _FORMAT: Final = re.compile(r"%([-+ #0]*)(\d+)?(?:\.(\d*))?([dxs%])")
 _MAX_WIDTH: Final = 10_000
 
@@ -59,7 +71,10 @@ def echoed(args: Sequence[str]) -> bytes:
 
 
 def printed(template: str, args: Sequence[str]) -> bytes:
-    """Return what ``printf template args`` prints; the format is used again while arguments are left."""
+    """Return what ``printf template args`` prints.
+
+    The format is used again while arguments are left.
+    """
     out: list[str] = []
     todo = list(args)
     while True:
@@ -84,7 +99,9 @@ def _once(template: str, todo: list[str], out: list[str]) -> None:
         elif template[at] == "%":
             raise PrintfFaultError(f"bad %{template[at + 1 : at + 2]}@{at + 2}")
         else:
-            following = next((k for k in range(at + 1, len(template)) if template[k] in "%\\"), len(template))
+            following = next(
+                (k for k in range(at + 1, len(template)) if template[k] in "%\\"), len(template)
+            )
             out.append(template[at:following])
             at = following
 

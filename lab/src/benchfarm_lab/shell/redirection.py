@@ -31,8 +31,12 @@ def release_all(fds: Mapping[int, Handle]) -> None:
         handle.release()
 
 
-def redirected(shell: Shell, redirects: Sequence[Redirect]) -> tuple[dict[int, Handle], list[Handle]]:
-    """Return the open files after redirections, and those that were opened for them (to release afterwards)."""
+def redirected(
+    shell: Shell, redirects: Sequence[Redirect]
+) -> tuple[dict[int, Handle], list[Handle]]:
+    """Return the open files after redirections, and those that were opened for them (to release
+    afterwards).
+    """
     fds = dict(shell.fds)
     opened: list[Handle] = []
     try:
@@ -77,13 +81,19 @@ def _open(shell: Shell, path: str, operator: str) -> Handle:
         if operator == "<":
             return SourceHandle(shell.files.open_read(where, uid=shell.uid))
         return WriterHandle(
-            shell.files.open_write(where, mode=0o666 & ~shell.process.umask, append=operator == ">>", uid=shell.uid)
+            shell.files.open_write(
+                where, mode=0o666 & ~shell.process.umask, append=operator == ">>", uid=shell.uid
+            )
         )
     except PhoneFileError as exc:
-        raise RedirectFaultError(f"{path}: {'open' if operator == '<' else 'create'}: {exc}") from exc
+        raise RedirectFaultError(
+            f"{path}: {'open' if operator == '<' else 'create'}: {exc}"
+        ) from exc
 
 
-def _prepare(shell: Shell, statement: Statement, fds: dict[int, Handle]) -> tuple[Shell, threading.Thread]:
+def _prepare(
+    shell: Shell, statement: Statement, fds: dict[int, Handle]
+) -> tuple[Shell, threading.Thread]:
     """Return a subshell that holds ``fds`` and a thread that runs the statement in it."""
     child = shell.fork(fds)
     child.owns_fds = True
@@ -109,7 +119,10 @@ def start_job(shell: Shell, statement: Statement) -> int:
 
 
 def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
-    """Run the stages of a pipeline at once, the last in this thread; return the pipeline's status."""
+    """Run the stages of a pipeline at once, the last in this thread.
+
+    Return the pipeline's status.
+    """
     incoming: Handle | None = None
     started: list[tuple[Shell, threading.Thread]] = []
     for place, command in enumerate(commands):

@@ -1,4 +1,6 @@
-"""Simple commands: assignments, redirections, and the builtin, function or program that a name stands for."""
+"""Simple commands: assignments, redirections, and the builtin, function or program that a name
+stands for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ _MAX_CALLS: Final = 120
 
 
 def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
-    """Run a simple command. ``replace``: it is the shell's last, so a program takes over the shell's process."""
+    """Run a simple command.
+
+    ``replace``: it is the shell's last, so a program takes over the shell's process.
+    """
     shell.check_signals()
     arguments = shell.expander.arguments(command.words)
     if not arguments:
@@ -34,14 +39,16 @@ def run_simple(shell: Shell, command: Simple, *, replace: bool = False) -> int:
     if builtin is not None:
         if not command.assignments and not command.redirects:
             return builtin.run(shell, arguments)
-        return _inside(shell, command, lambda: builtin.run(shell, arguments), special=builtin.special)
+        return _inside(
+            shell, command, lambda: builtin.run(shell, arguments), special=builtin.special
+        )
     if replace and not shell.traps:
         assigned = _assigned(shell, command)
         shell.take_redirects(command.redirects)
         return external(shell, arguments, assigned, replace=True)
     return with_redirects(
         shell, command.redirects, lambda: external(shell, arguments, _assigned(shell, command))
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -53,8 +60,10 @@ def _builtins() -> Mapping[str, Builtin]:
 
 def with_redirects(
     shell: Shell, redirects: Sequence[Redirect], body: Callable[[], int], *, special: bool = False
-) -> int:  # fmt: skip
-    """Run something with the shell's open files redirected; return its status, 1 when they can't be.
+) -> int:
+    """Run something with the shell's open files redirected.
+
+    Return its status, 1 when they can't be.
 
     Raises ExitError when they can't be for a special builtin: that ends the shell.
     """
@@ -80,7 +89,7 @@ def with_redirects(
 
 def external(
     shell: Shell, arguments: Sequence[str], assigned: Mapping[str, str], *, replace: bool = False
-) -> int:  # fmt: skip
+) -> int:
     """Run a program: in a child process, or in the shell's own."""
     processes = shell.system.processes
     if replace:
@@ -88,12 +97,19 @@ def external(
         process.is_shell = False
         process.caught.clear()
     else:
-        process = processes.spawn(arguments, uid=shell.uid, parent=shell.process, group=shell.process.group)
+        process = processes.spawn(
+            arguments, uid=shell.uid, parent=shell.process, group=shell.process.group
+        )
         process.ignored |= {signal for signal, script in shell.traps.items() if not script}
     request = Launch(
-        system=shell.system, process=process, argv=arguments, env={**shell.variables.environment(), **assigned},
-        cwd=shell.cwd, fds=shell.fds, surrender=shell.close if replace else None,
-    )  # fmt: skip
+        system=shell.system,
+        process=process,
+        argv=arguments,
+        env={**shell.variables.environment(), **assigned},
+        cwd=shell.cwd,
+        fds=shell.fds,
+        surrender=shell.close if replace else None,
+    )
     status = 1
     try:
         status = launch(request)
@@ -115,7 +131,8 @@ def _assigned(shell: Shell, command: Simple) -> dict[str, str]:
 
 def _assign(shell: Shell, command: Simple) -> int:
     """Do what a command without a name does."""
-    # ``$?`` in a value is still that of the command before; a substitution in one is what the whole ends with.
+    # ``$?`` in a value is still that of the command before; a substitution in one is what the whole
+    # ends with.
     before, shell.has_substituted = shell.status, False
     for name, word in command.assignments:
         shell.assign(name, shell.expander.text(word))
@@ -124,8 +141,13 @@ def _assign(shell: Shell, command: Simple) -> int:
     return with_redirects(shell, command.redirects, lambda: status)
 
 
-def _inside(shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False) -> int:
-    """Run a builtin or function with the redirections of its command; assignments are for programs only."""
+def _inside(
+    shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False
+) -> int:
+    """Run a builtin or function with the redirections of its command.
+
+    Assignments are for programs only.
+    """
     if command.assignments:
         shell.complain("a virtual phone knows no assignments before builtins and functions")
         return 1
@@ -142,7 +164,11 @@ def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:
     if arguments:
         shell.traps.clear()
         builtin = _builtins().get(arguments[0])
-        raise ExitError(builtin.run(shell, arguments) if builtin else external(shell, arguments, {}, replace=True))
+        raise ExitError(
+            builtin.run(shell, arguments)
+            if builtin
+            else external(shell, arguments, {}, replace=True)
+        )
     return 0
 
 

@@ -20,7 +20,10 @@ class ShellSyntaxError(Exception):
 
 
 def word_end(text: str, at: int) -> int:
-    """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not closed."""
+    """Return where the word that begins at ``at`` ends.
+
+    Raise ShellSyntaxError for something not closed.
+    """
     while at < len(text) and text[at] not in ENDS_WORD:
         plain = _PLAIN_IN_WORD.match(text, at)
         at = plain.end() if plain is not None else _element_end(text, at)
@@ -61,7 +64,9 @@ def double_quote_end(text: str, at: int) -> int:
         elif char == "`":
             raise ShellSyntaxError(NO_BACKQUOTES)
         elif char == "$":
-            at = dollar_end(text, at, quoted=True) if text[at + 1 : at + 2] in {"(", "{"} else at + 1
+            at = (
+                dollar_end(text, at, quoted=True) if text[at + 1 : at + 2] in {"(", "{"} else at + 1
+            )
         else:
             plain = _PLAIN_IN_QUOTES.match(text, at)
             assert plain is not None
@@ -83,7 +88,9 @@ def dollar_end(text: str, at: int, *, quoted: bool = False) -> int:
 
 
 def closing_parenthesis(text: str, at: int) -> int:
-    """Return the position after the ``)`` that closes the ``$(`` or ``((`` whose inside begins at ``at``."""
+    """Return the position after the ``)`` that closes the ``$(`` or ``((`` whose inside begins at
+    ``at``.
+    """
     depth = 1
     in_case = 0
     word_may_begin = True

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from benchfarm_lab.shell.interpreter import Shell
 
 
-#: From so many rounds on a loop keeps one of the phone's cores busy; each takes so long then, in real seconds.
+#: From so many rounds on a loop keeps one of the phone's cores busy; each takes so long then, in
+#: real seconds.
 _SPINS: Final = 500
 _SPIN_PAUSE_S: Final = 0.004
 
@@ -101,7 +102,9 @@ def _rounds(shell: Shell, statement: Loop) -> int:
 
 
 def _for(shell: Shell, statement: For) -> int:
-    values = shell.positional if statement.words is None else shell.expander.arguments(statement.words)
+    values = (
+        shell.positional if statement.words is None else shell.expander.arguments(statement.words)
+    )
     status = 0
     for value in list(values):
         shell.assign(statement.name, value)
@@ -118,7 +121,10 @@ def _for(shell: Shell, statement: For) -> int:
 
 
 def _goes_on(leaving: LeaveLoopError) -> bool:
-    """Say whether a loop that is left continues with its next round; hand what outer loops are to do on to them."""
+    """Say whether a loop that is left continues with its next round.
+
+    Hand what outer loops are to do on to them.
+    """
     if leaving.levels > 1:
         raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None
     return leaving.again

@@ -8,7 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Characters that stand for themselves; ``quoted`` ones are never split nor matched as patterns."""
+    """Characters that stand for themselves; ``quoted`` ones are never split nor matched as
+    patterns.
+    """
 
     text: str
     quoted: bool
@@ -52,9 +54,11 @@ class Word:
     raw: str
     #: Its text without splitting, where that is always the same; else None.
     text: str | None = field(init=False, compare=False)
-    #: What it is as an argument, where that is always the same: no expansion, no pattern, no home folder; else None.
+    #: What it is as an argument, where that is always the same: no expansion, no pattern, no home
+    #: folder; else None.
     argument: str | None = field(init=False, compare=False)
-    #: The variable or parameter that it is, where it is nothing else and in quotes: ``"$x"``; else None.
+    #: The variable or parameter that it is, where it is nothing else and in quotes: ``"$x"``; else
+    #: None.
     variable: str | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -63,7 +67,12 @@ class Word:
         if isinstance(only, Text):
             text = only.text if only.quoted or not only.text.startswith("~") else None
             argument = only.text if only.quoted or not _is_more(only.text) else None
-        elif isinstance(only, Variable) and only.quoted and not only.operator and only.name not in {"@", "*"}:
+        elif (
+            isinstance(only, Variable)
+            and only.quoted
+            and not only.operator
+            and only.name not in {"@", "*"}
+        ):
             variable = only.name
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "argument", argument)
@@ -181,4 +190,6 @@ class Redirected:
     redirects: tuple[Redirect, ...]
 
 
-Statement = Simple | Pipeline | AndOr | If | Loop | For | Case | Function | Group | Subshell | Redirected
+Statement = (
+    Simple | Pipeline | AndOr | If | Loop | For | Case | Function | Group | Subshell | Redirected
+)

@@ -1,4 +1,6 @@
-"""Builtins about variables, positional parameters and processes: export, set, shift, read, trap, wait, kill."""
+"""Builtins about variables, positional parameters and processes: export, set, shift, read, trap,
+wait, kill.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,13 @@ def read_builtin(shell: Shell, args: Sequence[str]) -> int:
     names = args[raw:] or ["REPLY"]
     line = (shell.fds.get(0) or NullHandle()).read_line(shell.process)
     if not all(name.isidentifier() for name in names) or (b"\\" in line and not raw):
-        shell.complain("read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash")
+        shell.complain(
+            "read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash"
+        )
         return 1
-    text = line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape").strip(" \t")
+    text = (
+        line.removesuffix(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape").strip(" \t")
+    )
     values = re.split("[ \t]+", text, maxsplit=len(names) - 1) if len(names) > 1 else [text]
     for name, value in zip_longest(names, values, fillvalue=""):
         shell.assign(name, value)

@@ -98,19 +98,26 @@ def _dollar(raw: str, at: int, *, quoted: bool) -> tuple[Part, int]:
 
 
 def _is_arithmetic(raw: str, at: int, end: int) -> bool:
-    """``$((a) + (b))`` is arithmetic, ``$((cmd); (cmd))`` isn't: the first inner parenthesis must close last."""
+    """``$((a) + (b))`` is arithmetic, ``$((cmd); (cmd))`` isn't: the first inner parenthesis must
+    close last.
+    """
     return closing_parenthesis(raw, at + 3) == end - 1
 
 
 def _braced(inside: str, *, quoted: bool) -> Variable:
-    if inside.startswith("#") and (match := _BRACED_NAME.fullmatch(inside, 1)) and match.group() not in {"@", "*"}:
+    if (
+        inside.startswith("#")
+        and (match := _BRACED_NAME.fullmatch(inside, 1))
+        and match.group() not in {"@", "*"}
+    ):
         return Variable(match.group(), quoted, "length")
     match = _BRACED_NAME.match(inside)
     name, rest = (match.group(), inside[match.end() :]) if match is not None else ("", inside)
     if name and not rest:
         return Variable(name, quoted)
     operator_match = _OPERATOR.match(rest)
-    # What a virtual phone doesn't know: parts of values, all parameters or quotes in a word that would be split.
+    # What a virtual phone doesn't know: parts of values, all parameters or quotes in a word that
+    # would be split.
     if not name or name in {"@", "*"} or operator_match is None:
         return Variable(inside, quoted, "bad")
     unknown = r"\$@" if quoted else r"['\"\\]|\$@"
@@ -119,4 +126,6 @@ def _braced(inside: str, *, quoted: bool) -> Variable:
     operator, operand = operator_match.group(), rest[operator_match.end() :]
     if operator in {"#", "##", "%", "%%"}:
         return Variable(name, quoted, operator, parse_word(operand))
-    return Variable(name, quoted, operator, parse_quoted(operand) if quoted else parse_word(operand))
+    return Variable(
+        name, quoted, operator, parse_quoted(operand) if quoted else parse_word(operand)
+    )

@@ -1,7 +1,8 @@
-"""Nodes of the phone's file tree: files and folders that are held in memory, and computed ones (/proc, /sys, /dev).
+"""Nodes of the phone's file tree: files and folders that are held in memory, and computed ones
+(/proc, /sys, /dev).
 
-Each look at a computed file computes what is in it. What files there are is kept once it is known: a phone's cores and
-sensors don't change.
+Each look at a computed file computes what is in it. What files there are is kept once it is known:
+a phone's cores and sensors don't change.
 """
 
 from __future__ import annotations
@@ -69,7 +70,10 @@ class HeldFolder:
 
 @dataclass(slots=True, eq=False)
 class FileNode:
-    """A computed file. Writing calls ``write`` with everything that one write carries; None: it can't be written."""
+    """A computed file. Writing calls ``write`` with everything that one write carries.
+
+    None: it can't be written.
+    """
 
     read: Callable[[], bytes] = bytes
     write: Callable[[bytes], None] | None = None
@@ -98,9 +102,13 @@ class DeviceNode:
 
 
 class ComputedFolder:
-    """A computed folder whose nodes are made when somebody first looks: what there is doesn't change."""
+    """A computed folder whose nodes are made when somebody first looks: what there is doesn't
+    change.
+    """
 
-    def __init__(self, make: Callable[[], Mapping[str, Node]] = dict, *, mode: int = 0o555, uid: int = 0) -> None:
+    def __init__(
+        self, make: Callable[[], Mapping[str, Node]] = dict, *, mode: int = 0o555, uid: int = 0
+    ) -> None:
         self._make = make
         self.mode = mode
         self.uid = uid
@@ -128,4 +136,6 @@ def as_line(value: object) -> bytes:
 
 def text_file(text: Callable[[], object], write: Callable[[bytes], None] | None = None) -> FileNode:
     """Return a file of one line, which root may write where there is a ``write``."""
-    return FileNode(lambda: as_line(text()), write, 0o444 if write is None else 0o644, size_bytes=4096)
+    return FileNode(
+        lambda: as_line(text()), write, 0o444 if write is None else 0o644, size_bytes=4096
+    )

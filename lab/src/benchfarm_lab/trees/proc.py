@@ -26,11 +26,15 @@ class _ProcFolder:
         random = {"boot_id": text_file(lambda: system.boot_id)}
         kernel = {"random": ComputedFolder(lambda: random)}
         self._nodes: Mapping[str, Node] = {
-            "cpuinfo": FileNode(lambda: _cpuinfo(system)), "meminfo": FileNode(lambda: meminfo(system)),
-            "uptime": FileNode(lambda: _uptime(system)), "loadavg": FileNode(lambda: _loadavg(system)),
-            "stat": FileNode(lambda: _stat(system)), "version": FileNode(lambda: as_line(kernel_version(system))),
-            "self": LinkNode("1"), "sys": ComputedFolder(lambda: {"kernel": ComputedFolder(lambda: kernel)}),
-        }  # fmt: skip
+            "cpuinfo": FileNode(lambda: _cpuinfo(system)),
+            "meminfo": FileNode(lambda: meminfo(system)),
+            "uptime": FileNode(lambda: _uptime(system)),
+            "loadavg": FileNode(lambda: _loadavg(system)),
+            "stat": FileNode(lambda: _stat(system)),
+            "version": FileNode(lambda: as_line(kernel_version(system))),
+            "self": LinkNode("1"),
+            "sys": ComputedFolder(lambda: {"kernel": ComputedFolder(lambda: kernel)}),
+        }
 
     def names(self) -> Iterable[str]:
         """Return the fixed names and the pids."""
@@ -70,7 +74,9 @@ def _cpuinfo(system: PhoneSystem) -> bytes:
     known = system.build.cores
     paragraphs = []
     for number in range(cpu_count(system)):
-        implementer, variant, part, revision = known[number] if number < len(known) else ("0x41", "0x0", "0xd05", 0)
+        implementer, variant, part, revision = (
+            known[number] if number < len(known) else ("0x41", "0x0", "0xd05", 0)
+        )
         paragraphs.append(
             f"processor\t: {number}\nBogoMIPS\t: 38.40\nFeatures\t: {system.build.cpu_features}\n"
             f"CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: {variant}\nCPU part\t: {part}\n"
@@ -78,7 +84,9 @@ def _cpuinfo(system: PhoneSystem) -> bytes:
         )
     chip = system.props.get("ro.soc.model") or system.props.get("ro.board.platform", "")
     return (
-        "Processor\t: AArch64 Processor rev 13 (aarch64)\n" + "".join(paragraphs) + f"Hardware\t: {chip}\n"
+        "Processor\t: AArch64 Processor rev 13 (aarch64)\n"
+        + "".join(paragraphs)
+        + f"Hardware\t: {chip}\n"
     ).encode()
 
 
@@ -94,12 +102,27 @@ def meminfo(system: PhoneSystem) -> bytes:
     """Return /proc/meminfo."""
     total, free, available = memory_figures(system)
     rows = {
-        "MemTotal": total, "MemFree": free, "MemAvailable": available, "Buffers": 5 << 20, "Cached": total // 4,
-        "SwapCached": 0, "Active": total // 4, "Inactive": total // 5, "SwapTotal": total // 2, "SwapFree": total // 3,
-        "Dirty": 84 << 10, "AnonPages": total // 5, "Mapped": total // 8, "Shmem": 12 << 20, "Slab": total // 20,
-        "CmaTotal": 180 << 20, "CmaFree": 1 << 20,
-    }  # fmt: skip
-    return "".join(f"{name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items()).encode()
+        "MemTotal": total,
+        "MemFree": free,
+        "MemAvailable": available,
+        "Buffers": 5 << 20,
+        "Cached": total // 4,
+        "SwapCached": 0,
+        "Active": total // 4,
+        "Inactive": total // 5,
+        "SwapTotal": total // 2,
+        "SwapFree": total // 3,
+        "Dirty": 84 << 10,
+        "AnonPages": total // 5,
+        "Mapped": total // 8,
+        "Shmem": 12 << 20,
+        "Slab": total // 20,
+        "CmaTotal": 180 << 20,
+        "CmaFree": 1 << 20,
+    }
+    return "".join(
+        f"{name + ':':<16}{value // 1024:>8} kB\n" for name, value in rows.items()
+    ).encode()
 
 
 def busy_share(system: PhoneSystem) -> float:
@@ -124,7 +147,9 @@ _SERVICES_SHARE: Final = 0.015
 
 
 def _stat(system: PhoneSystem) -> bytes:
-    """Work that was registered, spread over the cores, on top of what the phone's own services take."""
+    """Work that was registered, spread over the cores, on top of what the phone's own services
+    take.
+    """
     ticks = int(system.time.uptime_s() * _TICKS_PER_S)
     cores = cpu_count(system)
     loaded = int(system.hardware.busy_s() * _TICKS_PER_S)
@@ -132,13 +157,18 @@ def _stat(system: PhoneSystem) -> bytes:
     for name, share in (("cpu ", cores), *((f"cpu{n}", 1) for n in range(cores))):
         services = int(ticks * share * _SERVICES_SHARE)
         user, kernel = services * 2 // 3 + loaded * share // cores, services - services * 2 // 3
-        lines.append(f"{name} {user} 0 {kernel} {max(0, ticks * share - user - kernel)} 0 0 0 0 0 0")
+        lines.append(
+            f"{name} {user} 0 {kernel} {max(0, ticks * share - user - kernel)} 0 0 0 0 0 0"
+        )
     boot_s = int(system.time.wall_s() - system.time.uptime_s())
     running = 1 + sum(1 for process in system.processes.live() if process.context is not None)
     lines += [
-        f"ctxt {ticks * 40 + loaded * 3}", f"btime {boot_s}", f"processes {system.processes.started}",
-        f"procs_running {running}", "procs_blocked 0",
-    ]  # fmt: skip
+        f"ctxt {ticks * 40 + loaded * 3}",
+        f"btime {boot_s}",
+        f"processes {system.processes.started}",
+        f"procs_running {running}",
+        "procs_blocked 0",
+    ]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -148,9 +178,11 @@ def _process_folder(process: Process, system: PhoneSystem) -> Node:
 
     group = "top-app" if process.group == "top-app" else "foreground"
     nodes = {
-        "cmdline": FileNode(cmdline), "comm": text_file(lambda: process.name[:15]),
-        "stat": FileNode(lambda: _process_stat(process, system)), "cgroup": text_file(lambda: f"3:cpuset:/{group}"),
-    }  # fmt: skip
+        "cmdline": FileNode(cmdline),
+        "comm": text_file(lambda: process.name[:15]),
+        "stat": FileNode(lambda: _process_stat(process, system)),
+        "cgroup": text_file(lambda: f"3:cpuset:/{group}"),
+    }
     return ComputedFolder(lambda: nodes, uid=process.uid)
 
 

@@ -20,15 +20,19 @@ def cgroup_tree(system: PhoneSystem) -> Node:
     """Return one controller's tree; a shell user may read it, the system and root may write."""
     return ComputedFolder(
         lambda: {
-            "top-app": _group(system, "top-app"), "foreground": _group(system, "shell"), "background": ComputedFolder(),
+            "top-app": _group(system, "top-app"),
+            "foreground": _group(system, "shell"),
+            "background": ComputedFolder(),
         },
         mode=0o755,
-    )  # fmt: skip
+    )
 
 
 def _group(system: PhoneSystem, group: Group) -> Node:
     def pids() -> bytes:
-        return "".join(f"{process.pid}\n" for process in system.processes.live() if process.group == group).encode()
+        return "".join(
+            f"{process.pid}\n" for process in system.processes.live() if process.group == group
+        ).encode()
 
     def move(data: bytes) -> None:
         text = data.decode("ascii", "replace").strip()
@@ -78,23 +82,36 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
     def system_nodes() -> Mapping[str, Node]:
         hosts = {"hosts": FileNode(lambda: b"127.0.0.1       localhost\n", mode=0o644)}
         return {
-            "bin": _Commands(system.props), "xbin": folder(), "lib": folder(*_LIBRARIES), "lib64": folder(*_LIBRARIES),
-            "etc": ComputedFolder(lambda: hosts), "build.prop": FileNode(lambda: _build_prop(system), mode=0o600),
-        }  # fmt: skip
+            "bin": _Commands(system.props),
+            "xbin": folder(),
+            "lib": folder(*_LIBRARIES),
+            "lib64": folder(*_LIBRARIES),
+            "etc": ComputedFolder(lambda: hosts),
+            "build.prop": FileNode(lambda: _build_prop(system), mode=0o600),
+        }
 
     def devices() -> Mapping[str, Node]:
         return {
-            "null": DeviceNode("null"), "zero": DeviceNode("zero"), "random": DeviceNode("random"),
-            "urandom": DeviceNode("random"), "block": folder(), "cpuset": cgroup_tree(system),
+            "null": DeviceNode("null"),
+            "zero": DeviceNode("zero"),
+            "random": DeviceNode("random"),
+            "urandom": DeviceNode("random"),
+            "block": folder(),
+            "cpuset": cgroup_tree(system),
             "cpuctl": cgroup_tree(system),
-        }  # fmt: skip
+        }
 
     def vendor_nodes() -> Mapping[str, Node]:
         return {"lib64": folder("libOpenCL.so"), "bin": folder()}
 
     return {
-        "proc": proc_tree(system), "sys": sysfs_tree(system), "dev": ComputedFolder(devices, mode=0o755),
-        "system": ComputedFolder(system_nodes, mode=0o755), "vendor": ComputedFolder(vendor_nodes, mode=0o755),
-        "bin": LinkNode("/system/bin"), "etc": LinkNode("/system/etc"), "d": LinkNode("/sys/kernel/debug"),
+        "proc": proc_tree(system),
+        "sys": sysfs_tree(system),
+        "dev": ComputedFolder(devices, mode=0o755),
+        "system": ComputedFolder(system_nodes, mode=0o755),
+        "vendor": ComputedFolder(vendor_nodes, mode=0o755),
+        "bin": LinkNode("/system/bin"),
+        "etc": LinkNode("/system/etc"),
+        "d": LinkNode("/sys/kernel/debug"),
         "sdcard": LinkNode("/storage/self/primary"),
-    }  # fmt: skip
+    }

@@ -11,16 +11,26 @@ from benchfarm_lab.trees.node import ComputedFolder, FileNode, LinkNode, Node, t
 from benchfarm_lab.trees.proc import cpu_count, cpu_list
 
 _GOVERNORS = (
-    "schedutil", "performance", "powersave", "userspace", "ondemand", "conservative", "sched_pixel", "walt",
-    "interactive", "energy_step",
-)  # fmt: skip
+    "schedutil",
+    "performance",
+    "powersave",
+    "userspace",
+    "ondemand",
+    "conservative",
+    "sched_pixel",
+    "walt",
+    "interactive",
+    "energy_step",
+)
 
 
 def sysfs_tree(system: PhoneSystem) -> Node:
     """Return /sys."""
     cpu = ComputedFolder(lambda: _cpu_nodes(system))
     parts = ComputedFolder(lambda: {"system": ComputedFolder(lambda: {"cpu": cpu})})
-    return ComputedFolder(lambda: {"devices": parts, "class": ComputedFolder(lambda: _class_nodes(system))})
+    return ComputedFolder(
+        lambda: {"devices": parts, "class": ComputedFolder(lambda: _class_nodes(system))}
+    )
 
 
 def _class_nodes(system: PhoneSystem) -> Mapping[str, Node]:
@@ -54,16 +64,20 @@ def _cpu_nodes(system: PhoneSystem) -> Mapping[str, Node]:
     everything = cpu_list(range(cpu_count(system)))
     clusters = system.hardware.clusters()
     policies = {
-        f"policy{cluster.cpus[0]}": _policy(system, number, cluster) for number, cluster in enumerate(clusters)
-    }  # fmt: skip
+        f"policy{cluster.cpus[0]}": _policy(system, number, cluster)
+        for number, cluster in enumerate(clusters)
+    }
     links = {
-        cpu: LinkNode(f"../cpufreq/policy{cluster.cpus[0]}") for cluster in clusters for cpu in cluster.cpus
-    }  # fmt: skip
+        cpu: LinkNode(f"../cpufreq/policy{cluster.cpus[0]}")
+        for cluster in clusters
+        for cpu in cluster.cpus
+    }
     return {
-        "present": text_file(lambda: everything), "online": text_file(lambda: everything),
+        "present": text_file(lambda: everything),
+        "online": text_file(lambda: everything),
         "cpufreq": ComputedFolder(lambda: policies),
         **{f"cpu{cpu}": _folder({"cpufreq": link}) for cpu, link in links.items()},
-    }  # fmt: skip
+    }
 
 
 def _folder(nodes: Mapping[str, Node]) -> Node:
@@ -85,9 +99,11 @@ def _policy(system: PhoneSystem, number: int, known: CpuCluster) -> Node:
     return _folder(
         {
             "scaling_cur_freq": text_file(lambda: now().current_khz),
-            # What heat has taken shows in scaling_max_freq, as it does where the thermal driver caps the policy.
+            # What heat has taken shows in scaling_max_freq, as it does where the thermal driver
+            # caps the policy.
             "scaling_min_freq": text_file(
-                lambda: now().min_khz, lambda data: hardware.set_cluster_limits(number, min_khz=_number(data))
+                lambda: now().min_khz,
+                lambda data: hardware.set_cluster_limits(number, min_khz=_number(data)),
             ),
             "scaling_max_freq": text_file(
                 lambda: min(now().max_khz, now().limit_khz),
@@ -96,7 +112,9 @@ def _policy(system: PhoneSystem, number: int, known: CpuCluster) -> Node:
             "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
             "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
             "scaling_governor": text_file(lambda: now().governor, govern),
-            "scaling_available_frequencies": text_file(lambda: " ".join(map(str, known.available_khz)) + " "),
+            "scaling_available_frequencies": text_file(
+                lambda: " ".join(map(str, known.available_khz)) + " "
+            ),
             "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
             "stats": _folder({"time_in_state": _times(lambda: now().ticks)}),
         }
@@ -106,7 +124,8 @@ def _policy(system: PhoneSystem, number: int, known: CpuCluster) -> Node:
 def _times(ticks: Callable[[], Mapping[int, int]]) -> Node:
     """Return a file with the time at each clock."""
     return FileNode(
-        lambda: "".join(f"{khz} {held}\n" for khz, held in sorted(ticks().items())).encode(), size_bytes=4096
+        lambda: "".join(f"{khz} {held}\n" for khz, held in sorted(ticks().items())).encode(),
+        size_bytes=4096,
     )
 
 
@@ -114,7 +133,10 @@ def _times(ticks: Callable[[], Mapping[int, int]]) -> Node:
 
 
 def _thermal_nodes(system: PhoneSystem) -> Mapping[str, Node]:
-    return {f"thermal_zone{number}": _zone(system, number) for number in range(len(system.hardware.zones()))}
+    return {
+        f"thermal_zone{number}": _zone(system, number)
+        for number in range(len(system.hardware.zones()))
+    }
 
 
 def _zone(system: PhoneSystem, number: int) -> Node:
@@ -141,22 +163,33 @@ def _adreno_nodes(system: PhoneSystem) -> Mapping[str, Node]:
         "max_freq": text_file(lambda: hardware.gpu_activity().limit_khz * 1000),
         "trans_stat": FileNode(lambda: _transitions(system), size_bytes=4096),
         "min_freq": text_file(
-            lambda: hardware.gpu_least_khz() * 1000, lambda data: hardware.set_gpu_least(_number(data) // 1000)
+            lambda: hardware.gpu_least_khz() * 1000,
+            lambda data: hardware.set_gpu_least(_number(data) // 1000),
         ),
     }
     return {
         "gpuclk": text_file(now_hz),
-        "gpu_busy_percentage": text_file(lambda: f"{round(100 * hardware.gpu_activity().busy_share)} %"),
+        "gpu_busy_percentage": text_file(
+            lambda: f"{round(100 * hardware.gpu_activity().busy_share)} %"
+        ),
         "devfreq": _folder(clocks),
     }
 
 
 def _transitions(system: PhoneSystem) -> bytes:
-    """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
+    """The table of devfreq.
+
+    How often clocks changed isn't counted here, how long each was held is.
+    """
     ticks = system.hardware.gpu_activity().ticks_ms
-    rows = [f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}" for khz, held_ms in sorted(ticks.items())]
+    rows = [
+        f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}"
+        for khz, held_ms in sorted(ticks.items())
+    ]
     head = "".join(f"{khz * 1000:>10}" for khz in sorted(ticks))
-    return ("     From  :   To\n           :" + head + "   time(ms)\n" + "\n".join(rows) + "\n").encode()
+    return (
+        "     From  :   To\n           :" + head + "   time(ms)\n" + "\n".join(rows) + "\n"
+    ).encode()
 
 
 def _mali_nodes(system: PhoneSystem) -> Mapping[str, Node]:

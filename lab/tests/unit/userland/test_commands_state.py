@@ -10,7 +10,8 @@ from benchfarm_lab.faults import Fault, FaultKind
 
 
 @pytest.mark.parametrize(
-    ("key", "allowed"), [("debug.mark", True), ("log.tag.x", True), ("ro.serialno", False), ("sys.x", False)]
+    ("key", "allowed"),
+    [("debug.mark", True), ("log.tag.x", True), ("ro.serialno", False), ("sys.x", False)],
 )
 def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
     status, _, err = phone.run(f"setprop {key} value")
@@ -21,10 +22,15 @@ def test_setprop_is_refused_where_the_system_refuses(phone, key, allowed):
 
 def test_settings_are_kept_by_table(phone):
     assert phone.out("settings get global stay_on_while_plugged_in") == "0\n"
-    phone.run("settings put system screen_off_timeout 1800000; settings put global name 'two words'")
+    phone.run(
+        "settings put system screen_off_timeout 1800000; settings put global name 'two words'"
+    )
     assert phone.out("settings get system screen_off_timeout") == "1800000\n"
     assert "name=two words\n" in phone.out("settings list global")
-    assert phone.out("settings delete global name; settings get global name") == "Deleted 1 rows\nnull\n"
+    assert (
+        phone.out("settings delete global name; settings get global name")
+        == "Deleted 1 rows\nnull\n"
+    )
     assert phone.run("settings get nowhere x")[0] == 255
 
 
@@ -101,7 +107,9 @@ def test_only_root_changes_clocks(phone, make_phone):
     rooted = make_phone(rooted=True)
     assert rooted.out("su -c 'id -u'") == "0\n"
     assert rooted.run(f"su -c 'echo 1612800 > {node}'") == (0, "", "")
-    assert rooted.run(f"su 0 sh -c 'echo performance > {CPU}/cpu4/cpufreq/scaling_governor'")[0] == 0
+    assert (
+        rooted.run(f"su 0 sh -c 'echo performance > {CPU}/cpu4/cpufreq/scaling_governor'")[0] == 0
+    )
     big = rooted.hardware.clusters()[1]
     assert (big.limit_khz, big.governor) == (1612800, "performance")
     assert rooted.run(f"su -c 'echo fast > {node}'")[0] == 1
@@ -111,9 +119,12 @@ def test_proc_shows_the_phone(phone):
     assert phone.out("grep -c ^processor /proc/cpuinfo") == "8\n"
     assert int(phone.out("cat /proc/meminfo | grep MemTotal").split()[1]) == 4 << 20
     assert re.fullmatch(r"\d+\.\d\d \d+\.\d\d\n", phone.out("cat /proc/uptime"))
-    assert re.fullmatch(r"\d+\.\d\d \d+\.\d\d \d+\.\d\d \d+/\d+ \d+\n", phone.out("cat /proc/loadavg"))
     assert re.fullmatch(
-        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n", phone.out("cat /proc/sys/kernel/random/boot_id")
+        r"\d+\.\d\d \d+\.\d\d \d+\.\d\d \d+/\d+ \d+\n", phone.out("cat /proc/loadavg")
+    )
+    assert re.fullmatch(
+        r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n",
+        phone.out("cat /proc/sys/kernel/random/boot_id"),
     )
     assert phone.out("head -n 1 /proc/stat").startswith("cpu ")
     assert phone.out("cat /proc/version").startswith("Linux version ")

@@ -24,8 +24,12 @@ class _Fails:
         return
 
     def __exit__(self, kind, exc, trace) -> bool:
-        assert isinstance(exc, PhoneFileError), f"expected {errno.errorcode[self.number]}, got {exc!r}"
-        assert exc.errno == self.number, f"expected {errno.errorcode[self.number]}, got {errno.errorcode[exc.errno]}"
+        assert isinstance(exc, PhoneFileError), (
+            f"expected {errno.errorcode[self.number]}, got {exc!r}"
+        )
+        assert exc.errno == self.number, (
+            f"expected {errno.errorcode[self.number]}, got {errno.errorcode[exc.errno]}"
+        )
         return True
 
 

@@ -10,23 +10,36 @@ from benchfarm_lab.faults import Fault, FaultKind
 
 
 def log(
-    phone, *messages: str | bytes, tag: str = "tflite", buffer: str = "main", priority: str = "I", pid: int = 4321
+    phone,
+    *messages: str | bytes,
+    tag: str = "tflite",
+    buffer: str = "main",
+    priority: str = "I",
+    pid: int = 4321,
 ) -> None:
     for message in messages:
-        phone.userland.logs.log(priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer)
+        phone.userland.logs.log(
+            priority, tag, message, pid=pid, tid=pid + 1, uid=10147, buffer=buffer
+        )
 
 
 def shown(phone, arguments: str = "-d") -> list[str]:
     """Return what logcat prints, without the head of each message."""
-    return [line.partition(": ")[2] or line for line in phone.out(f"logcat {arguments}").splitlines()]
+    return [
+        line.partition(": ")[2] or line for line in phone.out(f"logcat {arguments}").splitlines()
+    ]
 
 
 def test_form_is_liblogs(phone):
     log(phone, "hello")
     head = r"\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  4321  4322 I tflite  : "
-    assert re.fullmatch(f"--------- beginning of main\n{head}hello\n", phone.out("logcat -d -v threadtime"))
+    assert re.fullmatch(
+        f"--------- beginning of main\n{head}hello\n", phone.out("logcat -d -v threadtime")
+    )
     log(phone, "count=3\n\nlast\n")
-    assert re.fullmatch(f"{head}count=3\n{head}\n{head}last\n", phone.out("logcat -d -t 1").partition("\n")[2])
+    assert re.fullmatch(
+        f"{head}count=3\n{head}\n{head}last\n", phone.out("logcat -d -t 1").partition("\n")[2]
+    )
 
 
 def test_native_message_is_cut_at_1023_bytes(phone):

@@ -52,7 +52,10 @@ def test_run_as_is_the_apps_user_in_the_apps_folder(phone):
     assert phone.run(f"run-as {APP} sh -c 'echo x > /data/local/tmp/y'")[0] == 1
     assert phone.run("run-as nope ls")[2] == "run-as: unknown package: nope\n"
     install(phone, make_apk("org.example.release", debuggable=False))
-    assert phone.run("run-as org.example.release ls")[2] == "run-as: package not debuggable: org.example.release\n"
+    assert (
+        phone.run("run-as org.example.release ls")[2]
+        == "run-as: package not debuggable: org.example.release\n"
+    )
 
 
 AWKWARD = [
@@ -77,9 +80,12 @@ def test_string_extra_arrives_as_the_shell_quoted_it(phone, text):
     assert (status, err) == (0, "")
     assert phone.shelf.started[-1] == {"args": text}
     assert re.search(
-        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n", out
+        rf"Stopping: {APP}\nStarting: Intent {{ cmp={APP}/.MainActivity \(has extras\) }}\nStatus: ok\n",
+        out,
     )
-    assert re.search(rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out)
+    assert re.search(
+        rf"Activity: {APP}/.MainActivity\nTotalTime: \d+\nWaitTime: \d+\nComplete\n", out
+    )
 
 
 def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
@@ -87,7 +93,9 @@ def test_app_runs_on_top_as_its_own_user_and_is_stopped(phone):
     phone.shelf.activity_body = lambda process: int(process.killed.wait(600))
     phone.run(f"am start -n {APP}/.MainActivity")
     pid = phone.out(f"pidof {APP}").strip()
-    assert ["u0_a147", pid, APP] in [line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()]
+    assert ["u0_a147", pid, APP] in [
+        line.split() for line in phone.out("ps -A -o USER,PID,NAME").splitlines()
+    ]
     assert phone.run(f"kill {pid}")[2].endswith("Operation not permitted\n")
     phone.run(f"am force-stop {APP}")
     assert phone.run(f"pidof {APP}") == (1, "", "")

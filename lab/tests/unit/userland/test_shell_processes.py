@@ -37,7 +37,9 @@ def test_no_host_process_is_started_for_anything(phone, monkeypatch):
 
 
 def test_background_job_outlives_the_connection(phone):
-    call = phone.call(f"(trap '' HUP; exec sh -c 'sleep 0.3; echo done >{TMP}/rc') >/dev/null 2>&1 &")
+    call = phone.call(
+        f"(trap '' HUP; exec sh -c 'sleep 0.3; echo done >{TMP}/rc') >/dev/null 2>&1 &"
+    )
     call.join()
     call.hang_up()
     until(lambda: "rc" in phone.userland.files.list(TMP))
@@ -159,7 +161,11 @@ def test_hundred_phones_have_no_thread_of_their_own(make_phone):
 def test_a_process_group_is_shown_and_killed_as_one(phone):
     phone.call("setsid sh -c 'sleep 61 & sleep 62; true' >/dev/null 2>&1 </dev/null &").join()
     until(lambda: phone.out("ps -A -o ARGS | grep -c '^sleep 6[12]'").strip() == "2")
-    (group,) = {line.split()[0] for line in phone.out("ps -A -o PGID,ARGS").splitlines() if " sleep 6" in line}
+    (group,) = {
+        line.split()[0]
+        for line in phone.out("ps -A -o PGID,ARGS").splitlines()
+        if " sleep 6" in line
+    }
     assert phone.run(f"kill -9 -- -{group}")[0] == 0
     until(lambda: "sleep 6" not in phone.out("ps -A -o ARGS"))
     assert phone.run(f"kill -9 -- -{group}")[0] == 1

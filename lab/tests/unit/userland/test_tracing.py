@@ -23,7 +23,10 @@ def write_slice(phone, name: str = "/data/local/tmp/bench", count: int = 1) -> N
 
 
 def start(phone, command: str = START) -> str:
-    """Start perfetto and wait until apps are told of it, as they are in their own time; return its process."""
+    """Start perfetto and wait until apps are told of it, as they are in their own time.
+
+    Return its process.
+    """
     pid = phone.out(command).strip()
     assert pid.isdigit()
     phone.run(
@@ -43,7 +46,9 @@ def prints(trace: Trace) -> list[str]:
 
 
 def stop(phone, pid: str, signal: str = "TERM") -> None:
-    phone.run(f"kill -{signal} {pid}; i=0; while [ -d /proc/{pid} ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done")
+    phone.run(
+        f"kill -{signal} {pid}; i=0; while [ -d /proc/{pid} ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i+1)); done"
+    )
 
 
 def test_perfetto_goes_on_in_the_background_and_writes_its_file_when_told_to_stop(phone):
@@ -55,7 +60,9 @@ def test_perfetto_goes_on_in_the_background_and_writes_its_file_when_told_to_sto
     stop(phone, pid)
     trace = read(phone)
     assert prints(trace) == ["B|77|ADD@0/0\n", "E|77\n"]
-    assert [list(p.cmdline) for x in trace.packet for p in x.process_tree.processes] == [["/data/local/tmp/bench"]]
+    assert [list(p.cmdline) for x in trace.packet for p in x.process_tree.processes] == [
+        ["/data/local/tmp/bench"]
+    ]
     assert phone.out("getprop debug.atrace.app_number") == "0\n"
 
 

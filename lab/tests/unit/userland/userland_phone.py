@@ -75,7 +75,11 @@ class Shelf:
     activity_body: Callable[[ProcessContext], int] = lambda process: 0
 
     def native(self, name: str, head: bytes, size_bytes: int) -> Program | None:
-        return ScriptProgram(_probe) if name.startswith("probe") and head.startswith(b"\x7fELF") else None
+        return (
+            ScriptProgram(_probe)
+            if name.startswith("probe") and head.startswith(b"\x7fELF")
+            else None
+        )
 
     def inspect_apk(self, source: Iterable[bytes]) -> AppInfo | None:
         try:
@@ -174,7 +178,9 @@ class TestPhone:
 
     __test__ = False
 
-    def __init__(self, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object) -> None:
+    def __init__(
+        self, *, time_factor: float = 1.0, props: Mapping[str, str] | None = None, **build: object
+    ) -> None:
         self.hardware = VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
         self.shelf = Shelf()
         self.faults = FaultTable()
@@ -198,8 +204,14 @@ class TestPhone:
 
     def run(self, command: str, stdin: bytes = b"") -> tuple[int, str, str]:
         out, err = Collected(), Collected()
-        status = run_command(self.userland, command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err))
-        return status, out.data.decode("utf-8", "surrogateescape"), err.data.decode("utf-8", "surrogateescape")
+        status = run_command(
+            self.userland, command, ShellSession(stdin=Given(stdin), stdout=out, stderr=err)
+        )
+        return (
+            status,
+            out.data.decode("utf-8", "surrogateescape"),
+            err.data.decode("utf-8", "surrogateescape"),
+        )
 
     def out(self, command: str, stdin: bytes = b"") -> str:
         return self.run(command, stdin)[1]
