@@ -13,12 +13,12 @@ install: $(VENV)/installed
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(VENV)/installed: requirements/runtime.txt requirements/build.txt pyproject.toml lab/pyproject.toml
+$(VENV)/installed: requirements/runtime.txt requirements/build.txt pyproject.toml virtual/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "benchfarm needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
-	$(PIP) --no-deps --no-build-isolation --editable . --editable lab
+	$(PIP) --no-deps --no-build-isolation --editable . --editable virtual
 	touch $@
 
 # And what tests, checks and the lock need.
@@ -71,9 +71,9 @@ LOWEST := $(VENV)/lowest
 test-lowest: develop
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct --extra analytics --extra farm --extra serve --extra trace \
-		--no-emit-package benchfarm-lab --output-file $(LOWEST)/requirements.txt pyproject.toml lab/pyproject.toml
+		--no-emit-package benchfarm-virtual --output-file $(LOWEST)/requirements.txt pyproject.toml virtual/pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(LOWEST) -r $(LOWEST)/requirements.txt
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable lab
+	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable virtual
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraints $(LOWEST)/requirements.txt \
 		hypothesis pytest pytest-rerunfailures pytest-timeout pytest-xdist
 	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
@@ -97,7 +97,7 @@ format: develop
 # Pin what both pyproject.toml allow, with hashes, and without naming where packages come from.
 lock: develop
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml lab/pyproject.toml
+		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml virtual/pyproject.toml
 	$(PIP) --require-hashes -r requirements/pinned.txt
 	$(BIN)/python requirements/bill.py
 

@@ -77,15 +77,15 @@ def main() -> None:
         model.write_bytes(sample + bytes(MODEL_BYTES - len(sample)))
         program = fake_build(work / "programs", ToolName.NATIVE, "arm64-v8a").path
         assert program is not None
-        benchfarm("lab", "up", PROFILE)
+        benchfarm("virtual", "up", PROFILE)
         try:
-            benchfarm("lab", "fault", SERIAL, "slow", f"bytes_per_s={LINK_BYTES_PER_S}")
+            benchfarm("virtual", "fault", SERIAL, "slow", f"bytes_per_s={LINK_BYTES_PER_S}")
             status = benchfarm("adb", "status", "--json")
             known = json.loads(status)
             server = next(
                 item["address"] for item in known["servers"] if item["for"] == "virtual lab"
             )
-            address = json.loads(benchfarm("lab", "list", "--json"))["phones"][0]["address"]
+            address = json.loads(benchfarm("virtual", "list", "--json"))["phones"][0]["address"]
             adb = f"{shlex.quote(known['binary'])} -L {shlex.quote(parse_address(server).spec)} -s {address}"
 
             def by_hand() -> float:
@@ -109,7 +109,7 @@ def main() -> None:
             again_s = by_benchfarm()
             hand_again_s = by_hand()
         finally:
-            benchfarm("lab", "down")
+            benchfarm("virtual", "down")
     runs = INVOCATIONS * len(CONFIGURATIONS)
     print(
         f"{runs} invocations, a model of {MODEL_BYTES / 1e6:.1f} MB, a link of {LINK_BYTES_PER_S / 1e6:.0f} MB/s"

@@ -50,7 +50,7 @@ def main() -> None:
             return int(done.stdout) * (1 if sys.platform == "darwin" else 1024) / 1e6
 
         subprocess.run(
-            [BENCHFARM, "lab", "up", "pixel-4", "--speed", "50"],
+            [BENCHFARM, "virtual", "up", "pixel-4", "--speed", "50"],
             env=env,
             check=True,
             capture_output=True,
@@ -58,7 +58,7 @@ def main() -> None:
         try:
             one, many = peak_mb(1), peak_mb(CASES)
         finally:
-            subprocess.run([BENCHFARM, "lab", "down"], env=env, check=True, capture_output=True)
+            subprocess.run([BENCHFARM, "virtual", "down"], env=env, check=True, capture_output=True)
     print(f"a campaign of   1 case                 {one:6.0f} MB")
     print(
         f"a campaign of {CASES} cases                {many:6.0f} MB   {many / one:.2f} times as much"

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchfarm_lab.farm import VirtualLab
+from benchfarm_virtual.farm import VirtualLab
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.server_process import OwnServer, find_adb
 

@@ -234,7 +234,7 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             )
             return path
 
-        benchfarm("lab", "up", *(PROFILES[number % 2] for number in range(phones)))
+        benchfarm("virtual", "up", *(PROFILES[number % 2] for number in range(phones)))
         try:
             server = next(
                 s for s in json.loads(benchfarm("adb", "status", "--json"))["servers"] if s["ours"]
@@ -243,9 +243,9 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             adb = f"{shlex.quote(binary)} -L {shlex.quote(parse_address(server['address']).spec)}"
             addresses = {
                 p["serial"]: p["address"]
-                for p in json.loads(benchfarm("lab", "list", "--json"))["phones"]
+                for p in json.loads(benchfarm("virtual", "list", "--json"))["phones"]
             }
-            state = work / "home" / "state" / "lab"
+            state = work / "home" / "state" / "virtual"
             beside = Beside(
                 server_pid=json.loads((state / "adb-server-tcp.json").read_text())["pid"],
                 lab_pids=tuple(json.loads((state / "lab.json").read_text())["pids"]),
@@ -265,7 +265,7 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
                 f"  adb shell loop {by_hand(work, env, adb, addresses, runs, beside)}", flush=True
             )
         finally:
-            benchfarm("lab", "down")
+            benchfarm("virtual", "down")
 
 
 def main() -> None:

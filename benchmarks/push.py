@@ -21,8 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchfarm_lab.lab import start_lab, stop_lab
-from benchfarm_lab.spec import PhoneSpec
+from benchfarm_virtual.lab import start_lab, stop_lab
+from benchfarm_virtual.spec import PhoneSpec
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.server_process import OwnServer, find_adb
 

@@ -25,11 +25,11 @@ from packaging.utils import canonicalize_name
 
 HERE: Final = Path(__file__).resolve().parent
 REPO: Final = HERE.parent
-PROJECTS: Final = (REPO / "pyproject.toml", REPO / "lab" / "pyproject.toml")
+PROJECTS: Final = (REPO / "pyproject.toml", REPO / "virtual" / "pyproject.toml")
 #: Extras that runtime.txt leaves out: what tests need, and a large tree under the GPL that is a
 #: program of its own.
 LEFT_OUT: Final = frozenset({"dev", "ios"})
-OWN: Final = frozenset({"benchfarm", "benchfarm-lab"})
+OWN: Final = frozenset({"benchfarm", "benchfarm-virtual"})
 #: Packages that put a checkout into an environment.
 BUILDING: Final = (Requirement("hatchling"), Requirement("editables"))
 _LONGEST_LICENCE: Final = 60

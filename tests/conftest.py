@@ -21,7 +21,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_virtual.farm import VirtualLab
     from tests.samples.real_phone import RealPhone
 
 pytest_plugins = ["tests.samples.stores"]
@@ -36,7 +36,7 @@ AGAINST_SERVERS = (
     "tests/contract",
     "tests/e2e",
     "tests/integration",
-    "lab/tests/wire",
+    "virtual/tests/wire",
 )
 
 #: Of tests elsewhere, those that ask for one of these wait for the same.
@@ -376,7 +376,7 @@ def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
 @pytest.fixture
 def make_lab() -> Iterator[Callable[..., VirtualLab]]:
     """Make labs of virtual phones in this process: ``make_lab(server, ..., time_factor=1.0)``."""
-    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_virtual.farm import VirtualLab
 
     labs: list[VirtualLab] = []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
-LAB = REPO / "lab" / "src" / "benchfarm_lab"
+LAB = REPO / "virtual" / "src" / "benchfarm_virtual"
 #: The only modules of benchfarm that know of the lab.
 LAB_DOORS = {"bootstrap/virtual_lab.py"}
 
@@ -308,7 +308,7 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
     doors = {
         path
         for path in modules()
-        if any(name.split(".")[0] == "benchfarm_lab" for name, _ in imports_of(path))
+        if any(name.split(".")[0] == "benchfarm_virtual" for name, _ in imports_of(path))
     }
     assert {path.relative_to(PACKAGE).as_posix() for path in doors} == LAB_DOORS
 

@@ -16,10 +16,12 @@ from orchestrator.passes import passes
 from tests.samples.places import REPO
 
 PAGES = [
-    *(REPO / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "lab/README.md")),
+    *(REPO / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "virtual/README.md")),
     *sorted((REPO / "docs").rglob("*.md")),
 ]
-SOURCES = sorted([*(REPO / "orchestrator").rglob("*.py"), *(REPO / "lab" / "src").rglob("*.py")])
+SOURCES = sorted(
+    [*(REPO / "orchestrator").rglob("*.py"), *(REPO / "virtual" / "src").rglob("*.py")]
+)
 #: Words on the pages that people read from the first line to the last, at most.
 WORDS_MAX = 25_000
 #: What ends a command in a shell's line.
@@ -157,7 +159,7 @@ def test_the_pages_to_read_stay_short() -> None:
 def test_pages_that_code_names_are_there() -> None:
     found = {
         (source, name)
-        for folder in ("orchestrator", "lab", "tests", "benchmarks", "examples", "requirements")
+        for folder in ("orchestrator", "virtual", "tests", "benchmarks", "examples", "requirements")
         for source in sorted((REPO / folder).rglob("*"))
         if source.suffix in {".py", ".html", ".sh", ".yaml", ".service", ".toml", ""}
         and source.is_file()

@@ -43,7 +43,7 @@ def hashes(text: str) -> dict[str, set[str]]:
 
 def wanted(extras_too: bool) -> list[Requirement]:
     texts: list[str] = []
-    for file in ("pyproject.toml", "lab/pyproject.toml"):
+    for file in ("pyproject.toml", "virtual/pyproject.toml"):
         project = tomllib.loads((REPO / file).read_text("utf-8"))["project"]
         extras = project.get("optional-dependencies", {})
         texts += project["dependencies"]
@@ -54,7 +54,9 @@ def wanted(extras_too: bool) -> list[Requirement]:
             for item in extras[name]
         ]
     return [
-        item for item in map(Requirement, texts) if item.name not in {"benchfarm", "benchfarm-lab"}
+        item
+        for item in map(Requirement, texts)
+        if item.name not in {"benchfarm", "benchfarm-virtual"}
     ]
 
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from benchfarm_lab.hardware import VirtualHardware
-from benchfarm_lab.profiles import load_profile, profile_names
+from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge

@@ -95,7 +95,7 @@ def virtual_phones() -> list[dict]:
         home = Path(folder)
         try:
             up = json.loads(
-                benchfarm(home, "lab", "up", "pixel-4", "galaxy-s23", "--speed", "50", "--json")
+                benchfarm(home, "virtual", "up", "pixel-4", "galaxy-s23", "--speed", "50", "--json")
             )
             serials = [phone["serial"] for phone in up["phones"]]
             plan = f"""
@@ -108,7 +108,7 @@ invocations: {VIRTUAL_INVOCATIONS}
 """
             return campaign(home, plan, source="virtual phones", virtual=True)
         finally:
-            benchfarm(home, "lab", "down")
+            benchfarm(home, "virtual", "down")
 
 
 def campaign(home: Path, plan: str, *, source: str, virtual: bool) -> list[dict]:

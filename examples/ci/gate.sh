@@ -14,9 +14,9 @@ set -eu
 out=${OUT:-benchfarm-results}
 mkdir -p "$out"
 if [ -n "${VIRTUAL:-}" ]; then
-  trap 'benchfarm lab down' EXIT
+  trap 'benchfarm virtual down' EXIT
   # shellcheck disable=SC2086 # several words
-  benchfarm lab up $VIRTUAL
+  benchfarm virtual up $VIRTUAL
 fi
 
 set -- "$BASELINE" "$CANDIDATE" --format junit --out "$out/benchfarm.xml"

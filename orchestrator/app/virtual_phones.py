@@ -101,7 +101,7 @@ def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, A
     folder, server = settings.lab_folder, _server(settings)
     present = virtual_lab.read_lab(folder).phones
     if server is None:
-        raise UsageError("no lab is up", hint="start one with 'benchfarm lab up'")
+        raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
     if not serial:
         taken = {phone.serial for phone in present}
         serial = next(
@@ -165,7 +165,7 @@ def stop_quietly(settings: Settings) -> None:
     try:
         stop(settings)
     except BenchfarmError:
-        # The caller has its own error to tell, and 'benchfarm lab down' can be called again.
+        # The caller has its own error to tell, and 'benchfarm virtual down' can be called again.
         return
 
 
@@ -207,7 +207,8 @@ def add_fault(
         name, equals, value = option.partition("=")
         if not equals:
             raise UsageError(
-                f"{option!r} isn't name=value", hint="benchfarm lab fault lists the kinds of fault"
+                f"{option!r} isn't name=value",
+                hint="benchfarm virtual fault lists the kinds of fault",
             )
         values[name] = value
     return _asked(settings, {"request": "fault", "serial": serial, "fault": values})["fault"]  # type: ignore[no-any-return]

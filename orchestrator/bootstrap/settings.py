@@ -81,7 +81,7 @@ class Settings:
     @property
     def lab_folder(self) -> Path:
         """Where the virtual lab and its adb server keep their state."""
-        return self.state_folder / "lab"
+        return self.state_folder / "virtual"
 
     @property
     def is_default_store(self) -> bool:

@@ -1,4 +1,4 @@
-"""The virtual phones of the distribution ``benchfarm-lab``: the one module of benchfarm that
+"""The virtual phones of the distribution ``benchfarm-virtual``: the one module of benchfarm that
 imports it.
 
 Every function raises UsageError when it isn't installed, and benchfarm's own errors instead of the
@@ -17,20 +17,20 @@ from orchestrator.child_environment import child_environment
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 
 if TYPE_CHECKING:
-    from benchfarm_lab.lab import LabInfo
-    from benchfarm_lab.spec import PhoneSpec
+    from benchfarm_virtual.lab import LabInfo
+    from benchfarm_virtual.spec import PhoneSpec
 
 
 def _lab(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
     """Call a function of a module of the lab, its errors and its absence as benchfarm's."""
     try:
-        import benchfarm_lab.errors as theirs
+        import benchfarm_virtual.errors as theirs
 
-        function = getattr(importlib.import_module(f"benchfarm_lab.{module}"), name)
+        function = getattr(importlib.import_module(f"benchfarm_virtual.{module}"), name)
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"virtual phones need the package benchfarm-lab; {error.name} isn't installed",
-            hint="pip install 'benchfarm[lab]', uvx --from 'benchfarm[lab]' ..., or 'make install' in a checkout",
+            f"virtual phones need the package benchfarm-virtual; {error.name} isn't installed",
+            hint="pip install 'benchfarm[virtual]', uvx --from 'benchfarm[virtual]' ..., or 'make install' in a checkout",
         ) from None
     try:
         return function(*arguments, **options)
@@ -123,7 +123,7 @@ def fake_program(name: str, abi: str, *, version: str = "virtual") -> bytes:
 def fake_app(abi: str, *, has_flex: bool) -> tuple[bytes, str]:
     """Return the bytes of a fake benchmark APK that virtual phones run, and its package name."""
     content = bytes(_lab("samples", "benchmark_apk", abis=(abi,), flex=has_flex))
-    from benchfarm_lab.samples import BENCHMARK_PACKAGE
+    from benchfarm_virtual.samples import BENCHMARK_PACKAGE
 
     return content, BENCHMARK_PACKAGE
 
@@ -132,7 +132,7 @@ def fake_libraries(abi: str, *, needed: str) -> dict[str, bytes]:
     """Return the libraries that a fake program needs (``dsp``, ``vendor`` or ``tokens``): name ->
     bytes.
     """
-    from benchfarm_lab.samples import HEXAGON_LIBRARIES, LANGUAGE_MODEL_LIBRARIES, NPU_LIBRARIES
+    from benchfarm_virtual.samples import HEXAGON_LIBRARIES, LANGUAGE_MODEL_LIBRARIES, NPU_LIBRARIES
 
     sets = {"dsp": HEXAGON_LIBRARIES, "vendor": NPU_LIBRARIES, "tokens": LANGUAGE_MODEL_LIBRARIES}
     return {name: _lab("samples", "library_elf", name, abi) for name in sets[needed]}

@@ -71,7 +71,7 @@ def list_attached(settings: Settings) -> CommandResult:
         elif item.facts and (offer := unchecked_hint(settings, item.facts)):
             notes.append(offer)
     nothing = (
-        "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm lab up\n"
+        "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm virtual up\n"
         f"  {HIDDEN_SAMSUNG}"
     )
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code

@@ -92,6 +92,10 @@ def _abouts() -> Mapping[str, str]:
     return {word: about for words in sections().values() for word, about in words.items()}
 
 
+#: Words of commands that have another name now; no help names them.
+_OLD_WORDS: Final = {"lab": "virtual"}
+
+
 class Root(typer.core.TyperGroup):
     """The root command. It loads the modules of a word when the word is used.
 
@@ -112,6 +116,8 @@ class Root(typer.core.TyperGroup):
 
         Raises UsageError naming the words that are like an unknown one.
         """
+        if args and args[0] in _OLD_WORDS:
+            args = [_OLD_WORDS[args[0]], *args[1:]]
         if not args or args[0] in _abouts():
             return super().resolve_command(ctx, args)
         commands, self.commands = (

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_apk, benchmark_elf
+from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.server import AdbServer

@@ -101,14 +101,14 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
     def bring_up(*words: str) -> Lab:
         command = prepared_cli(tmp_path_factory.mktemp("lab") / "home")
         commands.append(command)
-        up = command("lab", "up", "--speed", SPEED, *words, "--json").ok().json
+        up = command("virtual", "up", "--speed", SPEED, *words, "--json").ok().json
         return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
 
     try:
         yield bring_up
     finally:
         for command in commands:
-            command("lab", "down")
+            command("virtual", "down")
             shutil.rmtree(command.home, ignore_errors=True)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_apk
+from benchfarm_virtual.samples import benchmark_apk
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import phones_of, server_of
 

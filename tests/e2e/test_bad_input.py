@@ -252,8 +252,8 @@ def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything
 
 
 def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
-    expect(lab.cli("lab", "fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
-    expect(lab.cli("lab", "fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
+    expect(lab.cli("virtual", "fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
+    expect(lab.cli("virtual", "fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
 
 
 def test_this_computer_alone_is_measured_without_any_server_for_phones(

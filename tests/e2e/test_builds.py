@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_apk, benchmark_elf
+from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
 from tests.e2e.conftest import Lab
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS

@@ -44,7 +44,7 @@ class Bench:
         """
         path = self.folder / name
         if not path.exists():
-            self.cli("lab", "program", path, "--version", name, "--time", time).ok()
+            self.cli("virtual", "program", path, "--version", name, "--time", time).ok()
         return path
 
     def ab(self, *words: object, detect: str = "6%") -> Done:
@@ -60,7 +60,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     cli = prepared_cli(folder / "home")
     try:
         (phone,) = (
-            cli("lab", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json")
+            cli("virtual", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json")
             .ok()
             .json["phones"]
         )
@@ -68,7 +68,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             cli=cli, serial=phone["serial"], folder=folder, model=min(MODELS.glob("*float*.tflite"))
         )
     finally:
-        cli("lab", "down")
+        cli("virtual", "down")
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -46,8 +46,8 @@ NOT_RUN = {
     "/opt/benchfarm/": "tests/unit/test_wheel.py installs the wheels",
     "export ": "the test sets the environment",
     "benchfarm quickstart": "tests/unit/test_wheel.py",
-    "benchfarm lab up": "the test's own lab",
-    "benchfarm lab down": "the test's own lab",
+    "benchfarm virtual up": "the test's own lab",
+    "benchfarm virtual down": "the test's own lab",
     "benchfarm build fetch": "a download: tests/e2e/test_builds.py",
     "benchfarm model fetch": "a download",
     "benchfarm model build": "minutes of TensorFlow: tests/unit/models/test_building.py",
@@ -217,7 +217,7 @@ def reader(
         patch.chdir(folder)
         for number, more in enumerate([(), ("--time", "+3")], 1):
             lab.cli(
-                "lab",
+                "virtual",
                 "program",
                 f"{['old', 'new'][number - 1]}-program",
                 "--version",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.profiles import load_profile
-from benchfarm_lab.programs.language_model import DECODING_SHARE
+from benchfarm_virtual.profiles import load_profile
+from benchfarm_virtual.programs.language_model import DECODING_SHARE
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
 from tests.e2e.test_language_models import TINY

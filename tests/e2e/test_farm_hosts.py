@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_elf
+from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.resources import data_folder
 from tests.samples.farm_hosts import (
     Database,
@@ -78,7 +78,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         tmp_path / "libmine.so",
         tmp_path / "inputs",
     )
-    submitter("lab", "program", program, "--version", "mine", "--time", "5").ok()
+    submitter("virtual", "program", program, "--version", "mine", "--time", "5").ok()
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     model = tiny(tmp_path, "multi_add.bin")
     inputs.mkdir()
@@ -252,12 +252,12 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
 ) -> None:
     farm.until_announced(*farm.hosts)
     plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
-    farm.two("lab", "fault", farm.two.serial, "segv", "times=0")
+    farm.two("virtual", "fault", farm.two.serial, "segv", "times=0")
     try:
         farm.one("farm", "submit", plan, "--name", name)
         farm.until_ended(name)
     finally:
-        farm.two("lab", "fault", farm.two.serial, "clear")
+        farm.two("virtual", "fault", farm.two.serial, "clear")
     # Each failure is stored as one.
     farm.expect_no_loss(name, 4, before)
     cli, environ = farm.one.cli, farm.one.environ()

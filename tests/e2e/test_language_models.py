@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchfarm_lab.samples import LANGUAGE_MODEL_LIBRARIES, benchmark_elf, library_elf
+from benchfarm_virtual.samples import LANGUAGE_MODEL_LIBRARIES, benchmark_elf, library_elf
 from tests.conftest import missing
 from tests.samples.places import REPO
 

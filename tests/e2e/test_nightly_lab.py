@@ -67,7 +67,7 @@ def hook() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
 def host(postgresql: Cluster, make_cli: Callable[[Path], Cli], tmp_path: Path) -> Iterator[Host]:
     """One computer with a phone and a worker, and a new database."""
     cli = make_cli(tmp_path / "home")
-    up = cli("lab", "up", "pixel-3", "--speed", 40, "--json").ok().json
+    up = cli("virtual", "up", "pixel-3", "--speed", 40, "--json").ok().json
     host = Host(
         name="lab-1",
         cli=cli,
@@ -83,7 +83,7 @@ def host(postgresql: Cluster, make_cli: Callable[[Path], Cli], tmp_path: Path) -
         yield host
     finally:
         host.rest()
-        cli("lab", "down")
+        cli("virtual", "down")
 
 
 def earlier_nights(store: Store, campaign: Campaign, run: RunRecord) -> None:

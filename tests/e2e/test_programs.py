@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_elf
-from lab.tests.unit import tiny_models
+from benchfarm_virtual.samples import benchmark_elf
 from tests.e2e.conftest import Lab
 from tests.samples.places import MODELS
+from virtual.tests.unit import tiny_models
 
 PIXEL, GALAXY = 0, 1
 

@@ -66,13 +66,13 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     cli = prepared_cli(folder / "home")
     try:
         (phone,) = (
-            cli("lab", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json")
+            cli("virtual", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json")
             .ok()
             .json["phones"]
         )
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
-            cli("lab", "program", folder / name, "--version", name, "--time", time).ok()
+            cli("virtual", "program", folder / name, "--version", name, "--time", time).ok()
         model = min(MODELS.glob("*float*.tflite"))
         made = open_store(folder / "nights.sqlite")
         for (delegate, threads, mode), (late, factor) in LATE.items():
@@ -101,7 +101,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
         made.close()
         yield Nights(cli=cli, store=folder / "nights.sqlite")
     finally:
-        cli("lab", "down")
+        cli("virtual", "down")
         shutil.rmtree(folder, ignore_errors=True)
 
 

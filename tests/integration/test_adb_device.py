@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchfarm_lab.faults import parse_fault
-from benchfarm_lab.samples import BENCHMARK_PACKAGE, benchmark_apk
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
@@ -36,8 +36,8 @@ from orchestrator.records.identity import RunId, Serial
 from tests.samples.meanwhile import runs, switch_on_at, when
 
 if TYPE_CHECKING:
-    from benchfarm_lab.farm import VirtualLab
-    from benchfarm_lab.phone import Phone
+    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phone import Phone
 
 
 class Bench:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benchfarm_lab.faults import parse_fault
+from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -32,8 +32,8 @@ from orchestrator.records.plan import FitLimits, Quiet
 from tests.samples.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from benchfarm_lab.farm import VirtualLab
-    from benchfarm_lab.phone import Phone
+    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phone import Phone
 
 STAY_ON = "settings get global stay_on_while_plugged_in"
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)

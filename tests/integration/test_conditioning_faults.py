@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchfarm_lab.faults import parse_fault
+from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
@@ -34,8 +34,8 @@ from orchestrator.scripts import ask
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
-    from benchfarm_lab.farm import VirtualLab
-    from benchfarm_lab.phone import Phone
+    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phone import Phone
 
 
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)

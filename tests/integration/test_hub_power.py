@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.farm import VirtualLab
+from benchfarm_virtual.farm import VirtualLab
 from orchestrator.bootstrap import Settings, Workspace, workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb import AdbDevice

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchfarm_lab.farm import VirtualLab
-from benchfarm_lab.faults import Fault, FaultKind
+from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import Fault, FaultKind
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices

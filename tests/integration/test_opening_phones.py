@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.farm import VirtualLab
-from benchfarm_lab.phone import Phone
+from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.phone import Phone
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb import AdbDevice

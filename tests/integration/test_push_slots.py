@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.farm import VirtualLab
+from benchfarm_virtual.farm import VirtualLab
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.push_slots import PushSlots

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchfarm_lab.farm import VirtualLab
-from benchfarm_lab.faults import parse_fault
+from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import parse_fault
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress
 from orchestrator.devices.books import QuarantineFolder

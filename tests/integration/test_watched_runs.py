@@ -18,7 +18,7 @@ from orchestrator.records.verdict import Grade
 from tests.samples.known_truth import WatchedPhone
 
 if TYPE_CHECKING:
-    from benchfarm_lab.farm import VirtualLab
+    from benchfarm_virtual.farm import VirtualLab
 
 
 @pytest.fixture

@@ -299,7 +299,7 @@ def ended(phone: Phone, text: str, code: int) -> None:
 
 def write_protos(folder: Path, flags: Mapping[str, str], mean_us: float, delegate: str) -> None:
     """Write what benchmark_model is asked for: its result, and which node ran where."""
-    from benchfarm_lab.protos import Message
+    from benchfarm_virtual.protos import Message
 
     count = max(int(flags["num_runs"]), round(float(flags["min_secs"]) * 1e6 / mean_us))
     latency = Message()

@@ -157,7 +157,7 @@ class Host:
         server = str(
             next(item["address"] for item in status["servers"] if item["for"] == "virtual lab")
         )
-        phones = {item["serial"]: item["address"] for item in self("lab", "list")["phones"]}
+        phones = {item["serial"]: item["address"] for item in self("virtual", "list")["phones"]}
         return str(status["binary"]), server, phones[self.serial]
 
     def lab_server(self) -> str:
@@ -317,7 +317,7 @@ def running_farm(
     try:
         hosts = []
         for (name, cli), profile in zip(homes, ("pixel-3", "pixel-4"), strict=True):
-            up = cli("lab", "up", profile, "--speed", speed, "--json").ok().json
+            up = cli("virtual", "up", profile, "--speed", speed, "--json").ok().json
             hosts.append(
                 Host(name=name, cli=cli, url=database.url, serial=up["phones"][0]["serial"])
             )
@@ -330,4 +330,4 @@ def running_farm(
                     host.rest()
     finally:
         for _, cli in homes:
-            cli("lab", "down")
+            cli("virtual", "down")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchfarm_lab.faults import parse_fault
-from benchfarm_lab.lab import lab_request
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.lab import lab_request
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Counts:
 
 def ask(lab: Lab, **request: object) -> dict[str, Any]:
     """Ask the lab's process."""
-    return lab_request(lab.cli.home / "state" / "lab", request)
+    return lab_request(lab.cli.home / "state" / "virtual", request)
 
 
 def phones_of(lab: Lab) -> list[dict[str, Any]]:
@@ -59,7 +59,7 @@ def faults_of(lab: Lab, serial: str) -> list[dict[str, Any]]:
 
 
 def give(lab: Lab, serial: str, *words: str) -> None:
-    """Give a phone a fault, in the words of ``benchfarm lab fault``.
+    """Give a phone a fault, in the words of ``benchfarm virtual fault``.
 
     No process is started for it.
     """
@@ -239,6 +239,6 @@ def counts_of(
 
 def server_of(lab: Lab) -> dict[str, Any]:
     """The lab's own adb server, as benchfarm remembers it."""
-    (record,) = (path for path in (lab.cli.home / "state" / "lab").glob("adb*.json"))
+    (record,) = (path for path in (lab.cli.home / "state" / "virtual").glob("adb*.json"))
     known: dict[str, Any] = json.loads(record.read_text("utf-8"))
     return known

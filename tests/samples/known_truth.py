@@ -15,9 +15,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchfarm_lab.faults import parse_fault
-from benchfarm_lab.phone import Phone
-from benchfarm_lab.samples import write_benchmark_elf
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.adb import AdbDevice

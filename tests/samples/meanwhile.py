@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from benchfarm_lab.farm import VirtualLab
-from benchfarm_lab.phone import Phone
+from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.phone import Phone
 from orchestrator.errors import DeviceError
 from tests.conftest import poll_until
 

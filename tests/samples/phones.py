@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.faults import parse_fault
-from benchfarm_lab.phone import Phone
+from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.phone import Phone
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.address import ServerAddress, configured_address
 from orchestrator.devices.server import AdbServer

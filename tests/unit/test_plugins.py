@@ -77,7 +77,7 @@ class Installed:
     def __init__(self, folder: Path) -> None:
         ours = wheel_of(REPO, folder / "ours")
         theirs = wheel_of(written(folder / "source"), folder / "theirs")
-        lab = wheel_of(REPO / "lab", folder / "lab")
+        lab = wheel_of(REPO / "virtual", folder / "lab")
         self.python = environment(folder / "installed", ours, theirs, lab)
         self.home = stored(folder / "home", small_lab())
         self.folder = folder
@@ -198,13 +198,13 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
         profile.replace("delegates: [", "delegates: [acme.npu, ")
     )
     words = ("bench", MODEL, "-d", "acme.npu", "-n", "1", "--min-secs", "0.1")
-    benchfarm("lab", "up", "pixel-3")
+    benchfarm("virtual", "up", "pixel-3")
     try:
         benchfarm(*words, code=1)
         without = Cli(home=benchfarm.home)
         assert "'acme.npu' isn't one of" in without(*words).ended_with(2).said
     finally:
-        benchfarm("lab", "down")
+        benchfarm("virtual", "down")
     (run,) = [
         run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"
     ]

@@ -14,7 +14,7 @@ from tests.conftest import poll_until
 from tests.samples.command import Cli
 from tests.samples.places import REPO
 
-LAB = REPO / "lab" / "src"
+LAB = REPO / "virtual" / "src"
 #: Packages that only extras other than the lab bring.
 EXTRAS = (
     "fastapi",
@@ -31,7 +31,7 @@ EXTRAS = (
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """benchfarm's own wheel and the lab's."""
     made = []
-    for source in (REPO, REPO / "lab"):
+    for source in (REPO, REPO / "virtual"):
         folder = tmp_path_factory.mktemp("wheel")
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder]
         subprocess.run(command, cwd=source, check=True, capture_output=True)
@@ -60,7 +60,7 @@ def test_the_wheel_holds_code_data_and_the_command(wheels: list[Path]) -> None:
         if path.is_file() and path.suffix in {".py", ".sh", ".typed", ".tflite", ".yaml", ".json"}:
             assert path.relative_to(REPO).as_posix() in names
     assert not any(
-        "reports/out" in name or name.startswith(("tests/", "lab/", "benchfarm_lab/"))
+        "reports/out" in name or name.startswith(("tests/", "virtual/", "benchfarm_virtual/"))
         for name in names
     )
 
@@ -70,7 +70,7 @@ def test_the_wheel_of_the_lab_holds_its_code_and_profiles_and_nothing_else(
 ) -> None:
     with zipfile.ZipFile(wheels[1]) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert "benchfarm_lab/profiles/pixel-3.yaml" in names
+    assert "benchfarm_virtual/profiles/pixel-3.yaml" in names
     assert names == {
         path.relative_to(LAB).as_posix()
         for path in LAB.rglob("*")
@@ -108,9 +108,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     # What only extras bring isn't there.
     lines = (f"import sys; sys.modules[{name!r}] = None\n" for name in EXTRAS)
     (own / "no_extras.py").write_text("".join(lines))
-    code = (
-        "import benchfarm_lab, orchestrator; print(benchfarm_lab.__file__, orchestrator.__file__)"
-    )
+    code = "import benchfarm_virtual, orchestrator; print(benchfarm_virtual.__file__, orchestrator.__file__)"
     found = subprocess.run(
         [python, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.split()
@@ -149,7 +147,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         for server in own_store("adb", "status", "--json").ok().json["servers"]
         if server["ours"]
     ] == []
-    assert own_store("lab", "list", "--json").ok().json["phones"] == []
+    assert own_store("virtual", "list", "--json").ok().json["phones"] == []
     poll_until(
         lambda: not [line for line in command_lines() if str(tmp_path) in line], "all has ended"
     )
@@ -172,16 +170,14 @@ def test_readme_and_the_install_page_say_the_same() -> None:
     words = readme.partition("## Try it without a phone\n")[2].partition(
         "Figures of virtual phones"
     )[0]
-    assert "pip install --find-links dist 'benchfarm[lab]'" in words
-    assert "uvx --find-links dist --from 'benchfarm[lab]' benchfarm quickstart" in words
+    assert "pip install --find-links dist 'benchfarm[virtual]'" in words
+    assert "uvx --find-links dist --from 'benchfarm[virtual]' benchfarm quickstart" in words
     assert words.strip() in page
 
 
 def test_without_the_lab_its_commands_say_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['benchfarm_lab'] = None; from orchestrator.cli import main; main()"
-    )
-    for words in (["lab", "up"], ["lab", "list"], ["quickstart"]):
+    code = "import sys; sys.modules['benchfarm_virtual'] = None; from orchestrator.cli import main; main()"
+    for words in (["virtual", "up"], ["virtual", "list"], ["quickstart"]):
         done = subprocess.run(
             [sys.executable, "-c", code, "--home", tmp_path / "home", *words],
             capture_output=True,
@@ -189,6 +185,6 @@ def test_without_the_lab_its_commands_say_what_to_install(tmp_path: Path) -> Non
             check=False,
         )
         assert (done.returncode, done.stdout) == (2, "")
-        assert "benchfarm-lab" in done.stderr
-        assert "pip install 'benchfarm[lab]'" in done.stderr
+        assert "benchfarm-virtual" in done.stderr
+        assert "pip install 'benchfarm[virtual]'" in done.stderr
         assert "Traceback" not in done.stderr

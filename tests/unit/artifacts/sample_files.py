@@ -6,7 +6,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from benchfarm_lab.samples import benchmark_apk, benchmark_elf
+from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
 
 
 def real(content: bytes) -> bytes:

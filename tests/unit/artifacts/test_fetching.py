@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from benchfarm_lab.samples import benchmark_elf
+from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.artifacts.download import Downloader
 from orchestrator.artifacts.fetching import BuildFetcher, FetchStatus
 from orchestrator.artifacts.library import BuildLibrary

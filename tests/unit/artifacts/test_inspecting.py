@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchfarm_lab.samples import (
+from benchfarm_virtual.samples import (
     benchmark_apk,
     benchmark_elf,
     write_benchmark_apk,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.samples import write_benchmark_elf
+from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
 from orchestrator.errors import ArtifactError

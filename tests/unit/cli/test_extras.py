@@ -15,7 +15,7 @@ from tests.samples.places import REPO
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
 #: Packages that only extras bring, as they are imported.
 OF_EXTRAS = (
-    "benchfarm_lab", "fastapi", "perfetto", "procrastinate", "prometheus_client", "psycopg",
+    "benchfarm_virtual", "fastapi", "perfetto", "procrastinate", "prometheus_client", "psycopg",
     "psycopg_pool", "pyarrow", "pymobiledevice3", "uvicorn",
 )  # fmt: skip
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))\n"
@@ -59,8 +59,8 @@ def test_every_help_is_there_without_any_extra() -> None:
         (("farm", "status"), "farm"),
         (("serve",), "serve"),
         (("--store", "postgresql://nobody@127.0.0.1:1/x", "results", "list"), "postgresql"),
-        (("lab", "list"), "lab"),
-        (("quickstart",), "lab"),
+        (("virtual", "list"), "virtual"),
+        (("quickstart",), "virtual"),
     ],
 )
 def test_a_command_without_its_extra_says_which_to_install(

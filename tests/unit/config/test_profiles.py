@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchfarm_lab.profiles import load_profile as load_virtual
-from benchfarm_lab.profiles import profile_names
+from benchfarm_virtual.profiles import load_profile as load_virtual
+from benchfarm_virtual.profiles import profile_names
 from orchestrator.config.profiles import load_profile, load_profiles, match_profile
 from orchestrator.errors import PlanError
 from orchestrator.resources import data_folder

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchfarm_lab.samples import HEXAGON_LIBRARIES
-from lab.tests.unit import tiny_models
-from lab.tests.unit.bench_phone import BenchPhone
+from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.reading.run import parse_run
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth, Outcome
+from virtual.tests.unit import tiny_models
+from virtual.tests.unit.bench_phone import BenchPhone
 
 QUANTISED = "mobilenet_v1_0.25_128_static_uint8io.tflite"
 

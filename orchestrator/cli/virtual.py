@@ -1,0 +1,166 @@
+"""``benchfarm virtual``: virtual phones in processes of their own, and the private adb server that
+reaches them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from orchestrator.app import virtual_phones
+from orchestrator.app.options import Texts, arg, opt
+from orchestrator.bootstrap import Settings, Workspace, virtual_lab
+from orchestrator.cli.frame import command
+from orchestrator.cli.result import CommandResult, table
+from orchestrator.errors import UsageError
+from orchestrator.units import counted
+
+
+@command("virtual up")
+def up(
+    settings: Settings,
+    profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = (),
+    *,
+    speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0,
+    seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0,
+    rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False,
+) -> CommandResult:
+    """Start virtual phones (default: a Pixel 3 and a Pixel 4).
+
+    Example: benchfarm virtual up pixel-3 pixel-8
+    """
+    lab = virtual_phones.start(settings, profiles, speed=speed, seed=seed, rooted=rooted)
+    rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
+    text = table(("serial", "profile", "address"), rows)
+    return CommandResult(
+        text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm virtual down' stops all of it",
+        data=lab,
+    )
+
+
+@command("virtual add")
+def add(
+    settings: Settings,
+    profile: Annotated[str, arg("Profile of the phone. PROFILE@1-2.3 sets its USB path.")],
+    serial: Annotated[str, opt("--serial", "Serial number (default: from the profile).")] = "",
+) -> CommandResult:
+    """Attach another virtual phone.
+
+    Example: benchfarm virtual add pixel-7
+    """
+    phone = virtual_phones.attach(settings, profile, serial=serial)
+    return CommandResult(text=f"{phone['serial']} is plugged in at {phone['address']}", data=phone)
+
+
+@command("virtual remove")
+def remove(
+    settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]
+) -> CommandResult:
+    """Detach a virtual phone; its files end with it.
+
+    Example: benchfarm virtual remove VIRTUAL-PIXEL-3
+    """
+    virtual_phones.detach(settings, serial)
+    return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
+
+
+@command("virtual down")
+def down(settings: Settings) -> CommandResult:
+    """Stop the virtual phones and their adb server.
+
+    Example: benchfarm virtual down
+    """
+    stopped, server_stopped = virtual_phones.stop(settings)
+    text = "the lab is down" if stopped or server_stopped else "no lab was up"
+    return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
+
+
+@command("virtual list")
+def list_phones(settings: Settings) -> CommandResult:
+    """List virtual phones, their faults and the profiles.
+
+    Example: benchfarm virtual list
+    """
+    with Workspace(settings) as workspace:
+        try:
+            told = virtual_lab.lab_request(workspace.settings.lab_folder, {"request": "list"})
+        except UsageError:
+            told = {"phones": []}
+    phones = told["phones"]
+    rows = [
+        (
+            phone["serial"],
+            phone["profile"],
+            phone["address"],
+            ", ".join(_fault_text(f) for f in phone["faults"]),
+        )
+        for phone in phones
+    ]
+    parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
+    parts.append(f"profiles: {', '.join(virtual_lab.profile_names())}")
+    data = {"phones": phones, "profiles": list(virtual_lab.profile_names())}
+    return CommandResult(text="\n".join(parts), data=data)
+
+
+@command("virtual fault")
+def fault(
+    settings: Settings,
+    serial: Annotated[
+        str, arg("Serial number of a virtual phone (default: list the kinds of fault).")
+    ] = "",
+    kind: Annotated[str, arg("Kind of fault. 'clear' removes all faults of the phone.")] = "",
+    options: Annotated[Texts, arg("Options of the fault, name=value.")] = (),
+) -> CommandResult:
+    """Give a virtual phone a fault at a set moment.
+
+    Example: benchfarm virtual fault VIRTUAL-PIXEL-3 cut moment=run
+    """
+    if not serial or not kind:
+        return CommandResult(
+            text=virtual_lab.fault_kinds(), data={"kinds": virtual_lab.fault_kinds()}
+        )
+    if kind == "clear":
+        cleared = virtual_phones.clear_faults(settings, serial)
+        return CommandResult(
+            text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
+        )
+    added = virtual_phones.add_fault(settings, serial, kind, options)
+    return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
+
+
+@command("virtual program")
+def program(
+    file: Annotated[Path, arg("File to write.")],
+    name: Annotated[str, opt("--program", "Program that it imitates.")] = "benchmark_model",
+    abi: Annotated[str, opt("--abi", "ABI of the program.")] = "arm64-v8a",
+    version: Annotated[str, opt("--version", "Version that it reports.")] = "virtual",
+    time: Annotated[
+        float,
+        opt(
+            "--time",
+            "Percent by which its inferences take longer (+3) or shorter (-3).",
+            min=-95,
+            max=999,
+        ),
+    ] = 0.0,
+) -> CommandResult:
+    """Write a program of known speed for virtual phones.
+
+    Example: benchfarm virtual program slow.bin --time +3
+    """
+    marked = virtual_phones.write_program(
+        file, name=name, abi=abi, version=version, time_percent=time
+    )
+    text = f"{file}: fake {name} for {abi}, version '{marked}'; only virtual phones run it"
+    return CommandResult(
+        text=text, data={"path": file, "program": name, "abi": abi, "version": marked}
+    )
+
+
+def _fault_text(fault: dict[str, object]) -> str:
+    rest = ", ".join(
+        f"{name}={value}"
+        for name, value in fault.items()
+        if value and name not in {"kind", "fault_id"}
+    )
+    return f"{fault['kind']}{f' ({rest})' if rest else ''}"

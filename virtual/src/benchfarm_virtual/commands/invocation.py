@@ -1,0 +1,199 @@
+"""One call of a command: its arguments, open files, place and identity."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from benchfarm_virtual.contract import ByteSource, PhoneFileError, ProgramDiedError
+from benchfarm_virtual.handles import Handle, HandleSink, HandleSource
+from benchfarm_virtual.processes import Process
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.launching import Launch
+    from benchfarm_virtual.system import PhoneSystem
+
+_BUFFER_BYTES: Final = 1 << 16
+#: What is read of a script, at the most.
+MAX_SCRIPT_BYTES: Final = 1 << 22
+
+
+class CommandFaultError(Exception):
+    """A command ends with a message after its name, and a code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def encoded(text: str) -> bytes:
+    """Return text as the bytes that it came from (arguments may hold any bytes)."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def decoded(data: bytes) -> str:
+    """Return bytes as text, from which the same bytes can be had back."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+class Output:
+    """A command's stdout: collected, and written in large pieces."""
+
+    def __init__(self, sink: HandleSink) -> None:
+        self._sink = sink
+        self._pieces = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        self._pieces += data
+        if len(self._pieces) >= _BUFFER_BYTES:
+            self.flush()
+
+    def line(self, text: object = "") -> None:
+        """Write a line."""
+        self.write(encoded(f"{text}\n"))
+
+    def flush(self) -> None:
+        """Write what is collected."""
+        if self._pieces:
+            data = bytes(self._pieces)
+            self._pieces.clear()
+            self._sink.write(data)
+
+
+class Invocation:
+    """What a command works with."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.system: PhoneSystem = launch.system
+        self.process: Process = launch.process
+        self.name = launch.argv[0].rsplit("/", 1)[-1]
+        self.args: Sequence[str] = tuple(launch.argv[1:])
+        self.env: Mapping[str, str] = launch.env
+        self.cwd = launch.cwd
+        self.stdin_handle: Handle = launch.handle(0)
+        self.stdin = HandleSource(self.stdin_handle, self.process)
+        self.out = Output(HandleSink(launch.handle(1), self.process))
+        self._stderr = HandleSink(launch.handle(2), self.process)
+
+    @property
+    def uid(self) -> int:
+        """Who runs the command."""
+        return self.process.uid
+
+    def path(self, path: str) -> str:
+        """Return a phone path, made absolute."""
+        return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
+
+    def error(self, text: str) -> None:
+        """Write a line to stderr."""
+        with contextlib.suppress(
+            PhoneFileError
+        ):  # of a full phone, say; the line comes all the same
+            self.out.flush()
+        self._stderr.write(encoded(f"{text}\n"))
+
+    def complain(self, message: str) -> None:
+        """Write a line to stderr after the command's name."""
+        self.error(f"{self.name}: {message}")
+
+    def fail(self, message: str, code: int = 1) -> NoReturn:
+        """End the command with a message."""
+        raise CommandFaultError(message, code)
+
+    def open(self, path: str) -> ByteSource:
+        """Open a file to read; ``-`` is stdin. Raises PhoneFileError."""
+        return (
+            self.stdin
+            if path == "-"
+            else self.system.files.open_read(self.path(path), uid=self.uid)
+        )
+
+    def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, ByteSource]]:
+        """Open files one after another (stdin when there are none).
+
+        Complain about those that can't be.
+        """
+        for path in paths or ["-"]:
+            try:
+                yield path, self.open(path)
+            except PhoneFileError as exc:
+                self.complain(f"{path}: {exc}")
+                self.failed = True
+
+    failed = False
+
+    def chunks(self, source: ByteSource) -> Iterator[bytes]:
+        """Return a source's bytes piece by piece, looking for signals in between."""
+        while piece := source.read(_BUFFER_BYTES):
+            yield piece
+            self.check_alive()
+
+    def lines(self, source: ByteSource) -> Iterator[bytes]:
+        """Return a source's lines without their newlines."""
+        rest = b""
+        for piece in self.chunks(source):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from whole
+        if rest:
+            yield rest
+
+    def check_alive(self) -> None:
+        """End the command when a signal has killed it."""
+        if self.process.killed.is_set():
+            raise ProgramDiedError(self.process.signal)
+
+    def sleep(self, phone_seconds: float) -> None:
+        """Sleep for phone time; a signal ends the command."""
+        if self.system.time.sleep(phone_seconds, self.process.killed):
+            raise ProgramDiedError(self.process.signal)
+
+    def become(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> int:
+        """Go on as another program in the same process (nohup, taskset, env ...)."""
+        from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
+
+        self.out.flush()
+        request = Launch(
+            system=self.system,
+            process=self.process,
+            argv=argv,
+            env=self.env if env is None else env,
+            cwd=cwd or self.cwd,
+            fds=self.launch.fds,
+            surrender=self.launch.surrender,
+        )
+        try:
+            return launch(request)
+        except LaunchFaultError as exc:
+            words = "No such file or directory" if exc.code == 127 else "Permission denied"
+            self.fail(f"exec {argv[0]}: {words}", exc.code)
+
+    def run_as(
+        self, child: Process, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None
+    ) -> int:
+        """Run a program as a process that is in the table already, and wait for it."""
+        from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
+
+        self.out.flush()
+        request = Launch(
+            system=self.system,
+            process=child,
+            argv=argv,
+            env=self.env,
+            cwd=self.cwd,
+            fds=self.launch.fds if fds is None else fds,
+        )
+        status = 127
+        try:
+            status = launch(request)
+        except LaunchFaultError as exc:
+            words = "No such file or directory" if exc.code == 127 else "Permission denied"
+            self.complain(f"exec {argv[0]}: {words}")
+            status = exc.code
+        finally:
+            self.system.processes.end(child, status)
+        return status

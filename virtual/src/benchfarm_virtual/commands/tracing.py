@@ -1,0 +1,224 @@
+"""perfetto and atrace: recording the kernel's trace with the slices of programs."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from benchfarm_virtual.commands.invocation import Invocation, decoded, encoded
+from benchfarm_virtual.commands.options import Options, read_options
+from benchfarm_virtual.commands.registry import command
+from benchfarm_virtual.contract import ByteSink, PhoneFileError
+from benchfarm_virtual.processes import Process
+from benchfarm_virtual.system import PhoneSystem
+from benchfarm_virtual.trace_formats import PowerLook, atrace_text, perfetto_trace, power_packets
+from benchfarm_virtual.tracing import TraceSession, service_runs
+
+#: The one folder where SELinux lets perfetto write.
+_TRACES: Final = "/data/misc/perfetto-traces/"
+#: From this API level on perfetto may read a config from a folder of its own.
+_CONFIG_SDK: Final = 31
+_CONFIGS: Final = "/data/misc/perfetto-configs/"
+_MOST_CONFIG_BYTES: Final = 1 << 20
+#: The signals at which perfetto ends as if its time were over.
+_GRACEFUL: Final = frozenset({2, 15})
+_TOKEN: Final = re.compile(
+    r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])"
+)
+_CATEGORIES: Final = ("sched", "freq", "idle", "disk")
+_LONGEST_SLEEP_S: Final = 60.0
+#: From this API level on there is android.power; it reads no more rails, and no more often.
+_POWER_SDK: Final = 29
+_MOST_RAILS: Final = 32
+_LEAST_POLL_MS: Final = 100
+
+
+class _ConfigError(Exception):
+    """The text is no TraceConfig."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Config:
+    """What is read of a TraceConfig."""
+
+    values: tuple[tuple[str, str], ...]
+
+    def all(self, name: str) -> tuple[str, ...]:
+        return tuple(value for found, value in self.values if found == name)
+
+    def number(self, name: str) -> int:
+        texts = self.all(name)
+        return int(texts[0]) if texts and texts[0].isdigit() else 0
+
+
+def _parse_config(text: str) -> _Config:
+    values: list[tuple[str, str]] = []
+    depth, position, name = 0, 0, ""
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _ConfigError(f"unexpected character at {position}")
+        position = match.end()
+        if match["brace"]:
+            depth += 1 if match["brace"] == "{" else -1
+            if depth < 0:
+                raise _ConfigError("unmatched }")
+            name = ""
+        elif match["value"] or (match["name"] and name):
+            if not name:
+                raise _ConfigError(f"no field's name before {match[0].strip()}")
+            values.append((name, (match["value"] or match["name"]).strip('"')))
+            name = ""
+        elif match["name"]:
+            name = match["name"]
+    if depth or not values:
+        raise _ConfigError("unmatched {" if depth else "it is empty")
+    return _Config(values=tuple(values))
+
+
+@command("perfetto", since_sdk=28)
+def perfetto(call: Invocation) -> int:
+    """Record a trace: ``perfetto --txt -c - -o FILE [--background]``."""
+    long = {"txt": "t", "config": "c", "out": "o", "background": "d", "background-wait": "D"}
+    args = ["-t" if arg == "--txt" else arg for arg in call.args]
+    options = read_options(call, "tdD", "co", long=long, args=args)
+    if "c" not in options or "o" not in options:
+        call.error("-c/--config and -o/--out are needed")
+        return 1
+    config = _config_of(call, options)
+    if config is None:
+        return 1
+    path = call.path(options.last("o"))
+    if not path.startswith(_TRACES) or "/../" in path:
+        call.error(f"Failed to open {path}. (errno: 13, Permission denied)")
+        return 1
+    try:
+        writer = call.system.files.open_write(path, mode=0o600, uid=call.uid)
+    except PhoneFileError as exc:
+        call.error(f"Failed to open {path}. (errno: {exc.errno}, {exc})")
+        return 1
+    if not service_runs(call.system.props):
+        call.error(
+            "Could not connect to the traced socket /dev/socket/traced_consumer. Ensure traced is running."
+        )
+        return 1
+    if not {"d", "D"} & options.flags:
+        return _record(call.system, call.process, config, writer)
+    child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
+
+    def body() -> None:
+        call.system.processes.enter(child)
+        status = 1
+        try:
+            status = _record(call.system, child, config, writer)
+        finally:
+            call.system.processes.end(child, status)
+
+    threading.Thread(target=body, daemon=True, name=f"phone-perfetto-{child.pid}").start()
+    call.out.line(child.pid)
+    return 0
+
+
+def _config_of(call: Invocation, options: Options) -> _Config | None:
+    """Read the config; complain and return None when there is none that perfetto may read."""
+    source = options.last("c")
+    sdk = call.system.props.sdk
+    if source != "-" and not (sdk >= _CONFIG_SDK and call.path(source).startswith(_CONFIGS)):
+        call.error(f"Could not open {source} (errno: 13, Permission denied)")
+        return None
+    try:
+        text = decoded(b"".join(call.chunks(call.open(source))))
+        if "t" not in options:
+            raise _ConfigError("it is no binary proto")
+        return _parse_config(text[:_MOST_CONFIG_BYTES])
+    except (_ConfigError, PhoneFileError) as exc:
+        call.error(f"The TraceConfig is invalid: {exc}")
+        return None
+
+
+def _record(system: PhoneSystem, process: Process, config: _Config, writer: ByteSink) -> int:
+    """Record until the time is over or a signal comes, and write the file.
+
+    A SIGKILL leaves it empty.
+    """
+    records = "linux.ftrace" in config.all("name") and "ftrace/print" in config.all("ftrace_events")
+    session = TraceSession(
+        apps=config.all("atrace_apps") if records else (),
+        capacity_bytes=config.number("size_kb") << 10,
+    )
+    system.tracing.begin(session)
+    end_s = system.time.uptime_s() + (config.number("duration_ms") / 1000 or float("inf"))
+    looks = _PowerLooks(system, config)
+    while not process.killed.is_set() and (left_s := end_s - system.time.uptime_s()) > 0:
+        looks.look()
+        system.time.sleep(min(left_s, looks.pause_s), process.killed)
+    system.tracing.end(session)
+    try:
+        if process.killed.is_set() and process.signal not in _GRACEFUL:
+            return 128 + process.signal
+        writer.write(perfetto_trace(session, system.hardware.clusters()))
+        writer.write(power_packets(looks.rails, looks.taken))
+    except PhoneFileError:
+        return 1
+    return 0
+
+
+class _PowerLooks:
+    """What the data source android.power reads, at moments that are multiples of its interval."""
+
+    def __init__(self, system: PhoneSystem, config: _Config) -> None:
+        wanted = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK
+        self._system = system
+        self._step_s = (
+            max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000 if wanted else 0.0
+        )
+        is_told = wanted and config.all("collect_power_rails")[-1:] == ("true",)
+        self.rails = tuple(system.hardware.rails())[:_MOST_RAILS] if is_told else ()
+        self.taken: list[PowerLook] = []
+
+    @property
+    def pause_s(self) -> float:
+        """Until the next look."""
+        return (
+            self._step_s - self._system.time.uptime_s() % self._step_s
+            if self._step_s
+            else _LONGEST_SLEEP_S
+        )
+
+    def look(self) -> None:
+        if self._step_s:
+            hardware = self._system.hardware
+            energy_uj = [hardware.rails()[name] for name in self.rails]
+            self.taken.append(
+                (round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge())
+            )
+
+
+@command("atrace")
+def atrace(call: Invocation) -> int:
+    """Record the kernel's trace as text between ``--async_start`` and ``--async_stop``."""
+    tracing = call.system.tracing
+    if call.args[:1] == ("--async_stop",):
+        session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
+        tracing.end(session)
+        call.out.write(
+            encoded("TRACE:\n" + atrace_text(session, call.system.processes.all_cpus.bit_length()))
+        )
+        return 0
+    if call.args[:1] != ("--async_start",):
+        call.error("error: a virtual phone knows --async_start and --async_stop only")
+        return 1
+    options = read_options(call, "c", "ab", args=call.args[1:])
+    unknown = [name for name in options.args if name not in _CATEGORIES]
+    if unknown:
+        call.error(f'error: unknown tracing category "{unknown[0]}"')
+        return 1
+    if tracing.atrace is not None:
+        tracing.end(tracing.atrace)
+    apps = tuple(app for app in options.last("a").split(",") if app)
+    tracing.atrace = TraceSession(apps=apps, capacity_bytes=int(options.last("b", "2048")) << 10)
+    tracing.begin(tracing.atrace)
+    call.out.line("capturing trace... done")
+    return 0

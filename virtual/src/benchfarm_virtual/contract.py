@@ -1,0 +1,240 @@
+"""What the parts of a virtual phone hand each other: transport above, userland in the middle,
+programs below.
+
+All calls may come from many threads at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.files import PhoneTree
+    from benchfarm_virtual.hardware import VirtualHardware
+    from benchfarm_virtual.logs import PhoneLogs
+    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.tracing import TraceService
+
+#: As whom adbd runs what comes over adb, and as whom the system's own services run.
+SHELL_UID: Final = 2000
+SYSTEM_UID: Final = 1000
+#: A phone's number of the signal that nothing survives, whatever this computer's is.
+SIGKILL: Final = 9
+
+
+class StreamClosedError(Exception):
+    """The other end of a stream is gone; the command that writes to it should end."""
+
+
+class ByteSource(Protocol):
+    """Where bytes come from."""
+
+    def read(self, limit: int = -1) -> bytes:
+        """Block until at least one byte is there; ``b""`` is the end.
+
+        A negative limit reads to the end.
+        """
+        ...
+
+
+class ByteSink(Protocol):
+    """Where bytes go; a write blocks while the other side doesn't take more.
+
+    A file appears as it grows.
+    """
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data``.
+
+        Raise StreamClosedError when nobody reads it, PhoneFileError for a full phone.
+        """
+        ...
+
+
+class Hangup:
+    """Whether a session's client has gone, and what happens then."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gone = False
+        self._calls: list[Callable[[], None]] = []
+
+    def set(self) -> None:
+        """Say that it has gone."""
+        with self._lock:
+            self._gone, calls, self._calls = True, self._calls, []
+        for call in calls:
+            call()
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Have a function called once, when the client goes, or now when it has gone."""
+        with self._lock:
+            if not self._gone:
+                self._calls.append(call)
+                return
+        call()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShellSession:
+    """One service opened over adb (shell, exec, cmd): its streams, and whether the client has gone."""
+
+    stdin: ByteSource
+    stdout: ByteSink
+    stderr: ByteSink
+    #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own
+    #: process: what was started in the background goes on.
+    hangup: Hangup = field(default_factory=Hangup)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    """What lstat tells: mode with type bits, size in bytes, times in Unix seconds."""
+
+    mode: int
+    size_bytes: int
+    mtime_s: int
+    uid: int = SHELL_UID
+
+
+class PhoneFileError(Exception):
+    """A file operation failed as on a phone; ``errno`` is the number, the text what the phone would
+    print.
+    """
+
+    def __init__(self, errno: int, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+LogPriority = Literal["V", "D", "I", "W", "E", "F"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuCluster:
+    """A cluster of equal cores, with its clocks as they are now."""
+
+    name: str
+    cpus: tuple[int, ...]
+    min_khz: int
+    max_khz: int
+    current_khz: int
+    limit_khz: int
+    available_khz: tuple[int, ...]
+    #: ``time_in_state``: frequency -> time in 10 ms ticks.
+    ticks: Mapping[int, int]
+    governor: str
+    #: Clock steps that heat takes now, whatever a user has set.
+    cooling_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThermalZone:
+    """One thermal zone as sysfs shows it."""
+
+    name: str
+    heat_c: float
+    #: Where throttling steps begin; None for zones that are only read.
+    trip_c: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Battery:
+    """The battery as dumpsys shows it."""
+
+    level_percent: int
+    heat_c: float
+    voltage_mv: int
+    current_ua: int
+    charge_counter_uah: int
+    plugged: Literal["none", "ac", "usb"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuActivity:
+    """What a GPU's driver counts: the highest clock it may have now, its load, and milliseconds at
+    each clock.
+    """
+
+    limit_khz: int
+    busy_share: float
+    ticks_ms: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One message of a thread in the kernel's trace: ``B|tgid|name`` or ``E|tgid``."""
+
+    at_ns: int
+    cpu: int
+    pid: int
+    text: str
+
+
+#: Called by a program at a named moment; may make it die (ProgramDiedError), print garbage or hang.
+MomentHook = Callable[[str, "ProcessContext"], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class ProcessContext:
+    """What a program running on the phone has: its streams, files, identity and place among the
+    cores.
+    """
+
+    pid: int
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    uid: int
+    stdin: ByteSource
+    stdout: ByteSink
+    stderr: ByteSink
+    files: PhoneTree
+    logs: PhoneLogs
+    time: ScaledTime
+    hardware: VirtualHardware
+    props: Mapping[str, str]
+    #: Bit i is set when the process may run on cpu i (taskset).
+    affinity: int
+    #: How the scheduler sees it: an app on screen, or a shell command.
+    group: Literal["top-app", "shell"]
+    #: The signal number once someone has killed the process, else 0; ``killed`` is set then.
+    killed: threading.Event = field(default_factory=threading.Event)
+    signal: int = 0
+    #: For faults: called with a name at each named moment of a program ("init", "warmup", "run",
+    #: "results").
+    moment: MomentHook | None = None
+    #: The phone's trace buffer.
+    trace: TraceService | None = None
+
+
+class ProgramDiedError(Exception):
+    """The program ended by a signal (11 SIGSEGV, 9 killed by low memory ...)."""
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(f"signal {signal}")
+        self.signal = signal
+
+
+class Program(Protocol):
+    """A fake binary for a benchmark program."""
+
+    def run(self, process: ProcessContext) -> int:
+        """Do what the real program would do, in its exact words; return the exit code."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppInfo:
+    """What an APK says about itself, read from the bytes that were pushed."""
+
+    package: str
+    activities: tuple[str, ...]
+    version_code: int
+    version_name: str
+    abis: tuple[str, ...]
+    min_sdk: int
+    debuggable: bool

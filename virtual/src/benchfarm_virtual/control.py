@@ -1,0 +1,181 @@
+"""The control channel of a lab: JSON lines on 127.0.0.1, each with the lab's secret token.
+
+A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
+``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
+
+* ``list``: the phones, with the faults that wait for them
+* ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
+* ``clear`` (``serial``; ``fault_id`` for one only): remove faults
+* ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
+
+A lab of several processes has one channel, its leader's, which passes on what concerns other
+processes' phones (shares.py).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from benchfarm_virtual.errors import LabError, UsageError
+from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import Fault
+from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.server import LOOPBACK
+from benchfarm_virtual.spec import PhoneSpec
+
+_LINE_BYTES: Final = 1 << 20
+_SILENCE_S: Final = 30.0
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+class Desk(Protocol):
+    """Whoever answers requests about phones."""
+
+    def ask(self, request: Request) -> Answer:
+        """Do what is asked and return the answer; raise LabError when it can't be done."""
+        ...
+
+
+class ControlServer:
+    """Takes requests for a desk from those who know the token, in threads of its own."""
+
+    def __init__(self, desk: Desk, token: str) -> None:
+        """Listen on a free port."""
+        self._desk = desk
+        self._token = token
+        #: When the last request was answered, on the monotonic clock.
+        self.last_request_s = time.monotonic()
+        control = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = _SILENCE_S
+
+            def handle(self) -> None:
+                try:
+                    while line := self.rfile.readline(_LINE_BYTES):
+                        self.wfile.write(json.dumps(control.answer(line)).encode() + b"\n")
+                except OSError:
+                    pass  # the other side has gone, or was silent for too long
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+        self._server = Server((LOOPBACK, 0), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 60.0}, daemon=True
+        ).start()
+
+    def answer(self, line: bytes) -> Answer:
+        """Answer one line; a fault of the request is part of the answer."""
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise UsageError("a request is a JSON object")
+            token = str(request.get("token", ""))
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                raise UsageError("the token isn't this lab's")
+            self.last_request_s = time.monotonic()
+            return answer_of(self._desk, request)
+        except ValueError as fault:
+            return _refused(UsageError(f"no JSON: {fault}"))
+        except UsageError as error:
+            return _refused(error)
+
+
+def answer_of(desk: Desk, request: Request) -> Answer:
+    """Return a desk's answer to a request; an error is part of it."""
+    try:
+        return {"ok": True, **desk.ask(request)}
+    except LabError as error:
+        return _refused(error)
+
+
+def _refused(error: LabError) -> Answer:
+    return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
+
+
+class PhoneDesk:
+    """Answers requests about the phones of this process."""
+
+    def __init__(self, lab: VirtualLab) -> None:
+        self._lab = lab
+        self._requests: Mapping[str, Callable[[Request], Answer]] = {
+            "list": self._list,
+            "fault": self._fault,
+            "clear": self._clear,
+            "add": self._add,
+            "remove": self._remove,
+        }
+
+    def ask(self, request: Request) -> Answer:
+        """Answer a request.
+
+        Raises UsageError for a wrong one, DeviceError when it can't be done.
+        """
+        handler = self._requests.get(str(request.get("request")))
+        if handler is None:
+            raise UsageError(
+                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}, stop"
+            )
+        return handler(request)
+
+    def _list(self, request: Request) -> Answer:
+        return {"phones": [describe_phone(phone) for phone in self._lab.phones.values()]}
+
+    def _fault(self, request: Request) -> Answer:
+        fault = request.get("fault")
+        if not isinstance(fault, dict):
+            raise UsageError("the request names no fault")
+        return {"fault": self._phone(request).faults.add(Fault.from_json(fault)).to_json()}
+
+    def _clear(self, request: Request) -> Answer:
+        faults = self._phone(request).faults
+        cleared = [f for f in faults.waiting() if request.get("fault_id") in (None, f.fault_id)]
+        for fault in cleared:
+            faults.remove(fault.fault_id)
+        return {"cleared": [fault.to_json() for fault in cleared]}
+
+    def _add(self, request: Request) -> Answer:
+        return {"phone": describe_phone(self._lab.add_spec(spec_of(request)))}
+
+    def _remove(self, request: Request) -> Answer:
+        self._lab.remove(self._phone(request).serial)
+        return {}
+
+    def _phone(self, request: Request) -> Phone:
+        return self._lab.get(str(request.get("serial", "")))
+
+
+def spec_of(request: Request) -> PhoneSpec:
+    """Return the phone that a request to add one describes.
+
+    Raise UsageError when it describes none.
+    """
+    given = request.get("phone")
+    if not isinstance(given, dict):
+        raise UsageError("the request describes no phone")
+    return PhoneSpec.from_json(given)
+
+
+def describe_phone(phone: Phone) -> Answer:
+    """Return what the lab's state file and ``list`` say about a phone."""
+    return {
+        "serial": phone.serial,
+        "address": phone.address,
+        "port": phone.port,
+        "profile": phone.spec.profile,
+        "listening": phone.listening,
+        "connections": phone.online_count,
+        "faults": [fault.to_json() for fault in phone.faults.waiting()],
+        "spec": phone.spec.to_json(),
+    }

@@ -1,0 +1,398 @@
+"""The table of faults that each virtual phone keeps; ``fault_kinds`` says which there are and what
+each one does.
+
+A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the
+transport, the files, the log, a program. It fires ``times`` times (0: until it is removed) and can
+be tied to
+
+* a **moment**, a name that the parts announce as they pass it (:data:`MOMENTS`): the transport
+  connections, services and files, programs their phases. A fault with moment ``open`` fires at
+  every ``open:...``;
+* a **byte count**: it fires when that many bytes have passed since it was added;
+* a **subject**, a glob for what it concerns: a path (``/data/local/tmp/*``), a delegate (``gpu``),
+  a program's name, or
+  for the link its direction: ``up`` (computer to phone) or ``down``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+from benchfarm_virtual.errors import UsageError
+from benchfarm_virtual.fault_kinds import (
+    FAULT_NOTES,
+    MOMENTS,
+    OF_FILES,
+    PRINTING,
+    FaultArg,
+    FaultKind,
+    FaultNote,
+    describe,
+)
+
+__all__ = ["FAULT_NOTES", "MOMENTS", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
+
+#: Subjects of faults that count the link's bytes: to the phone, and from it.
+_DIRECTIONS: Final = ("up", "down")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault that was asked for.
+
+    Raises UsageError for a setting that its kind doesn't have, or never comes to.
+    """
+
+    kind: FaultKind
+    #: The moment that it waits for; "" is any moment, or at once for what concerns the whole phone.
+    moment: str = ""
+    #: It fires when this many bytes have passed since it was added; None: not tied to bytes.
+    at_bytes: int | None = None
+    #: A glob for what it concerns; "" is everything.
+    subject: str = ""
+    #: How often it fires; 0: until it is removed; None: as is usual for its kind.
+    times: int | None = None
+    args: Mapping[str, FaultArg] = field(default_factory=dict)
+    #: Given by the table.
+    fault_id: int = 0
+
+    def __post_init__(self) -> None:
+        note = FAULT_NOTES[self.kind]
+        for name in self.args:
+            if name not in note.args:
+                listed = ", ".join(note.args) or "none"
+                raise UsageError(
+                    f"fault {self.kind} has no setting {name!r}; its settings: {listed}"
+                )
+        if self.at_bytes is not None and self.at_bytes < 0:
+            raise UsageError(f"fault {self.kind}: bytes must be 0 or more, not {self.at_bytes}")
+        if self.times is not None and self.times < 0:
+            raise UsageError(
+                f"fault {self.kind}: times must be 0 (until removed) or more, not {self.times}"
+            )
+        self._check_occasion(note)
+
+    def _check_occasion(self, note: FaultNote) -> None:
+        """Raise UsageError for what nothing on a phone ever comes to."""
+        if self.moment and self.moment not in note.moments:
+            has = f"its moments: {', '.join(note.moments)}" if note.moments else "it waits for none"
+            raise UsageError(f"fault {self.kind} meets no moment {self.moment!r}; {has}")
+        if self.at_bytes is not None and not note.counts_bytes:
+            raise UsageError(f"fault {self.kind} counts no bytes: leave 'bytes' out")
+        if self.at_bytes and self.moment and self.moment not in (*OF_FILES, *PRINTING):
+            counting = ", ".join(name for name in (*OF_FILES, *PRINTING) if name in note.moments)
+            raise UsageError(
+                f"fault {self.kind}: no bytes pass at {self.moment!r}; they do at {counting}"
+            )
+        if self.moment and self.subject in _DIRECTIONS:
+            raise UsageError(
+                f"fault {self.kind}: subject {self.subject!r} is the link's, which goes without a moment"
+            )
+
+    @property
+    def times_left(self) -> int:
+        """How often it still fires, 0 being without end."""
+        if self.times is not None:
+            return self.times
+        return 0 if FAULT_NOTES[self.kind].lasting else 1
+
+    def number(self, name: str) -> float:
+        """Return a setting as a number, its default when it wasn't given."""
+        value = self.args.get(name, FAULT_NOTES[self.kind].args[name])
+        return float(value)
+
+    def text(self, name: str) -> str:
+        """Return a setting as text, its default when it wasn't given."""
+        return str(self.args.get(name, FAULT_NOTES[self.kind].args[name]))
+
+    def concerns(self, moment: str, subject: str) -> bool:
+        """Say whether it is meant for a moment and a subject."""
+        if self.moment and moment != self.moment and not moment.startswith(self.moment + ":"):
+            return False
+        return not self.subject or fnmatchcase(subject, self.subject)
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain JSON values."""
+        return {
+            "fault_id": self.fault_id,
+            "kind": str(self.kind),
+            "moment": self.moment,
+            "bytes": self.at_bytes,
+            "subject": self.subject,
+            "times": self.times_left,
+            "args": dict(self.args),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, object]) -> Fault:
+        """Read what to_json wrote, settings in ``args`` or beside the rest.
+
+        Raise UsageError as parse_fault does.
+        """
+        args = value.get("args")
+        given = {**value, **(args if isinstance(args, Mapping) else {})}
+        settings = [
+            f"{name}={setting}"
+            for name, setting in given.items()
+            if name not in ("kind", "fault_id", "args") and setting is not None
+        ]
+        return parse_fault(str(value.get("kind", "")), settings)
+
+
+def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
+    """Read a fault as people write it: ``parse_fault("cut", ["moment=push", "bytes=65536"])``.
+
+    Raises UsageError naming what can't be used.
+    """
+    try:
+        known = FaultKind(kind)
+    except ValueError:
+        raise UsageError(
+            f"there is no fault {kind!r}; the faults: {', '.join(FaultKind)}"
+        ) from None
+    given: dict[str, str] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise UsageError(f"fault {kind}: {setting!r} isn't name=value")
+        given[name] = text
+    numbers = {"bytes": None, "times": None} | {
+        name: _whole(kind, name, given.pop(name)) for name in ("bytes", "times") if name in given
+    }
+    moment, subject = given.pop("moment", ""), given.pop("subject", "")
+    notes = FAULT_NOTES[known].args
+    args: dict[str, FaultArg] = {}
+    for name, text in given.items():
+        try:
+            args[name] = float(text) if isinstance(notes.get(name, ""), float) else text
+        except ValueError:
+            raise UsageError(f"fault {kind}: {name} must be a number, not {text!r}") from None
+    return Fault(
+        kind=known,
+        moment=moment,
+        at_bytes=numbers["bytes"],
+        subject=subject,
+        times=numbers["times"],
+        args=args,
+    )
+
+
+def _whole(kind: str, name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"fault {kind}: {name} must be a whole number, not {text!r}") from None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    fault: Fault
+    bytes_left: int | None
+
+
+#: Called with a fault that has just fired (for kinds that a handler was given for).
+FaultHandler = Callable[[Fault], None]
+
+
+class FaultTable:
+    """The faults that wait for one phone. Every method may be called from any thread.
+
+    The parts of a phone use it in three ways: :meth:`take` at a point where something could go
+    wrong ("does it, now?"), :meth:`advance` while bytes pass, and :meth:`reach` to announce a
+    moment, at which the faults that concern the whole phone (those with a handler) happen.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._waiting: list[_Waiting] = []
+        self._handlers: dict[FaultKind, FaultHandler] = {}
+        self._removers: dict[FaultKind, FaultHandler] = {}
+        self._numbers = itertools.count(1)
+
+    def handle(
+        self, kind: FaultKind, handler: FaultHandler, removed: FaultHandler | None = None
+    ) -> None:
+        """Have ``handler`` called (not under the lock) when such a fault fires, ``removed`` when
+        one is removed.
+        """
+        with self._lock:
+            self._handlers[kind] = handler
+            if removed is not None:
+                self._removers[kind] = removed
+
+    def add(self, fault: Fault) -> Fault:
+        """Put a fault into the table and return it with its number.
+
+        One that concerns the whole phone and waits for nothing happens before this returns.
+        """
+        with self._lock:
+            moment = fault.moment or FAULT_NOTES[fault.kind].moment
+            fault = dataclasses.replace(
+                fault, fault_id=next(self._numbers), times=fault.times_left, moment=moment
+            )
+            handler = self._handlers.get(fault.kind)
+            at_once = handler is not None and not fault.moment and fault.at_bytes is None
+            if not at_once or FAULT_NOTES[fault.kind].lasting:
+                self._waiting.append(_Waiting(fault, fault.at_bytes))
+        if at_once and handler is not None:
+            handler(fault)
+        return fault
+
+    def remove(self, fault_id: int) -> Fault | None:
+        """Take a fault out of the table again; return it, or None when it is no longer there."""
+        with self._lock:
+            found = next((w for w in self._waiting if w.fault.fault_id == fault_id), None)
+            if found is None:
+                return None
+            self._waiting.remove(found)
+            removed = self._removers.get(found.fault.kind)
+        if removed is not None:
+            removed(found.fault)
+        return found.fault
+
+    def clear(self) -> None:
+        """Remove every fault."""
+        for fault in self.waiting():
+            self.remove(fault.fault_id)
+
+    def waiting(self) -> Sequence[Fault]:
+        """Return the faults that can still fire, oldest first."""
+        with self._lock:
+            return [waiting.fault for waiting in self._waiting]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can fire."""
+        return not self._waiting
+
+    def active(self, kind: FaultKind, subject: str = "") -> Fault | None:
+        """Return a fault of this kind that waits for no moment, without counting it as fired."""
+        if (
+            not self._waiting
+        ):  # the usual case, and cheap: no lock for a look at whether a list is empty
+            return None
+        with self._lock:
+            for waiting in self._waiting:
+                fault = waiting.fault
+                if (
+                    fault.kind is kind
+                    and not fault.moment
+                    and waiting.bytes_left is None
+                    and fault.concerns("", subject)
+                ):
+                    return fault
+        return None
+
+    def take(self, kind: FaultKind, moment: str = "", *, subject: str = "") -> Fault | None:
+        """Return the first fault of this kind that fires at this moment for this subject, and count
+        it; else None.
+
+        Faults tied to a byte count are left to :meth:`advance`.
+        """
+        if not self._waiting:
+            return None
+        with self._lock:
+            for waiting in self._waiting:
+                if (
+                    waiting.fault.kind is kind
+                    and waiting.bytes_left is None
+                    and waiting.fault.concerns(moment, subject)
+                ):
+                    return self._fire(waiting)
+        return None
+
+    def advance(
+        self, kind: FaultKind, count_bytes: int, moment: str = "", *, subject: str = ""
+    ) -> tuple[int, Fault | None]:
+        """Let ``count_bytes`` bytes pass.
+
+        Return how many may, and the fault that stops the rest (None: all may pass).
+
+        Faults without a byte count stop the first byte. The count of a fault that fires more than
+        once restarts each time, except that one which lasts (``times`` 0) goes on stopping
+        everything.
+        """
+        if not self._waiting or count_bytes <= 0:
+            return count_bytes, None
+        with self._lock:
+            passing, stopping = count_bytes, None
+            concerned = [
+                w
+                for w in self._waiting
+                if w.fault.kind is kind and w.fault.concerns(moment, subject)
+            ]
+            for waiting in concerned:
+                left = waiting.bytes_left or 0
+                if left < passing:
+                    passing, stopping = left, waiting
+            for waiting in concerned:
+                if waiting.bytes_left is not None:
+                    waiting.bytes_left = max(0, waiting.bytes_left - passing)
+            if stopping is None:
+                return count_bytes, None
+            return passing, self._fire(stopping)
+
+    def reach(self, moment: str, size_bytes: int = 0, *, subject: str = "") -> None:
+        """Announce a moment, or bytes passing at it: faults of the whole phone waiting for it
+        happen first.
+
+        The link announces all its bytes under the moment "", which is what a byte count without a
+        moment counts; a cut at such a count is left to :meth:`advance`, which is exact.
+        """
+        if not self._waiting:
+            return
+        with self._lock:
+            for waiting in self._waiting:
+                fault = waiting.fault
+                if (
+                    FAULT_NOTES[fault.kind].lingers
+                    and fault.moment
+                    and fault.concerns(moment, subject)
+                ):
+                    waiting.fault = dataclasses.replace(
+                        fault, moment=""
+                    )  # take() finds it from now on
+        for kind, handler in list(self._handlers.items()):
+            happening = self._take_at(kind, moment, size_bytes, subject)
+            if happening is not None:
+                handler(happening)
+
+    def _take_at(self, kind: FaultKind, moment: str, size_bytes: int, subject: str) -> Fault | None:
+        with self._lock:
+            for waiting in self._waiting:
+                fault = waiting.fault
+                if fault.kind is not kind or not fault.concerns(moment, subject):
+                    continue
+                if waiting.bytes_left is None:
+                    if not fault.moment:
+                        continue
+                elif bool(fault.moment) != bool(moment) or (kind is FaultKind.CUT and not moment):
+                    continue
+                elif waiting.bytes_left > size_bytes:
+                    waiting.bytes_left -= size_bytes
+                    continue
+                if FAULT_NOTES[kind].lasting:
+                    # From here on the condition waits for nothing, and stays until it is removed.
+                    waiting.fault = dataclasses.replace(fault, moment="", at_bytes=None)
+                    waiting.bytes_left = None
+                    return waiting.fault
+                return self._fire(waiting)
+        return None
+
+    def _fire(self, waiting: _Waiting) -> Fault:
+        fault = waiting.fault
+        if fault.times == 0:
+            return fault
+        left = fault.times_left - 1
+        if left == 0:
+            self._waiting.remove(waiting)
+        else:
+            waiting.fault = dataclasses.replace(fault, times=left)
+            waiting.bytes_left = fault.at_bytes
+        return fault

@@ -1,0 +1,415 @@
+"""The phone's file tree, held in memory: what somebody wrote below /data and /storage, computed
+trees beside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchfarm_virtual.contract import SHELL_UID, ByteSink, ByteSource, FileStat, PhoneFileError
+from benchfarm_virtual.space import Storage
+from benchfarm_virtual.streams_of_files import (
+    ComputedSink,
+    DeviceSource,
+    FileSink,
+    FileSource,
+    MemorySource,
+)
+from benchfarm_virtual.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
+
+#: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
+#: errno or 0.
+AccessHook = Callable[[str, str], int]
+#: Says how many of the bytes that are about to be written to a path still fit (for faults).
+SpaceHook = Callable[[str, int], int]
+
+_WORDS: Final[Mapping[int, str]] = {
+    errno.ENOENT: "No such file or directory",
+    errno.EACCES: "Permission denied",
+    errno.EPERM: "Operation not permitted",
+    errno.EEXIST: "File exists",
+    errno.ENOTDIR: "Not a directory",
+    errno.EISDIR: "Is a directory",
+    errno.ENOTEMPTY: "Directory not empty",
+    errno.ENOSPC: "No space left on device",
+    errno.EROFS: "Read-only file system",
+    errno.EINVAL: "Invalid argument",
+    errno.ELOOP: "Too many symbolic links encountered",
+    errno.ENAMETOOLONG: "File name too long",
+    errno.EXDEV: "Cross-device link",
+}
+#: Group that every user of the phone is in, as far as shared storage goes, and the owner of what is
+#: there.
+SHARED_GID: Final = 1015
+MEDIA_UID: Final = 1023
+#: What isn't a folder.
+_LEAVES: Final = (HeldFile, FileNode, LinkNode, DeviceNode)
+_MAX_LINKS: Final = 40
+_MOST_KNOWN: Final = 2000
+_MAX_PATH_BYTES: Final = 4095
+_MAX_NAME_BYTES: Final = 255
+_OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
+
+
+def file_error(number: int) -> PhoneFileError:
+    """Return the error for an errno, with the words that bionic has for it."""
+    return PhoneFileError(number, _WORDS.get(number) or os.strerror(number))
+
+
+def _allowed(node: Node, uid: int, want: int) -> bool:
+    """Say whether a node's mode lets a user read (4), write (2) or search and execute (1)."""
+    if uid == 0:
+        return want != 1 or bool(node.mode & 0o111) or _is_folder(node)
+    if uid == node.uid:
+        return bool(node.mode >> 6 & want)
+    group = node.gid if isinstance(node, HeldFile | HeldFolder) else node.uid
+    return bool(node.mode >> (3 if group in {uid, SHARED_GID} else 0) & want)
+
+
+def _check(node: Node, uid: int, want: int) -> None:
+    if not _allowed(node, uid, want):
+        raise file_error(errno.EACCES)
+
+
+def _is_folder(node: Node) -> bool:
+    return not isinstance(node, _LEAVES)
+
+
+def _stat_of(node: Node) -> FileStat:
+    match node:
+        case HeldFile():
+            kind, size_bytes = stat.S_IFREG, len(node.data)
+        case FileNode():
+            kind, size_bytes = stat.S_IFREG, node.size_bytes
+        case LinkNode():
+            kind, size_bytes = stat.S_IFLNK, len(node.target)
+        case DeviceNode():
+            kind, size_bytes = stat.S_IFCHR, 0
+        case _:
+            kind, size_bytes = stat.S_IFDIR, 4096 if isinstance(node, HeldFolder) else 0
+    mtime_s = int(node.mtime_s) if isinstance(node, HeldFile | HeldFolder) else 0
+    return FileStat(mode=kind | node.mode, size_bytes=size_bytes, mtime_s=mtime_s, uid=node.uid)
+
+
+def _longer(text: str, limit_bytes: int) -> bool:
+    """Say whether a path or name has more bytes than that; no character has more than four."""
+    return len(text) * 4 > limit_bytes and len(os.fsencode(text)) > limit_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a path leads: the names on the way, the folder that holds the last one, and what is
+    there, if anything.
+    """
+
+    names: tuple[str, ...]
+    above: Node | None
+    node: Node | None
+
+    @property
+    def path(self) -> str:
+        """The phone path without links, ``.`` and ``..``."""
+        return "/" + "/".join(self.names)
+
+    def there(self) -> Node:
+        """Return what is there; raise PhoneFileError when nothing is."""
+        if self.node is None:
+            raise file_error(errno.ENOENT)
+        return self.node
+
+    def changeable(self, uid: int) -> HeldFolder:
+        """Return the folder in which the name may be made or taken away.
+
+        Raise PhoneFileError when it mayn't.
+        """
+        if not isinstance(self.above, HeldFolder):
+            # Kernel trees refuse it, the system is read-only.
+            raise file_error(
+                errno.EACCES if self.names[:1] in {("proc",), ("sys",), ("dev",)} else errno.EROFS
+            )
+        if len(self.names) == 1:
+            raise file_error(errno.EROFS)
+        if uid != 0:
+            _check(self.above, uid, 2)
+        return self.above
+
+
+class PhoneTree:
+    """One phone's files. Every method may be called from any thread and raises PhoneFileError."""
+
+    def __init__(self, *, storage: Storage, denied: AccessHook, passing: SpaceHook) -> None:
+        self.storage = storage
+        #: The root folder; the computed trees are put in by name.
+        self.root = HeldFolder(0o755, 0, 0)
+        self._denied = denied
+        self._passing = passing
+        #: Where paths below /sys lead: what there is doesn't change, and everybody may search it.
+        self._known: dict[tuple[str, bool], _Place] = {}
+        #: Held while names come or go.
+        self._changing = threading.RLock()
+
+    def lay(
+        self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
+    ) -> HeldFolder:
+        """Return the folder at a path without links.
+
+        It is made so, and those above it, where there is none.
+        """
+        folder = self.root
+        for name in path.strip("/").split("/"):
+            found = folder.nodes.setdefault(
+                name, HeldFolder(mode, uid, uid if gid is None else gid)
+            )
+            assert isinstance(found, HeldFolder)
+            folder = found
+        return folder
+
+    def _find(self, path: str, uid: int, *, follow: bool = True, operation: str = "stat") -> _Place:
+        """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
+        if "\0" in path:
+            raise file_error(errno.EINVAL)
+        if _longer(path, _MAX_PATH_BYTES):
+            raise file_error(errno.ENAMETOOLONG)
+        place = self._known.get((path, follow)) or self._walk(path, uid, follow=follow)
+        is_lasting = path.startswith("/sys/") and ".." not in path and place.names[:1] == ("sys",)
+        if is_lasting and place.node is not None and len(self._known) < _MOST_KNOWN:
+            self._known[path, follow] = place
+        if place.node is None and not isinstance(place.above, HeldFolder):
+            if operation == "write":
+                place.changeable(uid)
+            raise file_error(errno.ENOENT)
+        number = self._denied(operation, place.path)
+        if number:
+            raise file_error(number)
+        return place
+
+    def _walk(self, path: str, uid: int, *, follow: bool) -> _Place:
+        todo = [name for name in reversed(path.split("/")) if name and name != "."]
+        is_folder = path.endswith(("/", "/."))
+        names: list[str] = []
+        node: Node = self.root
+        nodes = [node]
+        links = 0
+        while todo:
+            name = todo.pop()
+            if isinstance(node, _LEAVES):
+                raise file_error(errno.ENOTDIR)
+            if name == "..":
+                if names:
+                    names.pop()
+                    nodes.pop()
+                    node = nodes[-1]
+                continue
+            if _longer(name, _MAX_NAME_BYTES):
+                raise file_error(errno.ENAMETOOLONG)
+            if uid != 0 and node.mode & 0o111 != 0o111:
+                _check(node, uid, 1)
+            found = node.child(name)
+            if found is None:
+                if todo:
+                    raise file_error(errno.ENOENT)
+                return _Place((*names, name), node, None)
+            if isinstance(found, LinkNode) and (follow or todo or is_folder):
+                links += 1
+                if links > _MAX_LINKS:
+                    raise file_error(errno.ELOOP)
+                if found.target.startswith("/"):
+                    names.clear()
+                    del nodes[1:]
+                    node = self.root
+                todo += [part for part in reversed(found.target.split("/")) if part and part != "."]
+                continue
+            names.append(name)
+            node = found
+            nodes.append(node)
+        if is_folder and isinstance(node, _LEAVES):
+            raise file_error(errno.ENOTDIR)
+        return _Place(tuple(names), nodes[-2] if names else None, node)
+
+    # The contract
+
+    def stat(self, path: str, *, follow: bool = True, uid: int = SHELL_UID) -> FileStat:
+        """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
+        return _stat_of(self._find(path, uid, follow=follow).there())
+
+    def list(self, path: str, *, uid: int = SHELL_UID) -> Sequence[str]:
+        """Return the names in a folder, sorted."""
+        node = self._find(path, uid, operation="list").there()
+        if isinstance(node, _LEAVES):
+            raise file_error(errno.ENOTDIR)
+        _check(node, uid, 4)
+        return sorted(node.names())
+
+    def open_read(self, path: str, *, uid: int = SHELL_UID) -> ByteSource:
+        """Open a file to read."""
+        node = self._find(path, uid, operation="read").there()
+        _check(node, uid, 4)
+        match node:
+            case HeldFile():
+                return FileSource(node)
+            case FileNode():
+                return MemorySource(node.read())
+            case DeviceNode():
+                return DeviceSource(node.kind)
+        raise file_error(errno.EISDIR)
+
+    def open_write(
+        self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID
+    ) -> ByteSink:
+        """Create or truncate a file; folders above it must exist.
+
+        Several that append never write over each other.
+        """
+        with self._changing:
+            place = self._find(path, uid, operation="write")
+            node = place.node
+            if node is None:
+                node = HeldFile(mode & 0o777, uid, uid)
+                self._enter(place, node, uid)
+            elif _is_folder(node):
+                raise file_error(errno.EISDIR)
+            else:
+                _check(node, uid, 2)
+        match node:
+            case HeldFile():
+                if not append:
+                    with node.lock:
+                        self.storage.take_most(-len(node.data))
+                        node.data.clear()
+                phone_path = place.path
+                return FileSink(
+                    node, self.storage, lambda size: self._passing(phone_path, size), append=append
+                )
+            case FileNode() if node.write is not None:
+                return ComputedSink(node.write)
+            case DeviceNode():
+                return ComputedSink(lambda data: None)
+        raise file_error(errno.EACCES)
+
+    @staticmethod
+    def _enter(place: _Place, node: HeldFile | HeldFolder, uid: int) -> None:
+        """Put a new node in its place."""
+        if place.names[0] == "storage":
+            node.mode = 0o771 if isinstance(node, HeldFolder) else 0o660
+            node.uid, node.gid = MEDIA_UID, SHARED_GID
+        place.changeable(uid).nodes[place.names[-1]] = node
+
+    def make_folders(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
+        """Create a folder and those above it; one that is there already is left as it is."""
+        parts = path.rstrip("/").split("/")
+        for count in range(1, len(parts) + 1):
+            above = "/".join(parts[:count])
+            if above in {"", ".", ".."}:
+                continue
+            try:
+                self.make_folder(above, mode=mode, uid=uid)
+            except PhoneFileError as exc:
+                if exc.errno not in {errno.EEXIST, errno.EROFS, errno.EACCES}:
+                    raise
+                try:
+                    is_folder = stat.S_ISDIR(self.stat(above, uid=uid).mode)
+                except PhoneFileError as missing:
+                    raise exc from missing
+                if not is_folder:
+                    raise file_error(
+                        errno.EEXIST if count == len(parts) else errno.ENOTDIR
+                    ) from exc
+
+    def make_folder(self, path: str, *, mode: int = 0o755, uid: int = SHELL_UID) -> None:
+        """Create one folder; the one above must exist."""
+        with self._changing:
+            place = self._find(path.rstrip("/") or "/", uid, follow=False, operation="write")
+            if place.node is not None:
+                raise file_error(errno.EEXIST)
+            self._enter(place, HeldFolder(mode & 0o777, uid, uid), uid)
+
+    def remove(self, path: str, *, uid: int = SHELL_UID) -> None:
+        """Remove a file or an empty folder."""
+        with self._changing:
+            place = self._find(path, uid, follow=False, operation="write")
+            node = place.there()
+            folder = place.changeable(uid)
+            if isinstance(node, HeldFolder) and node.nodes:
+                raise file_error(errno.ENOTEMPTY)
+            del folder.nodes[place.names[-1]]
+            self._forget(node)
+
+    def _forget(self, node: Node) -> None:
+        if isinstance(node, HeldFile):
+            self.storage.take_most(-len(node.data))
+
+    def rename(self, source: str, target: str, *, uid: int = SHELL_UID) -> None:
+        """Rename, replacing the target."""
+        with self._changing:
+            old = self._find(source, uid, follow=False, operation="write")
+            new = self._find(target, uid, follow=False, operation="write")
+            node, replaced = old.there(), new.node
+            from_folder, to_folder = old.changeable(uid), new.changeable(uid)
+            if new.names[: len(old.names)] == old.names and new.names != old.names:
+                raise file_error(errno.EINVAL)
+            if old.names[0] != new.names[0]:
+                raise file_error(errno.EXDEV)
+            if replaced is node:
+                return
+            if replaced is not None:
+                if _is_folder(replaced) != _is_folder(node):
+                    raise file_error(errno.EISDIR if _is_folder(replaced) else errno.ENOTDIR)
+                if isinstance(replaced, HeldFolder) and replaced.nodes:
+                    raise file_error(errno.ENOTEMPTY)
+                self._forget(replaced)
+            to_folder.nodes[new.names[-1]] = from_folder.nodes.pop(old.names[-1])
+
+    def set_times(self, path: str, mtime_s: float) -> None:
+        """Set the modification time."""
+        node = self._find(path, 0).there()
+        if not isinstance(node, HeldFile | HeldFolder):
+            raise file_error(errno.EROFS)
+        node.mtime_s = mtime_s
+
+    def set_mode(self, path: str, mode: int) -> None:
+        """Set the permission bits; those of shared storage stay as they are."""
+        place = self._find(path, 0)
+        node = place.there()
+        if not isinstance(node, HeldFile | HeldFolder):
+            raise file_error(errno.EPERM)
+        if place.names[:1] != ("storage",):
+            node.mode = mode & 0o7777
+
+    # Beyond the contract
+
+    def change_mode(self, path: str, mode: int, *, uid: int) -> None:
+        """Set the permission bits as a user; only the owner and root may."""
+        if uid not in {0, self.stat(path, uid=uid).uid}:
+            raise file_error(errno.EPERM)
+        self.set_mode(path, mode)
+
+    def touch(self, path: str, mtime_s: float, *, create: bool, uid: int) -> None:
+        """Set the modification time as a user, creating an empty file where there is none."""
+        try:
+            found = self.stat(path, uid=uid)
+        except PhoneFileError as exc:
+            if exc.errno != errno.ENOENT or not create:
+                raise
+            self.open_write(path, append=True, uid=uid)
+        else:
+            if not self.may(path, 2, uid=uid) and uid != found.uid:
+                raise file_error(errno.EACCES)
+        self.set_times(path, mtime_s)
+
+    def real_path(self, path: str, *, uid: int) -> str:
+        """Return the phone path without links, ``.`` and ``..``; the last name needn't exist."""
+        return self._find(path, uid).path
+
+    def may(self, path: str, want: int, *, uid: int) -> bool:
+        """Say whether a user may read (4), write (2) or execute (1) what is there."""
+        try:
+            node = self._find(path, uid, operation=_OPERATIONS.get(want, "stat")).node
+        except PhoneFileError:
+            return False
+        return node is not None and _allowed(node, uid, want)

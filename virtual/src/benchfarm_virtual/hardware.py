@@ -1,0 +1,541 @@
+"""A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
+
+Nothing runs in between: every look moves the state on by the phone time that has passed, under the
+loads that were registered. Above its trip point the chip loses one clock step a second, below it
+gains one back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.contract import Battery, CpuCluster, GpuActivity, ThermalZone
+from benchfarm_virtual.heat import ClusterClocks, Heat, next_lower
+from benchfarm_virtual.profiles import VirtualProfile
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.time import ScaledTime
+
+#: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
+#: one breath.
+_TICK_S: Final = 0.01
+#: How long one step of the thermal governor is, and how far below the trip point clocks come back.
+_STEP_S: Final = 0.5
+_HYSTERESIS_C: Final = 4.0
+#: What a USB port gives to a phone (5 V, 500 mA).
+_USB_WATTS: Final = 2.5
+#: Power grows with the clock and the square of the voltage, which falls with the clock.
+_POWER_EXPONENT: Final = 2.2
+#: The battery's gauge tells a new value so often, the mean since the last one, with so much noise
+#: (standard deviation).
+_GAUGE_S: Final = 0.5
+_GAUGE_NOISE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A load on the phone: busy cores, and watts in the GPU or another accelerator."""
+
+    work_id: int
+    cpus: tuple[int, ...]
+    gpu_share: float = 0.0
+    accelerator_watts: float = 0.0
+    #: How much of the time the cores are busy.
+    cpu_share: float = 1.0
+    #: Whose it is; 0 for what is no process of the phone's table.
+    pid: int = 0
+    #: What it moves of the memory's bandwidth, beside its work.
+    memory_share: float = 0.0
+
+
+class VirtualHardware:
+    """The hardware of one virtual phone. Thread-safe."""
+
+    def __init__(self, profile: VirtualProfile, time: ScaledTime, seed: int) -> None:
+        """``profile`` is the phone's; the same ``seed`` gives the same noise."""
+        self.profile = profile
+        self.seed = seed
+        self._time = time
+        self._lock = threading.RLock()
+        self._clusters = [ClusterClocks(spec, profile.governors[-1]) for spec in profile.clusters]
+        self._works: dict[int, Work] = {}
+        #: The shares of the cores' time that they ask for, all together; cores without any aren't
+        #: in it.
+        self._wanted: dict[int, float] = {}
+        self._work_ids = itertools.count(1)
+        self._process_numbers = itertools.count(1)
+        self._gpu_steps_down = 0
+        self._gpu_held_steps = 0
+        self._gpu_ticks_s: dict[int, float] = dict.fromkeys(
+            profile.gpu.available_khz if profile.gpu else (), 0.0
+        )
+        self._busy_s = 0.0
+        #: Time in which heat (or a fault) held a clock down while there was work.
+        self._throttled_s = 0.0
+        #: Processor time of the processes that registered loads, by pid; kept after their end, as
+        #: rusage is.
+        self._cpu_s: dict[int, float] = {}
+        self._fixed = False
+        self._gpu_least_khz = 0
+        self._has_thermal_control = True
+        self._heat = Heat(profile.thermal)
+        self._charge_uah = profile.battery_mah * 1000 * 0.9
+        self._plugged = True
+        #: Joules since boot of each part of the phone.
+        self._joules: dict[str, float] = {}
+        self._gauge = (0.0, self._charge_uah, 0.0)
+        self._gauge_noise = random.Random(seed)  # noqa: S311
+        self._at_s = time.uptime_s()
+        #: The clusters as they are at that moment, once somebody has looked.
+        self._seen: Sequence[CpuCluster] | None = None
+
+    # What programs use
+    # ------------------------------------------------------------------------------------------------
+
+    def next_process_seed(self) -> int:
+        """Return a number for the next program's noise: another for each, the same in each run with
+        this seed.
+        """
+        return self.seed * 1_000_003 + next(self._process_numbers)
+
+    def begin_work(
+        self,
+        cpus: Sequence[int],
+        *,
+        gpu_share: float = 0.0,
+        accelerator_watts: float = 0.0,
+        cpu_share: float = 1.0,
+        pid: int = 0,
+        memory_share: float = 0.0,
+    ) -> Work:
+        """Register a load; it heats the phone until :meth:`end_work`."""
+        with self._lock:
+            self._advance()
+            work = Work(
+                work_id=next(self._work_ids),
+                cpus=tuple(cpus),
+                gpu_share=gpu_share,
+                accelerator_watts=accelerator_watts,
+                cpu_share=cpu_share,
+                pid=pid,
+                memory_share=memory_share,
+            )
+            self._works[work.work_id] = work
+            self._count_wanted()
+            return work
+
+    def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
+        """Register a process that keeps one core busy: the fastest of those with the least to do."""
+        with self._lock:
+            self._look()
+            fastest = sorted(
+                (cpu for state in self._clusters for cpu in state.spec.cpus),
+                key=lambda cpu: (
+                    -max(state.spec.watts for state in self._clusters if cpu in state.spec.cpus)
+                ),
+            )
+            least = min(fastest, key=lambda cpu: self._wanted.get(cpu, 0.0))
+            return self.begin_work([least], pid=pid, memory_share=memory_share)
+
+    def end_work(self, work: Work) -> None:
+        """Take a load away again."""
+        with self._lock:
+            self._advance()
+            self._works.pop(work.work_id, None)
+            self._count_wanted()
+
+    def core_shares(self, work: Work | None = None) -> dict[int, float]:
+        """Return, per core, its speed under load as a share of its highest, divided among those who
+        use it.
+        """
+        with self._lock:
+            self._look()
+            others = [other for other in self._works.values() if other is not work]
+            shares = {}
+            for state in self._clusters:
+                speed = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
+                for cpu in state.spec.cpus:
+                    shares[cpu] = speed / (
+                        1.0 + sum(other.cpu_share for other in others if cpu in other.cpus)
+                    )
+            return shares
+
+    def memory_share(self) -> float:
+        """Return what is left of the memory's bandwidth beside those who do nothing but move data."""
+        with self._lock:
+            return 1.0 / (1.0 + sum(work.memory_share for work in self._works.values()))
+
+    def gpu_share(self, work: Work | None = None) -> float:
+        """Return the GPU's speed as a share of its highest, divided among those who use it."""
+        with self._lock:
+            self._look()
+            others = sum(other.gpu_share for other in self._works.values() if other is not work)
+            return self._gpu_speed() / (1.0 + others)
+
+    # The contract
+    # -----------------------------------------------------------------------------------------------------
+
+    def clusters(self) -> Sequence[CpuCluster]:
+        """Return the clusters, little cores first, as they are now."""
+        with self._lock:
+            self._look()
+            if self._seen is None:
+                self._seen = [
+                    CpuCluster(
+                        name=state.spec.name,
+                        cpus=state.spec.cpus,
+                        min_khz=state.min_khz,
+                        max_khz=state.spec.available_khz[-1],
+                        current_khz=state.khz(busy=self._busy(state), fixed=self._fixed),
+                        limit_khz=state.limit_khz(fixed=self._fixed),
+                        available_khz=state.spec.available_khz,
+                        ticks={khz: int(seconds * 100) for khz, seconds in state.ticks_s.items()},
+                        governor=state.governor,
+                        cooling_steps=max(state.steps_down, state.held_steps),
+                    )
+                    for state in self._clusters
+                ]
+            return self._seen
+
+    def zones(self) -> Sequence[ThermalZone]:
+        """Return the thermal zones."""
+        with self._lock:
+            self._look()
+            heats = {
+                "soc": self._heat.soc_c,
+                "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
+                "skin": self._heat.body_c,
+                "battery": self._heat.battery_c,
+            }
+            return [
+                ThermalZone(
+                    name=zone.name,
+                    heat_c=round(heats[zone.follows] + zone.offset_c, 1),
+                    trip_c=zone.trip_c,
+                )
+                for zone in self.profile.thermal.zones
+            ]
+
+    def thermal_status(self) -> int:
+        """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
+        with self._lock:
+            self._look()
+            return sum(
+                1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c
+            )
+
+    def battery(self) -> Battery:
+        """Return the battery's state."""
+        with self._lock:
+            self._look()
+            full_uah = self.profile.battery_mah * 1000
+            level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
+            return Battery(
+                level_percent=level,
+                heat_c=round(self._heat.battery_c, 1),
+                voltage_mv=round(1000 * self._volt()),
+                current_ua=round(
+                    self._net_watts(self._watts()) / self._volt() * 1e6 * self.profile.gauge_scale
+                ),
+                charge_counter_uah=round(self._charge_uah),
+                plugged="usb" if self._plugged else "none",
+            )
+
+    def rails(self) -> Mapping[str, int]:
+        """Return the energy of each supply rail since boot in microjoules.
+
+        None for a phone that doesn't tell it.
+        """
+        with self._lock:
+            self._look()
+            found = {}
+            for name, feeds in self.profile.rails.items():
+                part, _, share = feeds.partition(":")
+                found[name] = round(1e6 * self._joules.get(part, 0.0) * float(share or 1.0))
+            return found
+
+    def gauge(self) -> tuple[int, int, int]:
+        """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge
+        in uAh.
+        """
+        with self._lock:
+            self._look()
+            at_s, charge_uah, current_ua = self._gauge
+            since_s = self._at_s - at_s
+            if since_s >= _GAUGE_S:
+                mean_ua = (self._charge_uah - charge_uah) / since_s * 3600
+                current_ua = mean_ua * (1 + self._gauge_noise.gauss(0.0, _GAUGE_NOISE))
+                self._gauge = self._at_s, self._charge_uah, current_ua
+            return (
+                round(current_ua * self.profile.gauge_scale),
+                round(1e6 * self._volt()),
+                10 * round(self._charge_uah / 10),
+            )
+
+    def set_plugged(self, *, plugged: bool) -> None:
+        """Put the charger's cable in or out; adb's link stays."""
+        with self._lock:
+            self._advance()
+            self._plugged = plugged
+
+    def gpu_khz(self) -> tuple[int, Sequence[int]]:
+        """Return the GPU's clock now and all it has; (0, ()) for a phone without one."""
+        with self._lock:
+            self._look()
+            gpu = self.profile.gpu
+            if gpu is None:
+                return 0, ()
+            return self._gpu_khz_now(), gpu.available_khz
+
+    def gpu_activity(self) -> GpuActivity:
+        """Return the GPU's limit, load and time at each clock; zeros for a phone without one."""
+        with self._lock:
+            self._look()
+            gpu = self.profile.gpu
+            if gpu is None:
+                return GpuActivity(limit_khz=0, busy_share=0.0, ticks_ms={})
+            return GpuActivity(
+                limit_khz=gpu.available_khz[self._gpu_top()],
+                busy_share=min(1.0, sum(work.gpu_share for work in self._works.values())),
+                ticks_ms={khz: int(seconds * 1000) for khz, seconds in self._gpu_ticks_s.items()},
+            )
+
+    def busy_s(self) -> float:
+        """Return the seconds of all cores together that loads have used since boot."""
+        with self._lock:
+            self._look()
+            return self._busy_s
+
+    def cpu_s(self, pid: int) -> float:
+        """Return the processor time of one process, also after its end."""
+        with self._lock:
+            self._look()
+            return self._cpu_s.get(pid, 0.0)
+
+    def throttled_s(self) -> float:
+        """Return for how long clocks were held down while there was work: the truth that judges are
+        tested with.
+        """
+        with self._lock:
+            self._look()
+            return self._throttled_s
+
+    def hold_clocks(self, steps: int) -> None:
+        """For faults: take ``steps`` clock steps from every cluster and the GPU, whatever the heat
+        is; 0: none.
+        """
+        with self._lock:
+            self._advance()
+            for state in self._clusters:
+                state.held_steps = steps
+            self._gpu_held_steps = steps
+
+    def set_cluster_limits(
+        self,
+        cluster: int,
+        *,
+        min_khz: int | None = None,
+        max_khz: int | None = None,
+        governor: str | None = None,
+    ) -> None:
+        """Set what a root shell writes.
+
+        A frequency that the cluster doesn't have becomes the next lower one.
+        """
+        with self._lock:
+            self._advance()
+            state = self._clusters[cluster]
+            if min_khz is not None:
+                state.min_khz = next_lower(state.spec.available_khz, min_khz)
+            if max_khz is not None:
+                state.max_khz = next_lower(state.spec.available_khz, max_khz)
+            if governor is not None and governor in (*self.profile.governors, "powersave"):
+                state.governor = governor
+
+    def set_fixed_performance(self, *, enabled: bool) -> None:
+        """Hold all clocks at a level that can be kept for long."""
+        with self._lock:
+            self._advance()
+            self._fixed = enabled
+
+    def set_thermal_control(self, *, enabled: bool) -> None:
+        """Let heat take clocks, or not."""
+        with self._lock:
+            self._advance()
+            self._has_thermal_control = enabled
+
+    def set_gpu_least(self, khz: int) -> None:
+        """Set the GPU's smallest clock, as a root shell does."""
+        with self._lock:
+            self._advance()
+            if self.profile.gpu is not None:
+                self._gpu_least_khz = next_lower(self.profile.gpu.available_khz, khz)
+
+    def gpu_least_khz(self) -> int:
+        """Return the GPU's smallest clock."""
+        return self._gpu_least_khz or (self.profile.gpu.available_khz[0] if self.profile.gpu else 0)
+
+    def force(self, *, heat_c: float | None = None, battery_percent: int | None = None) -> None:
+        """Set the heat of the whole phone or its battery's level at once."""
+        with self._lock:
+            self._advance()
+            if heat_c is not None:
+                self._heat.force(heat_c)
+                if heat_c > self.profile.thermal.soc_trip_c:
+                    for state in self._clusters:
+                        state.steps_down = len(state.spec.available_khz) // 2
+            if battery_percent is not None:
+                self._charge_uah = self.profile.battery_mah * 10.0 * battery_percent
+
+    def reboot(self) -> None:
+        """Forget loads, settings and counters; heat and charge stay."""
+        with self._lock:
+            self._advance()
+            self._works.clear()
+            self._count_wanted()
+            self._fixed = False
+            self._gpu_least_khz = 0
+            self._has_thermal_control = True
+            self._busy_s = 0.0
+            self._joules.clear()
+            self._cpu_s.clear()
+            self._gpu_steps_down = 0
+            self._gpu_ticks_s = dict.fromkeys(self._gpu_ticks_s, 0.0)
+            held = self._clusters[0].held_steps
+            self._clusters = [
+                ClusterClocks(spec, self.profile.governors[-1]) for spec in self.profile.clusters
+            ]
+            for state in self._clusters:
+                state.held_steps = held
+
+    # Inside
+    # -----------------------------------------------------------------------------------------------------------
+
+    def _busy(self, state: ClusterClocks) -> bool:
+        return not self._wanted.keys().isdisjoint(state.spec.cpus)
+
+    def _gpu_speed(self) -> float:
+        gpu = self.profile.gpu
+        if gpu is None:
+            return 1.0
+        return gpu.available_khz[self._gpu_top()] / gpu.available_khz[-1]
+
+    def _gpu_top(self) -> int:
+        """Return the place of the highest clock that the GPU may have now."""
+        top = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
+        return max(0, top - max(self._gpu_steps_down, self._gpu_held_steps))
+
+    def _gpu_khz_now(self) -> int:
+        assert self.profile.gpu is not None
+        busy = any(work.gpu_share for work in self._works.values())
+        top_khz = self.profile.gpu.available_khz[self._gpu_top()]
+        return top_khz if busy else min(top_khz, self.gpu_least_khz())
+
+    def _volt(self) -> float:
+        full_uah = self.profile.battery_mah * 1000
+        return 3.5 + 0.008 * max(0, min(100, round(100 * self._charge_uah / full_uah)))
+
+    def _watts(self) -> float:
+        return sum(self._watts_of_parts().values())
+
+    def _watts_of_parts(self) -> dict[str, float]:
+        """Return what each part takes: idle, clusters by name, gpu, accelerator."""
+        watts = {"idle": self.profile.thermal.idle_watts}
+        if not self._works:
+            return watts
+        wanted = self._wanted
+        for state in self._clusters:
+            busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in state.spec.cpus)
+            if not busy:
+                continue
+            share = state.khz(busy=True, fixed=self._fixed) / state.spec.available_khz[-1]
+            watts[state.spec.name] = busy * state.spec.watts * share**_POWER_EXPONENT
+        busy = min(1.0, sum(work.gpu_share for work in self._works.values()))
+        if self.profile.gpu is not None and busy:
+            watts["gpu"] = busy * self.profile.gpu.watts * self._gpu_speed() ** _POWER_EXPONENT
+        watts["accelerator"] = sum(work.accelerator_watts for work in self._works.values())
+        return watts
+
+    def _net_watts(self, watts: float) -> float:
+        full = self._charge_uah >= self.profile.battery_mah * 1000
+        supply = _USB_WATTS if self._plugged else 0.0
+        net = supply - watts
+        return 0.0 if full and net > 0 else net
+
+    def _look(self) -> None:
+        """Move the state on, unless it is no older than a tick."""
+        if not 0 <= self._time.uptime_s() - self._at_s < _TICK_S:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Move the state on to this moment; what is known of it may be changed after that."""
+        self._seen = None
+        now_s = self._time.uptime_s()
+        left_s = now_s - self._at_s
+        if left_s < 0:  # the phone's clock restarted
+            left_s = 0.0
+        self._at_s = now_s
+        while left_s > 0:
+            resting = not self._works and self._near_rest()
+            step_s = left_s if resting else min(left_s, _STEP_S if self._works else 4 * _STEP_S)
+            self._step(step_s)
+            left_s -= step_s
+
+    def _near_rest(self) -> bool:
+        return self._heat.is_near_rest and not any(state.steps_down for state in self._clusters)
+
+    def _step(self, step_s: float) -> None:
+        parts = self._watts_of_parts()
+        watts = sum(parts.values())
+        for part, own in parts.items():
+            self._joules[part] = self._joules.get(part, 0.0) + own * step_s
+        for state in self._clusters:
+            state.ticks_s[state.khz(busy=self._busy(state), fixed=self._fixed)] += step_s
+        self._count(step_s)
+        self._charge_uah += self._net_watts(watts) / self._volt() * 1e6 * step_s / 3600
+        self._charge_uah = max(0.0, min(self.profile.battery_mah * 1000.0, self._charge_uah))
+        self._heat.move_on(watts, step_s)
+        self._govern(step_s)
+
+    def _count(self, step_s: float) -> None:
+        """Count processor time, whose it was, the GPU's time at its clock, and time with clocks
+        held down.
+        """
+        if self._gpu_ticks_s:
+            self._gpu_ticks_s[self._gpu_khz_now()] += step_s
+        if not self._works:
+            return
+        if any(state.steps_down or state.held_steps for state in self._clusters):
+            self._throttled_s += step_s
+        wanted = self._wanted
+        self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
+        for work in self._works.values():
+            used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
+            self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
+
+    def _count_wanted(self) -> None:
+        """Take note of other loads than before."""
+        self._wanted = {}
+        for work in self._works.values():
+            for cpu in work.cpus:
+                self._wanted[cpu] = self._wanted.get(cpu, 0.0) + work.cpu_share
+
+    def _govern(self, step_s: float) -> None:
+        trip_c = self.profile.thermal.soc_trip_c
+        moves = max(1, round(step_s))
+        gpu_steps = len(self.profile.gpu.available_khz) - 1 if self.profile.gpu else 0
+        if not self._has_thermal_control:
+            return
+        if self._heat.soc_c > trip_c:
+            for state in self._clusters:
+                state.steps_down = min(len(state.spec.available_khz) - 1, state.steps_down + moves)
+            self._gpu_steps_down = min(gpu_steps, self._gpu_steps_down + moves)
+        elif self._heat.soc_c < trip_c - _HYSTERESIS_C:
+            for state in self._clusters:
+                state.steps_down = max(0, state.steps_down - moves)
+            self._gpu_steps_down = max(0, self._gpu_steps_down - moves)

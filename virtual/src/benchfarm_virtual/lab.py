@@ -1,0 +1,325 @@
+"""A lab of virtual phones in processes of its own: start it, ask it, stop it.
+
+The leader is ``python -m benchfarm_virtual serve``; it writes ``lab.json`` (its pid, the port and token
+of its control channel, the phones) into the lab's folder. A lab of many phones has more processes
+(``pids``), which the leader starts and speaks for (shares.py). All of them hold ``lab.lock`` as
+long as they live.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchfarm_virtual.errors import (
+    DeviceError,
+    DeviceTimeoutError,
+    LabError,
+    LinkLostError,
+    UsageError,
+)
+from benchfarm_virtual.spec import PhoneSpec
+
+#: In a lab's folder: what describes it while it runs, what its processes lock as long as they live,
+#: what they log.
+STATE_FILE: Final = "lab.json"
+LOCK_FILE: Final = "lab.lock"
+LOG_FILE: Final = "lab.log"
+#: Where the lab's processes are started, so that a source tree that isn't installed works too.
+SOURCES: Final = Path(__file__).resolve().parents[1]
+_LOOPBACK: Final = "127.0.0.1"
+_START_S: Final = 60.0
+_STOP_S: Final = 10.0
+_ANSWER_S: Final = 30.0
+_LOOK_AGAIN_S: Final = 0.02
+_LOG_TAIL_BYTES: Final = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabSettings:
+    """What the phones of a lab have in common, whichever process runs them."""
+
+    #: Folder for lab.json and the log; absolute.
+    state_dir: Path
+    #: Public keys (adbkey.pub) of the adb servers that get in.
+    adb_keys: Sequence[Path]
+    #: Phone seconds in one real second.
+    time_factor: float = 1.0
+    #: Where the phones' noise comes from.
+    seed: int = 1
+
+    def command(self, word: str) -> list[str]:
+        """Return the command line of a process of the lab, ``serve`` or ``share``, for
+        :data:`SOURCES`.
+        """
+        return [
+            sys.executable,
+            "-m",
+            "benchfarm_virtual",
+            word,
+            f"--state-dir={self.state_dir}",
+            f"--time-factor={self.time_factor!r}",
+            f"--seed={self.seed}",
+            *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabPhone:
+    """A virtual phone of a running lab."""
+
+    serial: str
+    #: What ``adb connect`` takes.
+    address: str
+    port: int
+    profile: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabInfo:
+    """A running lab as its state file tells of it."""
+
+    state_dir: Path
+    #: The leader.
+    pid: int
+    #: All processes, the leader first.
+    pids: tuple[int, ...]
+    control_port: int
+    token: str
+    time_factor: float
+    phones: tuple[LabPhone, ...]
+
+
+def start_lab(
+    state_dir: Path,
+    phones: Sequence[PhoneSpec],
+    *,
+    adb_keys: Sequence[Path],
+    time_factor: float = 1.0,
+    seed: int = 1,
+    processes: int = 0,
+    exit_with_parent: bool = False,
+    idle_s: float = 0.0,
+    environ: Mapping[str, str] | None = None,
+) -> LabInfo:
+    """Start a lab with these phones and return when they listen.
+
+    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is
+    how many run the phones at most; 0: as suits the phones and this computer. With
+    ``exit_with_parent`` the lab ends when the calling process does; with ``idle_s`` after so long
+    without a connection. ``environ``: its variables (None: this process's).
+
+    Raises UsageError when a lab is running in this folder already, and for phones, keys or figures
+    that can't be; DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError
+    when it isn't ready in time.
+    """
+    state_dir = state_dir.absolute()
+    state_dir.mkdir(parents=True, exist_ok=True)
+    if _is_running(state_dir):
+        raise UsageError(
+            f"{state_dir}: a virtual lab is running here already",
+            hint="stop it with 'benchfarm virtual down'",
+        )
+    (state_dir / STATE_FILE).unlink(missing_ok=True)
+    settings = LabSettings(
+        state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed
+    )
+    command = [
+        *settings.command("serve"),
+        f"--processes={processes}",
+        f"--idle={idle_s!r}",
+        *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
+    ]
+    if exit_with_parent:
+        command.append(f"--exit-with-parent={os.getpid()}")
+    with (state_dir / LOG_FILE).open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=SOURCES,
+            env=environ,
+        )
+    # When this process lives longer than the lab, someone has to take its exit code.
+    threading.Thread(target=process.wait, name="lab reaper", daemon=True).start()
+    end_s = time.monotonic() + _START_S
+    while time.monotonic() < end_s:
+        info = _read_state(state_dir)
+        if info is not None and info.pid == process.pid:
+            return info
+        if process.poll() is not None:
+            raise _start_error(state_dir, process.returncode)
+        time.sleep(_LOOK_AGAIN_S)
+    _end_group(process.pid)
+    raise DeviceTimeoutError(
+        f"the virtual lab wasn't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
+    )
+
+
+def read_lab(state_dir: Path) -> LabInfo:
+    """Return the lab that runs in a folder; raise UsageError when none does."""
+    state_dir = state_dir.absolute()
+    info = _read_state(state_dir) if _is_running(state_dir) else None
+    if info is None:
+        raise UsageError(
+            f"{state_dir}: no virtual lab is running here",
+            hint="start one with 'benchfarm virtual up'",
+        )
+    return info
+
+
+def lab_request(
+    state_dir: Path, request: Mapping[str, Any], *, timeout_s: float = _ANSWER_S
+) -> dict[str, Any]:
+    """Ask a running lab something (see control.py for the requests) and return its answer.
+
+    Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in
+    the lab, DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at
+    all, after which nobody knows whether the request was done.
+    """
+    info = read_lab(state_dir)
+    who = f"the virtual lab (pid {info.pid})"
+    line = json.dumps({**request, "token": info.token}).encode() + b"\n"
+    try:
+        with socket.create_connection((_LOOPBACK, info.control_port), timeout=timeout_s) as sock:
+            sock.sendall(line)
+            with sock.makefile("rb") as reader:
+                answer = json.loads(reader.readline() or b"null")
+    except TimeoutError:
+        raise DeviceTimeoutError(f"{who} didn't answer within {timeout_s:g} s") from None
+    except (OSError, ValueError) as fault:
+        raise LinkLostError(f"{who} can't be asked: {fault}") from None
+    if not isinstance(answer, dict):
+        raise LinkLostError(f"{who} ended before it answered")
+    return result_of(answer)
+
+
+def result_of(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer of a lab's process; raise the UsageError or DeviceError that it holds."""
+    if not answer.get("ok"):
+        kind: type[LabError] = UsageError if answer.get("error") == "usage" else DeviceError
+        raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))
+    return answer
+
+
+def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
+    """Stop the lab of a folder and return when its processes have ended.
+
+    False when none was running.
+
+    It is asked first; a lab that doesn't answer is ended by its pid, after a look that a process is
+    this lab's. Raises DeviceTimeoutError when it still runs after that.
+    """
+    state_dir = state_dir.absolute()
+    if not _is_running(state_dir):
+        (state_dir / STATE_FILE).unlink(missing_ok=True)
+        return False
+    info = _read_state(state_dir)
+    try:
+        lab_request(state_dir, {"request": "stop"}, timeout_s=timeout_s / 2)
+    except (DeviceError, UsageError):
+        pass  # it hangs, or is just ending; either way the lock tells
+    if _wait_until_ended(state_dir, timeout_s / 2):
+        return True
+    if info is not None and any(_is_this_lab(pid, state_dir) for pid in info.pids):
+        _end_group(info.pid)
+    # What is killed ends as soon as a busy computer comes to it.
+    if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
+        raise DeviceTimeoutError(
+            f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}"
+        )
+    (state_dir / STATE_FILE).unlink(missing_ok=True)
+    return True
+
+
+def _read_state(state_dir: Path) -> LabInfo | None:
+    try:
+        state = json.loads((state_dir / STATE_FILE).read_text("utf-8"))
+        phones = tuple(
+            LabPhone(
+                serial=str(phone["serial"]),
+                address=str(phone["address"]),
+                port=int(phone["port"]),
+                profile=str(phone["profile"]),
+            )
+            for phone in state["phones"]
+        )
+        return LabInfo(
+            state_dir=state_dir,
+            pid=int(state["pid"]),
+            pids=tuple(map(int, state["pids"])),
+            control_port=int(state["control_port"]),
+            token=str(state["token"]),
+            time_factor=float(state["time_factor"]),
+            phones=phones,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _is_running(state_dir: Path) -> bool:
+    """Say whether a process of a lab holds the folder's lock."""
+    try:
+        with (state_dir / LOCK_FILE).open("r+") as lock:
+            # Shared: another one who only looks is no lab.
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
+    end_s = time.monotonic() + timeout_s
+    while _is_running(state_dir):
+        if time.monotonic() >= end_s:
+            return False
+        time.sleep(_LOOK_AGAIN_S)
+    return True
+
+
+def _is_this_lab(pid: int, state_dir: Path) -> bool:
+    """Say whether the process with this number was started for the lab of this folder."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "args=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+        errors="replace",
+    )
+    started = any(f"benchfarm_virtual {word}" in listed.stdout for word in ("serve", "share"))
+    return started and f"--state-dir={state_dir}" in listed.stdout
+
+
+def _end_group(pid: int) -> None:
+    """Kill all processes of a lab, whose leader leads a process group of its own, even when that
+    one has ended.
+    """
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _start_error(state_dir: Path, exit_code: int) -> LabError:
+    log = state_dir / LOG_FILE
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
+        words = file.read().decode("utf-8", "replace").strip()
+    if exit_code == UsageError.exit_code:
+        return UsageError(words or f"the virtual lab didn't start; see {log}")
+    return DeviceError(f"the virtual lab ended while it started (exit code {exit_code}): {words}")

@@ -1,0 +1,373 @@
+"""How long an inference takes on a virtual phone: work of the model, speed of the phone now, and
+noise.
+
+An operator costs its multiply-adds at the rate of the unit that runs it, its bytes at the memory's
+rate, and a fixed overhead. The rates come from the profile, scaled by the clocks that heat leaves.
+On top comes noise as phones have it: a part that stays for a process, a part that drifts, and a
+heavy tail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchfarm_virtual.delegation import (
+    GPU,
+    HEXAGON,
+    NNAPI,
+    NPU,
+    XNNPACK,
+    PlanNode,
+    SubgraphPlan,
+    data_type,
+)
+from benchfarm_virtual.graph import Operator, Subgraph
+from benchfarm_virtual.profiles import (
+    AcceleratorSpec,
+    ClusterSpec,
+    CpuSpec,
+    GpuSpec,
+    VirtualProfile,
+)
+
+#: What a benchmark program itself spends between two inferences (clock calls, listeners).
+LOOP_OVERHEAD_US: Final = 1.2
+#: Bytes a second between the CPU and a delegate's memory.
+_TRANSFER_GBPS: Final = 3.0
+#: More threads than cores: XNNPACK's pool only loses some time, the builtin kernels' threads spin
+#: against each other.
+_POOL_OVERSUBSCRIBED: Final = 1.25
+_SPIN_OVERSUBSCRIBED: Final = 25.0
+#: Operators that only describe or rename data.
+_FREE: Final = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "SHAPE", "RANK"})
+
+OpClass = Literal["pointwise", "conv", "depthwise", "dense", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpWork:
+    """What one operator has to do."""
+
+    op_class: OpClass
+    macs: float
+    weight_bytes: float
+    activation_bytes: float
+    quantized: bool
+    free: bool = False
+
+
+@lru_cache(maxsize=4096)
+def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWork:
+    """Return an operator's work; ``scale`` is how much larger the inputs are than the file says."""
+    inputs = subgraph.operator_inputs(operator)
+    outputs = subgraph.operator_outputs(operator)
+    op_class: OpClass = "other"
+    if operator.name == "DEPTHWISE_CONV_2D":
+        op_class = "depthwise"
+    elif operator.name in {"CONV_2D", "TRANSPOSE_CONV", "CONV_3D"}:
+        weights = inputs[1] if len(inputs) > 1 else None
+        point = (
+            weights is not None
+            and len(weights.shape) == 4
+            and weights.shape[1] * weights.shape[2] == 1
+        )
+        op_class = "pointwise" if point else "conv"
+    elif operator.name in {"FULLY_CONNECTED", "BATCH_MATMUL"} or "LSTM" in operator.name:
+        op_class = "dense"
+    activations = sum(t.size_bytes for t in inputs if not t.constant) + sum(
+        t.size_bytes for t in outputs
+    )
+    return OpWork(
+        op_class=op_class,
+        macs=float(subgraph.macs(operator)) * scale,
+        weight_bytes=float(sum(t.size_bytes for t in inputs if t.constant)),
+        activation_bytes=float(activations) * scale,
+        quantized=data_type(subgraph, operator) in {"INT8", "UINT8"},
+        free=operator.name in _FREE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """Where a program's threads run: the cores, and whether there are more threads than cores."""
+
+    cpus: tuple[int, ...]
+    oversubscribed: bool
+
+
+def place_threads(
+    profile: VirtualProfile, *, threads: int, affinity: int, group: str, stray_draw: float
+) -> Threads:
+    """Return the cores that the scheduler gives to ``threads`` busy threads.
+
+    Biggest first within the affinity mask. ``stray_draw`` (0 to 1) decides whether one thread of an
+    unpinned shell command stays on a small core.
+    """
+    allowed = [
+        cpu for cluster in reversed(profile.clusters) for cpu in cluster.cpus if affinity >> cpu & 1
+    ]
+    if not allowed:
+        allowed = [cpu for cluster in reversed(profile.clusters) for cpu in cluster.cpus]
+    wanted = max(1, threads)
+    chosen = allowed[:wanted]
+    unpinned = len(allowed) == profile.cpu_count
+    little = profile.clusters[0].cpus
+    if unpinned and group == "shell" and stray_draw < profile.scheduling.shell_stray and wanted > 1:
+        chosen = [*chosen[:-1], little[0]] if little[0] not in chosen else chosen
+    return Threads(cpus=tuple(chosen), oversubscribed=wanted > len(allowed))
+
+
+def unpinned_factor(profile: VirtualProfile, *, affinity: int, group: str) -> float:
+    """Return what scheduling costs a program by how it was started."""
+    if group == "top-app":
+        return profile.scheduling.top_app_factor
+    pinned = bin(affinity & ((1 << profile.cpu_count) - 1)).count("1") < profile.cpu_count
+    return 1.0 if pinned else profile.scheduling.shell_factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """A unit's speed now: 10**9 multiply-adds a second per class and type, and the rest of an
+    operator's cost.
+    """
+
+    f32_gmacs: float
+    int8_gmacs: float
+    memory_gbps: float
+    op_overhead_us: float
+    conv_share: float
+    depthwise_share: float
+    #: Bytes of an activation as a share of the file's (0.5 for fp16).
+    byte_share: float = 1.0
+
+    def op_us(self, work: OpWork) -> float:
+        """Return the time of one operator."""
+        if work.free:
+            return 0.1 * self.op_overhead_us
+        rate = self.int8_gmacs if work.quantized else self.f32_gmacs
+        share = {"conv": self.conv_share, "depthwise": self.depthwise_share, "other": 0.25}.get(
+            work.op_class, 1.0
+        )
+        compute_us = work.macs / max(1e-6, rate * share) / 1e3
+        moved = (work.weight_bytes + work.activation_bytes) * (
+            1.0 if work.quantized else self.byte_share
+        )
+        return compute_us + moved / self.memory_gbps / 1e3 + self.op_overhead_us
+
+
+def cpu_speed(
+    profile: VirtualProfile,
+    threads: Threads,
+    shares: dict[int, float],
+    *,
+    xnnpack: bool,
+    fp16: bool = False,
+    memory_share: float = 1.0,
+) -> Speed:
+    """Return the CPU's speed for a number of threads, with each core's share of its highest clock."""
+    spec = profile.cpu
+    by_cpu: dict[int, ClusterSpec] = {
+        cpu: cluster for cluster in profile.clusters for cpu in cluster.cpus
+    }
+    count = len(threads.cpus)
+    gain = 1 + (count - 1) * spec.parallel_share
+    slow = _oversubscription(threads, xnnpack=xnnpack)
+    f32 = _combined([by_cpu[c].f32_gmacs * shares[c] for c in threads.cpus]) * gain / slow
+    int8 = _combined([by_cpu[c].int8_gmacs * shares[c] for c in threads.cpus]) * gain / slow
+    clock = sum(shares[c] for c in threads.cpus) / count
+    size = max(by_cpu[c].f32_gmacs for c in threads.cpus) / profile.clusters[-1].f32_gmacs
+    if xnnpack and fp16:
+        f32 *= spec.fp16_gain
+    if not xnnpack:
+        f32, int8 = f32 * spec.builtin_f32_share, int8 * spec.builtin_int8_share
+    return Speed(
+        f32_gmacs=f32,
+        int8_gmacs=int8,
+        memory_gbps=memory_share * _memory_gbps(spec, count) * min(1.0, 0.5 + 0.5 * clock),
+        op_overhead_us=spec.op_overhead_us * slow / max(0.05, clock * math.sqrt(size)),
+        conv_share=spec.conv_share,
+        depthwise_share=spec.depthwise_share,
+        byte_share=0.5 if fp16 else 1.0,
+    )
+
+
+def _oversubscription(threads: Threads, *, xnnpack: bool) -> float:
+    if not threads.oversubscribed:
+        return 1.0
+    return _POOL_OVERSUBSCRIBED if xnnpack else _SPIN_OVERSUBSCRIBED
+
+
+def _combined(rates: Sequence[float]) -> float:
+    """Return the mean rate of threads that share work: the slowest holds the others up a little."""
+    return 0.75 * sum(rates) / len(rates) + 0.25 * min(rates)
+
+
+def _memory_gbps(spec: CpuSpec, threads: int) -> float:
+    return spec.memory_gbps * min(1.0, 0.55 + 0.15 * (threads - 1))
+
+
+def gpu_speed(
+    gpu: GpuSpec, share: float, *, fp16: bool, backend: str, memory_share: float = 1.0
+) -> Speed:
+    """Return the GPU's speed with its share of the highest clock."""
+    slow = gpu.gl_factor if backend == "gl" else 1.0
+    rate = (gpu.fp16_gmacs if fp16 else gpu.fp32_gmacs) * share / slow
+    return Speed(
+        f32_gmacs=rate,
+        int8_gmacs=0.9 * rate,
+        memory_gbps=memory_share * gpu.memory_gbps / slow,
+        op_overhead_us=gpu.op_overhead_us / max(0.1, share),
+        conv_share=gpu.conv_share,
+        depthwise_share=gpu.depthwise_share,
+        byte_share=0.5 if fp16 else 1.0,
+    )
+
+
+def accelerator_speed(device: AcceleratorSpec) -> Speed:
+    """Return the speed of a device behind NNAPI or Hexagon."""
+    return Speed(
+        f32_gmacs=device.f32_gmacs,
+        int8_gmacs=device.int8_gmacs,
+        memory_gbps=device.memory_gbps,
+        op_overhead_us=device.op_overhead_us,
+        conv_share=device.conv_share,
+        depthwise_share=device.depthwise_share,
+        byte_share=0.5,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSpeeds:
+    """The speeds of everything that may run a part of a model, as they are now."""
+
+    builtin: Speed
+    xnnpack: Speed
+    gpu: Speed | None = None
+    gpu_fixed_us: float = 0.0
+    accelerator: Speed | None = None
+    accelerator_fixed_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeWork:
+    """One node of a plan with its operators' work; ``unit`` is the delegate's name, "" for the
+    builtin kernels.
+    """
+
+    node: PlanNode
+    unit: str
+    works: tuple[OpWork, ...]
+    boundary_bytes: float = 0.0
+
+    def op_times_us(self, speeds: UnitSpeeds) -> list[float]:
+        """Return the time of each of its operators."""
+        speed = {
+            GPU: speeds.gpu,
+            NNAPI: speeds.accelerator,
+            HEXAGON: speeds.accelerator,
+            NPU: speeds.accelerator,
+            XNNPACK: speeds.xnnpack,
+        }.get(self.unit, speeds.builtin)
+        return [(speed or speeds.builtin).op_us(work) for work in self.works]
+
+    def time_us(self, speeds: UnitSpeeds) -> float:
+        """Return its time: its operators', and for a delegate with its own memory what going there
+        and back costs.
+        """
+        time_us = sum(self.op_times_us(speeds))
+        if self.unit == GPU and speeds.gpu is not None:
+            time_us += speeds.gpu_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
+        elif self.unit in {NNAPI, HEXAGON, NPU} and speeds.accelerator is not None:
+            time_us += speeds.accelerator_fixed_us + self.boundary_bytes / _TRANSFER_GBPS / 1e3
+        return time_us
+
+
+def plan_work(
+    plan: SubgraphPlan, *, scale: float = 1.0, others: Sequence[SubgraphPlan] = ()
+) -> list[NodeWork]:
+    """Return the work of each node that a plan executes.
+
+    A WHILE's body counts a few rounds of its subgraphs.
+    """
+    return [
+        _node_work(plan, plan.nodes[node_id], scale, others, depth=0) for node_id in plan.execution
+    ]
+
+
+_WHILE_ROUNDS: Final = 10
+_MAX_DEPTH: Final = 4
+
+
+def _node_work(
+    plan: SubgraphPlan, node: PlanNode, scale: float, others: Sequence[SubgraphPlan], *, depth: int
+) -> NodeWork:
+    subgraph = plan.subgraph
+    if node.operator is not None:
+        works = [op_work(subgraph, node.operator, scale)]
+        if node.operator.subgraphs and depth < _MAX_DEPTH:
+            rounds = _WHILE_ROUNDS if node.operator.name == "WHILE" else 1
+            for index in node.operator.subgraphs:
+                if 0 <= index < len(others) and index != plan.index:
+                    inner = [
+                        _node_work(others[index], n, scale, others, depth=depth + 1)
+                        for n in _executed(others[index])
+                    ]
+                    works += [work for part in inner for work in part.works] * rounds
+        return NodeWork(node=node, unit="", works=tuple(works))
+    replaced = [plan.nodes[i].operator for i in node.replaced]
+    boundary = 0.0
+    for index in (*node.inputs, *node.outputs):
+        tensor = subgraph.tensor(index)
+        if tensor is not None and not tensor.constant:
+            boundary += tensor.size_bytes * scale
+    works = [op_work(subgraph, operator, scale) for operator in replaced if operator is not None]
+    return NodeWork(node=node, unit=node.delegate, works=tuple(works), boundary_bytes=boundary)
+
+
+def _executed(plan: SubgraphPlan) -> Iterable[PlanNode]:
+    return (plan.nodes[node_id] for node_id in plan.execution)
+
+
+class Noise:
+    """The noise of one process: the same numbers again from the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        #: Placement in memory, frequency governor's mood: it stays for the process.
+        self.process_factor = float(np.exp(self._random.normal(0.0, 0.015)))
+        self.stray_draw = float(self._random.random())
+        self._drift = float(self._random.normal(0.0, 0.006))
+
+    def uniform(self) -> float:
+        """Return a number between 0 and 1."""
+        return float(self._random.random())
+
+    def first_factor(self) -> float:
+        """Return how much longer the first inference takes (cold caches, lazy allocations)."""
+        return 1.3 + float(self._random.gamma(2.0, 0.25))
+
+    def samples_us(self, base_us: float, count: int) -> NDArray[np.int64]:
+        """Return ``count`` latencies around a base, in whole microseconds as the program counts
+        them.
+        """
+        random = self._random
+        self._drift = 0.97 * self._drift + float(random.normal(0.0, 0.0018))
+        level = base_us * self.process_factor * math.exp(self._drift)
+        spread = 1.0 + 0.004 * random.standard_gamma(1.5, count)
+        late = random.random(count) < 0.03
+        hits = int(late.sum())
+        if hits:
+            # Interrupts and other threads: mostly a few per cent, now and then a lot more (Pareto
+            # tail).
+            spread[late] += np.minimum(4.0, 0.03 * random.pareto(1.6, hits) + 0.02)
+        latencies = level * spread
+        if hits:
+            latencies[late] += random.exponential(25.0, hits)
+        return np.asarray(np.floor(latencies + random.random(count) * 0.999), dtype=np.int64)

@@ -1,0 +1,186 @@
+"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf,
+a script.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchfarm_virtual.commands.invocation import MAX_SCRIPT_BYTES, CommandFaultError, Invocation
+from benchfarm_virtual.commands.registry import CommandFunction, find_command
+from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
+from benchfarm_virtual.executables import is_elf, run_executable
+from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.handles import Handle, HandleSink, NullHandle
+from benchfarm_virtual.processes import Process
+from benchfarm_virtual.system import PhoneSystem
+
+#: Folders whose files are the phone's own commands.
+COMMAND_FOLDERS = frozenset(
+    {"/system/bin", "/system/xbin", "/bin", "/vendor/bin", "/sbin", "/product/bin", "/odm/bin"}
+)
+DEFAULT_PATH = (
+    "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
+    "/odm/bin:/vendor/bin:/vendor/xbin"
+)
+#: Folders of the system's, into which nobody puts a program, and those of them that really have the
+#: commands.
+_SEALED_FOLDERS = COMMAND_FOLDERS | set(DEFAULT_PATH.split(":"))
+_FULL_FOLDERS = frozenset({"/system/bin", "/bin"})
+
+
+class LaunchFaultError(Exception):
+    """What was asked for can't be started; ``code`` is 126 or 127."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(slots=True, kw_only=True)
+class Launch:
+    """A program to start: arguments, environment, place, open files, and the process that it
+    becomes.
+    """
+
+    system: PhoneSystem
+    process: Process
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    fds: Mapping[int, Handle]
+    #: Lets go of ``fds`` for good, where the process took over its shell's: for a script that has
+    #: redirected them.
+    surrender: Callable[[], None] | None = None
+
+    def handle(self, descriptor: int) -> Handle:
+        """Return an open file; a closed one reads and writes nothing."""
+        return self.fds.get(descriptor) or NullHandle()
+
+
+def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: int) -> str | None:
+    """Return the full path that a command name stands for, None when there is none."""
+    if "/" in name:
+        return name
+    for folder in path.split(":"):
+        where = folder or cwd
+        if where in _SEALED_FOLDERS:
+            if where in _FULL_FOLDERS and find_command(name, system.props) is not None:
+                return f"{where}/{name}"
+            continue
+        candidate = f"{where}/{name}" if where.startswith("/") else f"{cwd}/{where}/{name}"
+        if system.files.may(candidate, 1, uid=uid):
+            return candidate
+    return None
+
+
+def launch(request: Launch) -> int:
+    """Run a program to its end in this thread, as ``request.process``.
+
+    Return its exit status (128 + signal).
+
+    Raises LaunchFaultError before anything ran when it can't be started.
+    """
+    system, process = request.system, request.process
+    name = request.argv[0]
+    path = find_program(
+        system, name, path=request.env.get("PATH", DEFAULT_PATH), cwd=request.cwd, uid=process.uid
+    )
+    if path is None:
+        raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
+    before = system.processes.enter(process)
+    process.argv = tuple(request.argv)
+    warning = system.faults.active(FaultKind.TOOL_WARNING, path)
+    try:
+        if warning is not None:
+            HandleSink(request.handle(2), process).write(f"{warning.text('text')}\n".encode())
+        return _run(request, path)
+    except ProgramDiedError as exc:
+        process.signal = process.signal or exc.signal
+        return 128 + process.signal
+    except StreamClosedError:
+        return 128 + 13
+    finally:
+        system.processes.leave(before)
+
+
+def _run(request: Launch, path: str) -> int:
+    command = _own_command(request.system, path)
+    if command is not None:
+        invocation = Invocation(request)
+        try:
+            status = command(invocation)
+            invocation.out.flush()
+        except CommandFaultError as exc:
+            invocation.complain(str(exc))
+            status = exc.code
+        except (PhoneFileError, ValueError, OverflowError) as exc:
+            # A ValueError is an argument that isn't the number or date it has to be.
+            invocation.complain(
+                str(exc) if isinstance(exc, PhoneFileError) else f"bad argument: {exc}"
+            )
+            status = 1
+        if request.process.killed.is_set():
+            return 128 + request.process.signal
+        return status & 0xFF
+    full = path if path.startswith("/") else f"{request.cwd}/{path}"
+    try:
+        found = request.system.files.stat(full, uid=request.process.uid)
+    except PhoneFileError as exc:
+        if exc.errno == errno.EACCES:
+            raise LaunchFaultError(
+                f"{request.argv[0]}: can't execute: Permission denied", 126
+            ) from exc
+        raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
+    if stat.S_ISDIR(found.mode):
+        raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
+    if not request.system.files.may(full, 1, uid=request.process.uid):
+        raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
+    head = request.system.files.open_read(full, uid=0).read(65536)
+    if is_elf(head):
+        return run_executable(request, full, head, found.size_bytes)
+    return _run_script(request, full, head)
+
+
+def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
+    folder, _, name = path.rpartition("/")
+    return find_command(name, system.props) if folder in COMMAND_FOLDERS else None
+
+
+def _there(system: PhoneSystem, program: str) -> bool:
+    if _own_command(system, program) is not None:
+        return True
+    try:
+        system.files.stat(program)
+    except PhoneFileError:
+        return False
+    return True
+
+
+def _run_script(request: Launch, full: str, head: bytes) -> int:
+    from benchfarm_virtual.shell.interpreter import Shell
+
+    first = head.split(b"\n", 1)[0]
+    if first.startswith(b"#!"):
+        interpreter = first[2:].split(None, 1)
+        program = interpreter[0].decode("utf-8", "surrogateescape") if interpreter else ""
+        if not _there(request.system, program):
+            raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
+        if program.rsplit("/", 1)[-1] != "sh":
+            extra = (
+                [interpreter[1].strip().decode("utf-8", "surrogateescape")]
+                if len(interpreter) > 1
+                else []
+            )
+            request.argv = [program, *extra, full, *request.argv[1:]]
+            return _run(request, program)
+    elif b"\0" in head[:256]:
+        raise LaunchFaultError(f"{request.argv[0]}: not executable: magic {head[:4].hex()}", 126)
+    source = request.system.files.open_read(full, uid=request.process.uid)
+    text = source.read(MAX_SCRIPT_BYTES).decode("utf-8", "surrogateescape")
+    request.process.is_shell = True
+    shell = Shell.from_launch(request, name=request.argv[0], positional=list(request.argv[1:]))
+    return shell.run(text)

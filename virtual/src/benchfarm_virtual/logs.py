@@ -1,0 +1,183 @@
+"""The phone's log buffers as logd keeps them: bounded rings of messages."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.time import ScaledTime
+
+BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
+#: liblog formats a native message into this many bytes, the NUL at its end included.
+LOG_BUF_BYTES: Final = 1024
+#: What logd takes of a message in one piece.
+_MAX_PAYLOAD_BYTES: Final = 4068
+_DEFAULT_RING_BYTES: Final = 256 * 1024
+#: What an entry takes beside its text.
+_HEADER_BYTES: Final = 28
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One message. ``number`` grows over all buffers."""
+
+    number: int
+    wall_s: float
+    uptime_s: float
+    buffer: str
+    priority: LogPriority
+    tag: str
+    message: bytes
+    pid: int
+    tid: int
+    uid: int
+
+
+class PhoneLogs:
+    """All buffers of one phone. Methods may be called from any thread."""
+
+    def __init__(self, time: ScaledTime) -> None:
+        self._time = time
+        self._changed = threading.Condition()
+        self._last_number = 0
+        self._rings: dict[str, deque[LogEntry]] = {}
+        self._sizes: dict[str, int] = {}
+        self.ring_bytes: dict[str, int] = dict.fromkeys(BUFFERS, _DEFAULT_RING_BYTES)
+        #: Called before a message is kept; what it returns is kept before it (for faults).
+        self.between: Callable[[], bytes | None] | None = None
+
+    def log(
+        self,
+        priority: LogPriority,
+        tag: str,
+        message: str | bytes,
+        *,
+        pid: int,
+        tid: int | None = None,
+        uid: int = SHELL_UID,
+        buffer: str = "main",
+    ) -> None:
+        """Append one message, cut to what liblog's format buffer holds."""
+        data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
+        self.append(
+            priority, tag, data[: LOG_BUF_BYTES - 1], pid=pid, tid=tid, uid=uid, buffer=buffer
+        )
+
+    def append(
+        self,
+        priority: LogPriority,
+        tag: str,
+        message: str | bytes,
+        *,
+        pid: int,
+        tid: int | None = None,
+        uid: int = SYSTEM_UID,
+        buffer: str = "main",
+    ) -> None:
+        """Append one message as Java code and the system do: only logd's own limit cuts it."""
+        data = message.encode("utf-8", "surrogateescape") if isinstance(message, str) else message
+        extra = self.between() if self.between is not None else None
+        with self._changed:
+            for text in (extra, data):
+                if text is not None:
+                    self._keep(
+                        priority,
+                        tag,
+                        text[: _MAX_PAYLOAD_BYTES - len(tag) - 3],
+                        pid,
+                        tid,
+                        uid,
+                        buffer,
+                    )
+            self._changed.notify_all()
+
+    def _keep(
+        self,
+        priority: LogPriority,
+        tag: str,
+        data: bytes,
+        pid: int,
+        tid: int | None,
+        uid: int,
+        buffer: str,
+    ) -> None:
+        self._last_number += 1
+        entry = LogEntry(
+            self._last_number,
+            self._time.wall_s(),
+            self._time.uptime_s(),
+            buffer,
+            priority,
+            tag,
+            data,
+            pid,
+            pid if tid is None else tid,
+            uid,
+        )
+        ring = self._rings.setdefault(buffer, deque())
+        ring.append(entry)
+        size = self._sizes.get(buffer, 0) + _size(entry)
+        while size > self.ring_bytes.get(buffer, _DEFAULT_RING_BYTES) and len(ring) > 1:
+            size -= _size(ring.popleft())
+        self._sizes[buffer] = size
+
+    def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
+        """Return what is kept of some buffers, in order, from the message after number ``after``
+        on.
+        """
+        with self._changed:
+            return self._entries(buffers, after)
+
+    def _entries(self, buffers: Sequence[str], after: int) -> list[LogEntry]:
+        found: list[LogEntry] = []
+        for name in buffers:
+            for entry in reversed(self._rings.get(name, ())):
+                if entry.number <= after:
+                    break
+                found.append(entry)
+        found.sort(key=lambda entry: entry.number)
+        return found
+
+    def wait(
+        self, buffers: Sequence[str], after: int, stopped: Callable[[], bool]
+    ) -> list[LogEntry]:
+        """Block until there are messages after number ``after`` or ``stopped`` says so (see
+        ``wake``).
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: stopped() or bool(self._entries(buffers, after)))
+            return self._entries(buffers, after)
+
+    def wake(self) -> None:
+        """Have those that wait look again whether they are to stop."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def last_number(self) -> int:
+        """Return the number of the newest message of all buffers."""
+        return self._last_number
+
+    def clear(self, buffers: Sequence[str]) -> None:
+        """Forget what is in some buffers."""
+        with self._changed:
+            for name in buffers:
+                self._rings.pop(name, None)
+                self._sizes.pop(name, None)
+
+    def restart(self) -> None:
+        """Forget everything, as a reboot does."""
+        self.clear(BUFFERS)
+
+    def used_bytes(self, buffer: str) -> int:
+        """Return how full a buffer is."""
+        return self._sizes.get(buffer, 0)
+
+
+def _size(entry: LogEntry) -> int:
+    return len(entry.message) + len(entry.tag) + _HEADER_BYTES

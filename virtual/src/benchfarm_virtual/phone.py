@@ -1,0 +1,300 @@
+"""One virtual phone: its parts put together, and what happens to it as a whole."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from benchfarm_virtual.connection import LinkState
+from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
+from benchfarm_virtual.hardware import VirtualHardware, Work
+from benchfarm_virtual.loop import LinkLoop
+from benchfarm_virtual.moments import ProgramMoments
+from benchfarm_virtual.profiles import VirtualProfile
+from benchfarm_virtual.server import LOOPBACK, PhoneServer
+from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
+from benchfarm_virtual.shelf import build_shelf
+from benchfarm_virtual.spec import PhoneSpec
+from benchfarm_virtual.system import PhoneBuild
+from benchfarm_virtual.time import ScaledTime
+from benchfarm_virtual.userland import build_userland
+
+#: How long a phone is away when it is told to reboot, in its own seconds.
+BOOT_S: Final = 2.0
+#: adbd answers some time before the system is up, which these properties tell.
+_SYSTEM_START_S: Final = 1.0
+_BOOT_PROPS: Final = ("sys.boot_completed", "dev.bootcomplete")
+_PORT_RETRY_S: Final = 0.5
+#: Another app, which logs when it is asked to.
+_CHATTER_PID: Final = 1999
+
+
+class Phone:
+    """A phone that listens on 127.0.0.1 from :meth:`start` to :meth:`close`.
+
+    Methods may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        spec: PhoneSpec,
+        loop: LinkLoop,
+        *,
+        allowed_keys: Sequence[RSAPublicKey],
+        seed: int,
+        time_factor: float = 1.0,
+    ) -> None:
+        """Make the phone's parts. ``allowed_keys`` are the adb servers that it lets in.
+
+        Raises UsageError when the spec names what doesn't exist.
+        """
+        profile = spec.resolve_profile()
+        self.spec = spec
+        self.faults = FaultTable()
+        self.time = ScaledTime(time_factor)
+        # How fast its uptime runs beside others' clocks.
+        props = {**profile.system_props(spec.serial), "ro.benchfarm.speed": f"{time_factor:g}"}
+        self.hardware = VirtualHardware(profile, self.time, seed)
+        self._foreign: Work | None = None
+        self._silent: threading.Event | None = None
+        self.userland = build_userland(
+            props=props,
+            time=self.time,
+            hardware=self.hardware,
+            shelf=build_shelf(profile, self.hardware, self.faults),
+            build=_build_of(profile, spec),
+            faults=self.faults,
+            on_reboot=self.reboot,
+            moment=ProgramMoments(self.faults),
+        )
+        desk = ServiceDesk(
+            system=self.userland,
+            faults=self.faults,
+            legacy=spec.legacy,
+            reboot=self.reboot,
+        )
+        self._link = LinkState(
+            serial=spec.serial,
+            allowed_keys=allowed_keys,
+            banner=self._banner,
+            service_for=desk.service_for,
+            faults=self.faults,
+        )
+        self._server = PhoneServer(loop, self._link)
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._booting = False
+        self._closed = threading.Event()
+        self._handle_faults()
+
+    @property
+    def serial(self) -> str:
+        """What ``ro.serialno`` says; adb itself calls the phone by its address."""
+        return self.spec.serial
+
+    @property
+    def port(self) -> int:
+        """The TCP port on 127.0.0.1; 0 before :meth:`start`."""
+        return self._server.port
+
+    @property
+    def address(self) -> str:
+        """What ``adb connect`` takes."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def listening(self) -> bool:
+        """False while it reboots and when it is closed."""
+        return self._server.listening
+
+    @property
+    def online_count(self) -> int:
+        """How many adb servers are connected and let in."""
+        return self._server.online_count
+
+    def start(self) -> None:
+        """Listen; raise OSError when the port that was asked for can't be had."""
+        self._server.listen(self.spec.port)
+
+    def close(self) -> None:
+        """Switch off: connections end, processes die, the port is free."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._server.close()
+        self.userland.close()
+
+    def drop_connections(self) -> None:
+        """Close every connection; the adb server may connect again."""
+        self._server.drop_connections()
+
+    def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
+        """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port
+        with a new boot id.
+
+        ``mode`` (recovery, bootloader ...) makes no difference: there is nothing else to start
+        into.
+        """
+        with self._lock:
+            if self._booting or self._closed.is_set():
+                return
+            self._booting = True
+        self._server.go_away()
+        down = threading.Event()
+        threading.Thread(
+            target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True
+        ).start()
+        if not self._loop.inside:
+            down.wait()
+
+    def _boot(self, away_s: float, down: threading.Event) -> None:
+        try:
+            self.userland.restart()
+            self.hardware.reboot()
+            self.time.restart()
+            for name in _BOOT_PROPS:
+                self.userland.props.set(name, "")
+        finally:
+            down.set()
+        self.time.sleep(away_s, self._closed)
+        boot_id = self.userland.boot_id
+        while not self._closed.is_set():
+            try:
+                self._server.come_back()
+                break
+            except OSError:
+                self._closed.wait(
+                    _PORT_RETRY_S
+                )  # someone else has the port; it is this phone's when they let go
+        with self._lock:
+            self._booting = False
+        if self.time.sleep(_SYSTEM_START_S, self._closed):
+            return
+        with self._lock:
+            if boot_id == self.userland.boot_id:  # else it was restarted meanwhile
+                for name in _BOOT_PROPS:
+                    self.userland.props.set(name, "1")
+
+    def _banner(self) -> bytes:
+        features = LEGACY_FEATURES if self.spec.legacy else FEATURES
+        about = [
+            f"{key}={self.userland.props.get(key, '')}"
+            for key in ("ro.product.name", "ro.product.model", "ro.product.device")
+        ]
+        return ("device::" + ";".join([*about, "features=" + ",".join(features)])).encode()
+
+    # Faults
+
+    def _handle_faults(self) -> None:
+        handle = self.faults.handle
+        handle(FaultKind.CUT, lambda fault: self.drop_connections())
+        handle(FaultKind.HANG, self._hang, lambda fault: self._set_hung(hung=False))
+        handle(
+            FaultKind.SLOW,
+            lambda fault: self._set_speed(fault.number("bytes_per_s")),
+            lambda fault: self._set_speed(0.0),
+        )
+        handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
+        handle(
+            FaultKind.UNAUTHORIZED,
+            lambda fault: self.drop_connections(),
+            lambda fault: self._server.admit(),
+        )
+        handle(FaultKind.CLOCK_JUMP, lambda fault: self.time.jump(fault.number("seconds")))
+        handle(FaultKind.OVERHEAT, lambda fault: self.hardware.force(heat_c=fault.number("heat_c")))
+        handle(
+            FaultKind.THROTTLE,
+            lambda fault: self.hardware.hold_clocks(int(fault.number("steps"))),
+            lambda fault: self.hardware.hold_clocks(0),
+        )
+        handle(
+            FaultKind.CABLE_OUT,
+            lambda fault: self.hardware.set_plugged(plugged=False),
+            lambda fault: self.hardware.set_plugged(plugged=True),
+        )
+        handle(FaultKind.FOREIGN_LOAD, self._load, lambda fault: self._unload())
+        handle(
+            FaultKind.BATTERY_HEALTH,
+            lambda fault: self._say_health(int(fault.number("health"))),
+            lambda fault: self._say_health(None),
+        )
+        handle(FaultKind.NOISY_LOG, self._chatter, lambda fault: self._hush())
+        handle(
+            FaultKind.BATTERY_LOW,
+            lambda fault: self.hardware.force(battery_percent=int(fault.number("percent"))),
+        )
+
+    def _chatter(self, fault: Fault) -> None:
+        """Have another app log line after line."""
+        self._hush()
+        self._silent = silent = threading.Event()
+
+        def talk() -> None:
+            while not silent.wait(1 / fault.number("lines_per_s")) and not self._closed.is_set():
+                self.userland.logs.append(
+                    "I", "Chatter", "nothing that matters", pid=_CHATTER_PID, buffer="main"
+                )
+
+        threading.Thread(target=talk, name=f"{self.serial} chatter", daemon=True).start()
+
+    def _hush(self) -> None:
+        if self._silent is not None:
+            self._silent.set()
+            self._silent = None
+
+    def _say_health(self, health: int | None) -> None:
+        self.userland.state.battery_health = health
+
+    def _hang(self, fault: Fault) -> None:
+        self._set_hung(hung=True)
+        seconds = fault.number("seconds")
+        if seconds:
+            self._loop.call_later(seconds, lambda: self._end(fault))
+
+    def _end(self, fault: Fault) -> None:
+        self.faults.remove(fault.fault_id)
+
+    def _load(self, fault: Fault) -> None:
+        """Keep cores, memory and GPU busy with something that is no process of a user's."""
+        self._unload()
+        fastest = [
+            cpu for cluster in reversed(self.hardware.clusters()) for cpu in reversed(cluster.cpus)
+        ]
+        cores = fastest[: round(fault.number("cores"))]
+        self._foreign = self.hardware.begin_work(
+            cores, memory_share=fault.number("memory"), gpu_share=fault.number("gpu")
+        )
+
+    def _unload(self) -> None:
+        if self._foreign is not None:
+            self.hardware.end_work(self._foreign)
+            self._foreign = None
+
+    def _set_hung(self, *, hung: bool) -> None:
+        self._link.hung = hung
+        self._server.refresh()
+
+    def _set_speed(self, bytes_per_s: float) -> None:
+        self._link.bytes_per_s = bytes_per_s
+        self._server.refresh()
+
+
+def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:
+    """Return what the userland shows of the phone's make."""
+    cores = {
+        cpu: (cluster.implementer, cluster.variant, cluster.part, cluster.revision)
+        for cluster in profile.clusters
+        for cpu in cluster.cpus
+    }
+    return PhoneBuild(
+        serial=spec.serial,
+        rooted=spec.rooted,
+        memory_bytes=profile.memory_mb << 20,
+        gles=profile.gpu.gles if profile.gpu else "",
+        gpu=profile.gpu.name if profile.gpu else "",
+        cores=tuple(cores[cpu] for cpu in sorted(cores)),
+        cpu_features=profile.cpu_features,
+    )

@@ -1,0 +1,381 @@
+"""The phone's process table: who runs, as whom, and signals that reach them."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Literal
+
+from benchfarm_virtual.contract import SHELL_UID, ProcessContext
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.time import ScaledTime
+
+Group = Literal["top-app", "shell"]
+
+SIGNAL_NUMBERS: Final[Mapping[str, int]] = {
+    "EXIT": 0,
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "ILL": 4,
+    "TRAP": 5,
+    "ABRT": 6,
+    "BUS": 7,
+    "FPE": 8,
+    "KILL": 9,
+    "USR1": 10,
+    "SEGV": 11,
+    "USR2": 12,
+    "PIPE": 13,
+    "ALRM": 14,
+    "TERM": 15,
+    "STKFLT": 16,
+    "CHLD": 17,
+    "CONT": 18,
+    "STOP": 19,
+    "TSTP": 20,
+    "TTIN": 21,
+    "TTOU": 22,
+    "URG": 23,
+    "XCPU": 24,
+    "XFSZ": 25,
+    "VTALRM": 26,
+    "PROF": 27,
+    "WINCH": 28,
+    "IO": 29,
+    "PWR": 30,
+    "SYS": 31,
+}
+#: What the shell says of a foreground command that ended by a signal (mksh's words).
+SIGNAL_WORDS: Final[Mapping[int, str]] = {
+    1: "Hangup",
+    3: "Quit",
+    4: "Illegal instruction",
+    5: "Trap",
+    6: "Aborted",
+    7: "Bus error",
+    8: "Floating point exception",
+    9: "Killed",
+    11: "Segmentation fault",
+    14: "Alarm clock",
+    15: "Terminated",
+    24: "CPU time limit exceeded",
+    25: "File size limit exceeded",
+    31: "Bad system call",
+}
+_HARMLESS: Final = frozenset({17, 18, 23, 28})
+_STOPPING: Final = frozenset({19, 20, 21, 22})
+_MAX_PID: Final = 32768
+#: Where app uids begin; u0_a0 is uid 10000.
+FIRST_APP_UID: Final = 10000
+_USER_NAMES: Final[Mapping[int, str]] = {
+    0: "root",
+    1000: "system",
+    1001: "radio",
+    1013: "media",
+    1015: "sdcard_rw",
+    1017: "keystore",
+    1023: "media_rw",
+    1036: "logd",
+    SHELL_UID: "shell",
+    9997: "everybody",
+}
+
+
+def user_name(uid: int) -> str:
+    """Return what Android calls a user: ``shell``, ``u0_a123``.
+
+    The number for one without a name.
+    """
+    if uid >= FIRST_APP_UID:
+        return f"u0_a{uid - FIRST_APP_UID}"
+    return _USER_NAMES.get(uid, str(uid))
+
+
+def user_id(name: str) -> int | None:
+    """Return the uid for a name or a number, None when there is none."""
+    if name.isdigit():
+        return int(name)
+    if name.startswith("u0_a") and name[4:].isdigit():
+        return FIRST_APP_UID + int(name[4:])
+    return next((uid for uid, known in _USER_NAMES.items() if known == name), None)
+
+
+def signal_number(name: str) -> int | None:
+    """Return a signal's number for ``TERM``, ``SIGTERM``, ``15``.
+
+    None when there is no such signal.
+    """
+    if name.isdigit():
+        return int(name) if int(name) <= 64 else None
+    return SIGNAL_NUMBERS.get(name.upper().removeprefix("SIG"))
+
+
+class Process:
+    """One entry of the process table."""
+
+    def __init__(
+        self,
+        *,
+        pid: int,
+        ppid: int,
+        argv: Sequence[str],
+        uid: int,
+        started_s: float,
+        affinity: int,
+        group: Group,
+        is_shell: bool = False,
+    ) -> None:
+        self.pid = pid
+        self.ppid = ppid
+        #: The process group: its parent's, unless it leads one (``setsid``, a shell of adbd's).
+        self.pgid = pid
+        self.argv = tuple(argv)
+        self.uid = uid
+        self.started_s = started_s
+        self.affinity = affinity
+        self.group: Group = group
+        self.is_shell = is_shell
+        self.nice = 0
+        self.umask = 0o022
+        self.stopped = False
+        self.rss_bytes = 3 << 20
+        #: Signals that don't reach it (nohup, ``trap ''``).
+        self.ignored: set[int] = set()
+        #: Signals that it catches, and those caught but not yet dealt with.
+        self.caught: set[int] = set()
+        self.pending: list[int] = []
+        self.signal = 0
+        self.killed = threading.Event()
+        self.done = threading.Event()
+        self.status = 0
+        #: Every descendant that has ended, for the processor time that ``times`` tells.
+        self.ended_children: list[int] = []
+        #: The contract's view of it, while a program runs in it.
+        self.context: ProcessContext | None = None
+        self._wakers: list[Callable[[], None]] = []
+        self._end_wakers: list[Callable[[], None]] = []
+
+    @property
+    def state(self) -> str:
+        """The kernel's letter for what it does: runs, sleeps, or is stopped."""
+        return "T" if self.stopped else "R" if self.context is not None else "S"
+
+    @property
+    def name(self) -> str:
+        """The name that ps shows: the program's file name, or an app's package."""
+        return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
+
+    def deliver(self, signal: int) -> None:
+        """Let a signal arrive: ignored, caught, or the end of the process."""
+        if signal in _STOPPING:
+            self.stopped = True
+            return
+        if signal in _HARMLESS:
+            self.stopped = self.stopped and signal != 18
+            return
+        if signal != 9:
+            if signal in self.ignored:
+                return
+            if signal in self.caught:
+                self.pending.append(signal)
+                self._wake()
+                return
+        if self.signal == 0:
+            self.signal = signal
+        if self.context is not None:
+            self.context.signal = self.signal
+        self.killed.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        for waker in list(self._wakers):
+            waker()
+
+    def add_waker(self, waker: Callable[[], None]) -> None:
+        """Have ``waker`` called when a signal arrives, so that a blocked read or write can look at
+        it.
+        """
+        self._wakers.append(waker)
+
+    def remove_waker(self, waker: Callable[[], None]) -> None:
+        """Undo add_waker."""
+        self._wakers.remove(waker)
+
+    def at_end(self, waker: Callable[[], None]) -> None:
+        """Have ``waker`` called when it has ended; whoever waits looks at ``done`` after that."""
+        self._end_wakers.append(waker)
+
+    def forget_end(self, waker: Callable[[], None]) -> None:
+        """Undo at_end."""
+        self._end_wakers.remove(waker)
+
+    def finish(self, status: int) -> None:
+        """Take note of its end."""
+        self.status = status
+        self.done.set()
+        for waker in list(self._end_wakers):
+            waker()
+
+
+#: What every phone runs, enough for ps and pidof to look right: name, user and parent of each pid.
+_RESIDENTS: Final[Mapping[int, tuple[str, int, int]]] = {
+    1: ("init", 0, 0),
+    2: ("[kthreadd]", 0, 0),
+    498: ("logd", 1036, 1),
+    499: ("servicemanager", 1000, 1),
+    512: ("zygote64", 0, 1),
+    613: ("surfaceflinger", 1000, 1),
+    741: ("adbd", SHELL_UID, 1),
+    1003: ("system_server", 1000, 512),
+    1297: ("com.android.systemui", 10041, 512),
+    1466: ("com.android.phone", 1001, 512),
+}
+ADBD_PID: Final = 741
+ZYGOTE_PID: Final = 512
+SYSTEM_SERVER_PID: Final = 1003
+
+
+class ProcessTable:
+    """All processes of one phone. Methods may be called from any thread."""
+
+    def __init__(self, time: ScaledTime, cpu_count: int) -> None:
+        self._time = time
+        self._lock = threading.Lock()
+        self._pids = itertools.count(4211)
+        #: Processes made since boot, those of the boot included.
+        self.started = 4211
+        self._processes: dict[int, Process] = {}
+        self.all_cpus = (1 << cpu_count) - 1
+        self._thread_process = threading.local()
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        uid: int,
+        parent: Process | None = None,
+        ppid: int = ADBD_PID,
+        group: Group = "shell",
+        is_shell: bool = False,
+    ) -> Process:
+        """Make a new process.
+
+        It inherits affinity, niceness and ignored signals from ``parent``.
+        """
+        with self._lock:
+            return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
+
+    def _spawn(
+        self,
+        argv: Sequence[str],
+        uid: int,
+        parent: Process | None,
+        ppid: int,
+        group: Group,
+        *,
+        is_shell: bool,
+    ) -> Process:
+        self.started += 1
+        pid = next(self._pids) % _MAX_PID
+        while pid < 2000 or pid in self._processes:
+            pid = next(self._pids) % _MAX_PID
+        process = Process(
+            pid=pid,
+            ppid=parent.pid if parent else ppid,
+            argv=argv,
+            uid=uid,
+            started_s=self._time.uptime_s(),
+            affinity=parent.affinity if parent else self.all_cpus,
+            group=group,
+            is_shell=is_shell,
+        )
+        if parent is not None:
+            process.pgid = parent.pgid
+            process.nice = parent.nice
+            process.umask = parent.umask
+            process.ignored = set(parent.ignored)
+        self._processes[pid] = process
+        return process
+
+    def end(self, process: Process, status: int) -> None:
+        """Take a process out of the table; its children become init's."""
+        with self._lock:
+            if self._processes.pop(process.pid, None) is None:
+                return
+            for other in self._processes.values():
+                if other.ppid == process.pid:
+                    other.ppid = 1
+            parent = self._processes.get(process.ppid)
+            if parent is not None:
+                parent.ended_children += [process.pid, *process.ended_children]
+        process.finish(status)
+
+    def get(self, pid: int) -> Process | None:
+        """Return a live process, or None."""
+        return self._processes.get(pid)
+
+    def kill(self, process: Process, signal: int) -> None:
+        """Send a signal. A shell that dies of it is gone at once.
+
+        What it was running in the foreground goes on.
+        """
+        if signal == 0:
+            return
+        process.deliver(signal)
+        if process.is_shell and process.killed.is_set():
+            self.end(process, 128 + process.signal)
+
+    def kill_all(self) -> list[Process]:
+        """For a reboot: end everything at once; return what was running."""
+        with self._lock:
+            running = list(self._processes.values())
+        for process in running:
+            process.ignored.clear()
+            self.kill(process, 9)
+        return running
+
+    def live(self) -> list[Process]:
+        """Return the processes that were started since boot, oldest first."""
+        with self._lock:
+            return list(self._processes.values())
+
+    def rows(self) -> Iterator[Process]:
+        """Return everything that ps shows, the phone's own services included."""
+        for pid, (name, uid, ppid) in _RESIDENTS.items():
+            process = Process(
+                pid=pid,
+                ppid=ppid,
+                argv=(name,),
+                uid=uid,
+                started_s=0.0,
+                affinity=self.all_cpus,
+                group="shell",
+            )
+            process.rss_bytes = 48 << 20
+            yield process
+        yield from self.live()
+
+    def find(self, pid: int) -> Process | None:
+        """Return a process or one of the phone's own services by its pid."""
+        return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
+
+    def enter(self, process: Process) -> Process | None:
+        """Say that this thread acts for ``process`` from now on (/proc/self).
+
+        Return whom it acted for before.
+        """
+        before = self.current()
+        self._thread_process.process = process
+        return before
+
+    def leave(self, before: Process | None) -> None:
+        """Undo enter."""
+        self._thread_process.process = before
+
+    def current(self) -> Process | None:
+        """Return the process that this thread acts for."""
+        process: Process | None = getattr(self._thread_process, "process", None)
+        return process

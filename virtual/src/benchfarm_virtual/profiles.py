@@ -1,0 +1,307 @@
+"""Profiles of virtual phones: what each one says about itself, how fast it is, and how it gets hot.
+
+A profile is a YAML file in ``profiles/``. The speeds in it are effective rates of a model of a
+phone, calibrated where figures were published; they make a virtual phone behave like that phone,
+and are no statement about a real one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+
+import yaml
+
+from benchfarm_virtual.errors import UsageError
+
+PROFILE_FOLDER: Final = Path(__file__).parent / "profiles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """A cluster of equal cores.
+
+    Rates are per core at the highest clock, in 10**9 multiply-adds a second.
+    """
+
+    name: str
+    cpus: tuple[int, ...]
+    available_khz: tuple[int, ...]
+    f32_gmacs: float
+    int8_gmacs: float
+    watts: float
+    implementer: str = "0x41"
+    part: str = "0xd05"
+    variant: str = "0x0"
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSpec:
+    """What costs time on the CPU beside the multiply-adds."""
+
+    memory_gbps: float
+    op_overhead_us: float
+    #: How much of each further core's rate is really gained.
+    parallel_share: float = 0.9
+    #: Speed of the builtin kernels as a share of XNNPACK's.
+    builtin_f32_share: float = 0.6
+    builtin_int8_share: float = 0.75
+    #: Rate of k x k and of depthwise convolutions as a share of 1 x 1 ones.
+    conv_share: float = 1.0
+    depthwise_share: float = 0.35
+    #: fp16 arithmetic (XNNPACK's force_fp16) as a multiple of f32; 1 when the cores have none.
+    fp16_gain: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingSpec:
+    """How a program's threads are placed when it is a shell command, and when it is the app on
+    screen.
+    """
+
+    #: How likely one thread of an unpinned shell command stays on a small core for a whole process.
+    shell_stray: float = 0.25
+    #: Factor on the latency of an unpinned shell command (no boost), and of the app on screen.
+    shell_factor: float = 1.08
+    top_app_factor: float = 1.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSpec:
+    """A GPU as the GPU delegate uses it: OpenCL (cl) or, where that is missing, OpenGL (gl)."""
+
+    name: str
+    gles: str
+    available_khz: tuple[int, ...]
+    fp16_gmacs: float
+    fp32_gmacs: float
+    memory_gbps: float
+    op_overhead_us: float
+    fixed_us: float
+    watts: float
+    compile_ms_per_op: float
+    init_ms: float
+    backends: tuple[Literal["cl", "gl"], ...] = ("cl", "gl")
+    depthwise_share: float = 0.5
+    conv_share: float = 1.0
+    #: Latency of OpenGL as a multiple of OpenCL's.
+    gl_factor: float = 1.4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorSpec:
+    """A device that NNAPI or the Hexagon delegate drives.
+
+    A rate of 0: it doesn't take that type.
+    """
+
+    name: str
+    f32_gmacs: float
+    int8_gmacs: float
+    memory_gbps: float
+    op_overhead_us: float
+    fixed_us: float
+    watts: float
+    compile_ms_per_op: float
+    init_ms: float
+    depthwise_share: float = 0.5
+    conv_share: float = 1.0
+    #: It is listed and takes models, and then its compiler fails, as on phones whose NNAPI driver
+    #: was left behind.
+    compilation_fails: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneSpec:
+    """A thermal zone, and the part of the phone whose heat it shows."""
+
+    name: str
+    follows: Literal["soc", "gpu", "skin", "battery"]
+    offset_c: float = 0.0
+    trip_c: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThermalSpec:
+    """Heat: the chip sits on the body, the body gives its heat to the air."""
+
+    ambient_c: float
+    soc_c_per_watt: float
+    soc_tau_s: float
+    body_c_per_watt: float
+    body_tau_s: float
+    idle_watts: float
+    #: The chip's temperature from which clocks go down one step a second.
+    soc_trip_c: float
+    #: Skin temperatures from which the thermal status is 1, 2, ... 6.
+    status_c: tuple[float, float, float, float, float, float]
+    zones: tuple[ZoneSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualProfile:
+    """One kind of virtual phone."""
+
+    name: str
+    title: str
+    props: Mapping[str, str]
+    clusters: tuple[ClusterSpec, ...]
+    cpu: CpuSpec
+    thermal: ThermalSpec
+    memory_mb: int
+    battery_mah: int
+    gpu: GpuSpec | None = None
+    nnapi: tuple[AcceleratorSpec, ...] = ()
+    #: The DSP that the Hexagon delegate uses, where there is one.
+    hexagon: AcceleratorSpec | None = None
+    scheduling: SchedulingSpec = field(default_factory=SchedulingSpec)
+    governors: tuple[str, ...] = ("performance", "schedutil")
+    cpu_features: str = ""
+    #: The supply rails whose energy is told -> what each feeds: a cluster, "gpu", "accelerator", or
+    #: "idle:0.3", a share of what the phone takes at rest.
+    rails: Mapping[str, str] = field(default_factory=dict)
+    #: What the gauge tells for a microampere that goes into the battery.
+    gauge_scale: float = 1.0
+    #: What is odd about this phone, for people.
+    quirks: tuple[str, ...] = ()
+
+    @property
+    def sdk(self) -> int:
+        """The Android API level."""
+        return int(self.props["ro.build.version.sdk"])
+
+    @property
+    def abis(self) -> tuple[str, ...]:
+        """The ABIs that it runs, best first."""
+        return tuple(self.props["ro.product.cpu.abilist"].split(","))
+
+    @property
+    def cpu_count(self) -> int:
+        """How many cores it has."""
+        return sum(len(cluster.cpus) for cluster in self.clusters)
+
+    def system_props(self, serial: str) -> dict[str, str]:
+        """Return what getprop shows on a phone with this serial number; marked as virtual."""
+        return {
+            **self.props,
+            "ro.serialno": serial,
+            "ro.boot.serialno": serial,
+            "ro.benchfarm.virtual": "1",
+            "ro.benchfarm.profile": self.name,
+        }
+
+
+def profile_names() -> list[str]:
+    """Return the names of the profiles that benchfarm comes with, sorted."""
+    return sorted(path.stem for path in PROFILE_FOLDER.glob("*.yaml"))
+
+
+@functools.cache
+def load_profile(name: str) -> VirtualProfile:
+    """Return a profile by its name.
+
+    Raise UsageError when there is none, or when its file has a fault.
+    """
+    if name not in profile_names():
+        raise UsageError(
+            f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}"
+        )
+    return parse_profile(name, (PROFILE_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
+
+
+def parse_profile(name: str, text: str) -> VirtualProfile:
+    """Return the profile that a YAML text describes.
+
+    Raise UsageError naming the key that is wrong.
+    """
+    where = f"virtual phone {name}"
+    try:
+        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise UsageError(f"{where}: no YAML: {error}") from error
+    profile: VirtualProfile = _build(
+        VirtualProfile, {"name": name, **_mapping(content, where)}, where
+    )
+    cpus = sorted(cpu for cluster in profile.clusters for cpu in cluster.cpus)
+    if cpus != list(range(len(cpus))):
+        raise UsageError(
+            f"{where}: clusters: the cores must be numbered 0 to n without gap, not {cpus}"
+        )
+    for key in (
+        "ro.build.version.sdk",
+        "ro.product.cpu.abilist",
+        "ro.product.model",
+        "ro.build.fingerprint",
+    ):
+        if key not in profile.props:
+            raise UsageError(f"{where}: props: {key} is missing")
+    return profile
+
+
+_T = TypeVar("_T")
+
+
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where}: expected keys and values, found {value!r}")
+    return value
+
+
+def _build(kind: type[_T], value: object, where: str) -> _T:
+    """Make a dataclass from a mapping.
+
+    Every key must be known and every value of the field's type.
+    """
+    given = _mapping(value, where)
+    hints = typing.get_type_hints(kind)
+    known = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in given:
+        if key not in known:
+            raise UsageError(f"{where}: {key}: unknown key; known are {', '.join(known)}")
+    for key, spec in known.items():
+        required = (
+            spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        )
+        if required and key not in given:
+            raise UsageError(f"{where}: {key} is missing")
+    return kind(
+        **{key: _convert(hints[key], item, f"{where}: {key}") for key, item in given.items()}
+    )
+
+
+def _convert(kind: Any, value: object, where: str) -> object:  # noqa: ANN401 - a type of any form
+    origin, args = get_origin(kind), get_args(kind)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _build(kind, value, where)
+    if origin is types.UnionType:
+        return None if value is None else _convert(args[0], value, where)
+    if origin is tuple:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise UsageError(f"{where}: expected a list, found {value!r}")
+        if args[-1] is not Ellipsis and len(value) != len(args):
+            raise UsageError(f"{where}: expected {len(args)} values, found {len(value)}")
+        return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
+    if origin is Literal:
+        if value not in args:
+            raise UsageError(
+                f"{where}: expected one of {', '.join(map(str, args))}, found {value!r}"
+            )
+        return value
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind is str and isinstance(value, str | int | float):
+        return str(value)
+    if origin is not None and issubclass(origin, Mapping):
+        return {str(key): str(item) for key, item in _mapping(value, where).items()}
+    raise UsageError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {value!r}")

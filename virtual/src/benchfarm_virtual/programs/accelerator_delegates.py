@@ -1,0 +1,224 @@
+"""NNAPI and Hexagon: delegates that hand operators to a device of the phone's maker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.delegation import HEXAGON, NNAPI, accelerator_takes
+from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.profiles import AcceleratorSpec
+from benchfarm_virtual.programs.delegate_steps import (
+    Delegate,
+    not_prepared,
+    note_wrong,
+    operators_of,
+    reduced,
+    replace_nodes,
+)
+from benchfarm_virtual.programs.phone_files import (
+    APP_FOLDERS,
+    find_library,
+    linked_folders,
+    size_of,
+)
+from benchfarm_virtual.programs.process import BenchmarkFailedError
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.interpreter import Interpreter
+
+_USE_COMPATIBLE: Final = (
+    "You must use compatible versions. Refer to Tensorflow Lite Hexagon Delegate Guide."
+)
+#: The device that every phone with NNAPI has; it computes on the CPU.
+REFERENCE_DEVICE: Final = "nnapi-reference"
+
+
+class NnapiDelegate:
+    """NNAPI with the device that was named, or with the best one."""
+
+    provider = "NNAPI"
+
+    def __init__(self, device: AcceleratorSpec | None, *, dynamic: bool) -> None:
+        self._device = device
+        self.static_only = not dynamic
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it what its device takes."""
+        run = interpreter.run
+        named = run.parameters.text("nnapi_accelerator_name")
+        if named and self._device is None:
+            names = ",".join(device.name for device in run.bench.profile.nnapi)
+            run.say.runtime(
+                "ERROR",
+                f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
+            )
+            raise BenchmarkFailedError
+        device = self._device
+        if device is None or (device.name == REFERENCE_DEVICE and not named):
+            return 0
+        kernels = apply_accelerator(interpreter, device, NNAPI, hexagon=False)
+        failing = run.bench.take_fault(FaultKind.DELEGATE_FAILING, "nnapi") is not None
+        if kernels and (failing or device.compilation_fails):
+            run.say.runtime(
+                "ERROR",
+                "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n",
+            )
+            not_prepared(interpreter, interpreter.plan, NNAPI, node=interpreter.plan.execution[0])
+        return kernels
+
+
+def apply_accelerator(
+    interpreter: Interpreter, device: AcceleratorSpec, delegate: str, *, hexagon: bool
+) -> int:
+    """Give a device of the phone's maker what it takes; return how many kernels that makes."""
+    plan = interpreter.plan
+    subject = "hexagon" if hexagon else "nnapi"
+    taken = frozenset(
+        i
+        for i, op in operators_of(plan)
+        if accelerator_takes(plan.subgraph, op, device, hexagon=hexagon)
+    )
+    taken = reduced(interpreter, taken, subject)
+    flags = interpreter.run.parameters
+    limit = flags.integer("max_delegated_partitions")
+    if limit > 0:
+        taken = plan.largest(taken, limit)
+    smallest = flags.integer("min_nodes_per_partition")
+    if smallest > 0:
+        runs = [
+            run
+            for run in plan.partitions(taken)
+            if run and run[0] in taken and len(run) >= smallest
+        ]
+        taken = frozenset(i for run in runs for i in run)
+    interpreter.accelerator = device
+    interpreter.init_us += (
+        1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
+    )
+    note_wrong(interpreter, subject, delegate)
+    if hexagon:
+        kernels = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+        interpreter.run.say.runtime(
+            "INFO",
+            f"{delegate} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with {kernels} "
+            "partitions.\n",
+        )
+    done = replace_nodes(interpreter, plan, delegate, taken)
+    return len(done.kernels) if done is not None else 0
+
+
+def create_nnapi(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    library = run.parameters.text("nnapi_support_library_path")
+    if library and size_of(run.process, library) is None:
+        run.say.warn(f"Couldn't load NNAPI support library from path: {library}")
+        return None
+    devices = run.bench.profile.nnapi
+    if not devices or run.bench.take_fault(FaultKind.DELEGATE_MISSING, "nnapi") is not None:
+        run.say.warn("NNAPI acceleration is unsupported on this platform.")
+        return None
+    if run.once.first("nnapi created"):
+        run.say.runtime("INFO", "Created TensorFlow Lite delegate for NNAPI.")
+    named = run.parameters.text("nnapi_accelerator_name")
+    device = (
+        next((d for d in devices if d.name == named), None)
+        if named
+        else _best_device(interpreter, devices)
+    )
+    return NnapiDelegate(device, dynamic=run.parameters.switch("nnapi_allow_dynamic_dimensions"))
+
+
+def _best_device(
+    interpreter: Interpreter, devices: tuple[AcceleratorSpec, ...]
+) -> AcceleratorSpec | None:
+    """Return the device that NNAPI would choose: the one that takes most of the model, the fastest
+    of equals.
+    """
+    plan = interpreter.plan
+    usable = [device for device in devices if device.name != REFERENCE_DEVICE]
+
+    def merit(device: AcceleratorSpec) -> tuple[int, float]:
+        taken = sum(
+            1
+            for _, op in operators_of(plan)
+            if accelerator_takes(plan.subgraph, op, device, hexagon=False)
+        )
+        return taken, max(device.f32_gmacs, device.int8_gmacs)
+
+    return max(usable, key=merit, default=None)
+
+
+class HexagonDelegate:
+    """The Hexagon delegate on a DSP."""
+
+    provider = "Hexagon"
+    static_only = True
+
+    def __init__(self, device: AcceleratorSpec) -> None:
+        self._device = device
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the quantized operators."""
+        if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "hexagon") is not None:
+            interpreter.run.say.runtime("ERROR", "Failed to prepare graph.")
+            not_prepared(interpreter, interpreter.plan, HEXAGON)
+        return apply_accelerator(interpreter, self._device, HEXAGON, hexagon=True)
+
+
+def create_hexagon(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    device = run.bench.profile.hexagon
+    if device is None or run.bench.take_fault(FaultKind.DELEGATE_MISSING, "hexagon") is not None:
+        _no_hexagon(interpreter, "Hexagon Delegate is not supported.\n")
+        return None
+    if not _has_dsp_libraries(interpreter, device):
+        return None
+    if run.once.first("hexagon created"):
+        run.say.runtime("INFO", "Created TensorFlow Lite delegate for Hexagon.")
+    return HexagonDelegate(device)
+
+
+def _no_hexagon(interpreter: Interpreter, why: str) -> None:
+    interpreter.run.say.runtime("WARNING", why)
+    interpreter.run.say.warn(
+        "Could not create Hexagon delegate: platform may not support delegate or required libraries are missing"
+    )
+
+
+def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
+    """Say whether the interface library and the DSP's own are there and of one version.
+
+    An app brings them with it.
+    """
+    run = interpreter.run
+    folder = run.parameters.text("hexagon_lib_path")
+    if folder.startswith(APP_FOLDERS):
+        return True
+    interface = find_library(run.process, "libhexagon_interface.so", linked_folders(run.process))
+    if interface is None:
+        _no_hexagon(interpreter, "Hexagon Delegate is not supported.\n")
+        return False
+    generation = device.name.rpartition("-")[2]
+    name = (
+        f"libhexagon_nn_skel_{generation}.so"
+        if generation in {"v65", "v66"}
+        else "libhexagon_nn_skel.so"
+    )
+    skel = find_library(run.process, name, [folder])
+    if skel is None:
+        _no_hexagon(interpreter, f"Failed to fetch Hexagon NN version. {_USE_COMPATIBLE}")
+    elif skel.version != interface.version:
+        numbers = f"{_number(interface.version)} vs {_number(skel.version)}"
+        _no_hexagon(
+            interpreter,
+            f"Incompatible versions between interface library and libhexagon_skel {numbers}. {_USE_COMPATIBLE}",
+        )
+    return skel is not None and skel.version == interface.version
+
+
+def _number(version: str) -> int:
+    """Return a version as the real libraries tell theirs, as a number."""
+    digits = "".join(letter for letter in version if letter.isdigit())
+    return int(digits or "0")

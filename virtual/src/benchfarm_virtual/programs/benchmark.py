@@ -1,0 +1,227 @@
+"""One run of benchmark_model: from the parameter log to the results, in the order of the real
+program.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from benchfarm_virtual.contract import PhoneFileError, ProcessContext, ProgramDiedError
+from benchfarm_virtual.graph import Graph, MalformedModelError, Signature, read_graph
+from benchfarm_virtual.latency import Noise
+from benchfarm_virtual.programs import inputs, reports
+from benchfarm_virtual.programs.flags import Parameters
+from benchfarm_virtual.programs.interpreter import Interpreter
+from benchfarm_virtual.programs.phone_files import read_whole
+from benchfarm_virtual.programs.process import (
+    SIGABRT,
+    Bench,
+    BenchmarkFailedError,
+    ProcessOnce,
+    announce,
+    pause,
+)
+from benchfarm_virtual.programs.run_loop import RunLoop
+from benchfarm_virtual.programs.run_statistics import Stat
+from benchfarm_virtual.programs.transcript import Transcript, number
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.run_statistics import Footprint
+
+#: How fast a model file is read and checked, bytes a microsecond.
+_LOAD_BYTES_PER_US: Final = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """What a run measured."""
+
+    init_us: int
+    warmup: Stat
+    runs: Stat
+    footprint: Footprint
+    input_bytes: int
+    model_bytes: int
+
+    @property
+    def first_us(self) -> int:
+        """The first inference of the warm-up; 0 without one."""
+        return self.warmup.first
+
+
+class BenchmarkRun:
+    """One run with one set of parameters.
+
+    Several may follow each other in one process (performance options).
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        process: ProcessContext,
+        say: Transcript,
+        parameters: Parameters,
+        once: ProcessOnce,
+        *,
+        flex: bool = False,
+        is_litert: bool = False,
+    ) -> None:
+        self.bench = bench
+        self.process = process
+        self.say = say
+        self.parameters = parameters
+        self.once = once
+        self.flex = flex
+        #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of
+        #: results in its way.
+        self.is_litert = is_litert
+        self.noise = Noise(bench.hardware.next_process_seed())
+
+    def run(self) -> Results:
+        """Do it all.
+
+        Raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed.
+        """
+        if not self.parameters.text("graph"):
+            self.fail("Please specify the name of your TF Lite input file with --graph")
+        if self.parameters.text("op_profiling_output_mode") not in {"stdout", "csv", "proto"}:
+            mode = self.parameters.text("op_profiling_output_mode")
+            self.fail(
+                f"Output mode{mode} is not supported. Supported values are: 'stdout', 'csv' and 'proto'."
+            )
+        layers = inputs.parse_layers(self)
+        if self.parameters.integer("memory_footprint_check_interval_ms") <= 0:
+            given = self.parameters.integer("memory_footprint_check_interval_ms")
+            self.say.warn(
+                f"--memory_footprint_check_interval_ms is set to {given} (ms), This value is invalid, and it "
+                "will be set to the default value 50 (ms)."
+            )
+            self.parameters.set("memory_footprint_check_interval_ms", 50)
+        self.say.info(f"Log parameter values verbosely: [{int(self.parameters.switch('verbose'))}]")
+        for line in self._echo():
+            self.say.info(line)
+        self.moment("init")
+        graph = self._load()
+        signature = self._signature(graph)
+        interpreter = Interpreter(self, graph, signature, layers)
+        init_us = interpreter.initialize()
+        self.say.info(f"The input model file size (MB): {number(graph.size_bytes / 1e6)}")
+        self.say.info(f"Initialized session in {number(init_us / 1e3)}ms.")
+        inputs.check_value_files(self, interpreter, layers)
+        return self._measure(interpreter, init_us)
+
+    def _measure(self, interpreter: Interpreter, init_us: int) -> Results:
+        loop = RunLoop(self, interpreter)
+        flags = self.parameters
+        dry = flags.switch("dry_run")
+        self.moment("warmup")
+        warmup = loop.run(
+            0 if dry else flags.integer("warmup_runs"),
+            -1.0 if dry else flags.number("warmup_min_secs"),
+            flags.number("max_secs"),
+        )
+        self.moment("run")
+        runs = loop.run(
+            0 if dry else flags.integer("num_runs"),
+            -1.0 if dry else flags.number("min_secs"),
+            flags.number("max_secs"),
+            profiled=flags.switch("enable_op_profiling"),
+        )
+        self.moment("results")
+        results = Results(
+            init_us=init_us,
+            warmup=warmup,
+            runs=runs,
+            footprint=interpreter.footprint(warmup.count + runs.count),
+            input_bytes=interpreter.input_bytes,
+            model_bytes=interpreter.graph.size_bytes,
+        )
+        if not self.is_litert:
+            reports.say_results(self, results)
+        reports.report_details(self, interpreter, results)
+        return results
+
+    def _echo(self) -> list[str]:
+        lines = list(self.parameters.echo())
+        if self.parameters.switch("use_nnapi") and self.bench.profile.nnapi:
+            names = ",".join(device.name for device in self.bench.profile.nnapi)
+            after = max(
+                (
+                    i
+                    for i, line in enumerate(lines)
+                    if line.startswith(
+                        ("Use NNAPI:", "NNAPI e", "Model execution pr", "NNAPI accelerator name:")
+                    )
+                ),
+                default=len(lines) - 1,
+            )
+            lines.insert(after + 1, f"NNAPI accelerators available: [{names}]")
+        return lines
+
+    def _load(self) -> Graph:
+        path = self.parameters.text("graph")
+        if self.is_litert:
+            self.say.runtime("INFO", f"[benchmark_litert_model.cc:305] Loading model from: {path}")
+        try:
+            data = read_whole(self.process, path)
+        except PhoneFileError as error:
+            if error.errno == errno.ENODEV:
+                self.say.runtime(
+                    "ERROR", f"Mmap of '3' at offset '0' failed with error '{errno.ENODEV}'."
+                )
+            else:
+                self.say.runtime("ERROR", f"Could not open '{path}'.")
+            self.say.error("The model allocation is null/empty")
+            self.fail(f"Failed to load model {path}")
+        if not data:
+            self.say.runtime("ERROR", "mmap of size 0 requested.")
+            self.say.error("The model allocation is null/empty")
+            self.fail(f"Failed to load model {path}")
+        try:
+            graph = read_graph(data)
+        except MalformedModelError:
+            self.say.runtime("ERROR", "The model is not a valid Flatbuffer buffer")
+            self.fail(f"Failed to load model {path}")
+        self.sleep_us(len(data) / _LOAD_BYTES_PER_US)
+        if not self.is_litert:
+            self.say.info(f"Loaded model {path}")
+        return graph
+
+    def _signature(self, graph: Graph) -> Signature | None:
+        wanted = self.parameters.text("signature_to_run_for")
+        keys = sorted(s.key for s in graph.signatures)
+        found = next((s for s in graph.signatures if s.key == wanted), None)
+        if found is not None:
+            self.say.info(f"Using signature: {wanted}")
+            return found
+        if wanted or len(keys) > 1:
+            self.say.error(
+                'Signature not specified or incorrect. Pass one of the following to the flag "--signature_to_run_for"'
+            )
+            for key in keys:
+                self.say.error(f" #> Signature key: {key}")
+            raise BenchmarkFailedError
+        return graph.signatures[0] if graph.signatures else None
+
+    # Used by the parts
+    # ------------------------------------------------------------------------------------------------
+
+    def fail(self, message: str) -> NoReturn:
+        """Report an error and end the run."""
+        self.say.error(message)
+        raise BenchmarkFailedError
+
+    def abort(self, message: str) -> NoReturn:
+        """Report what a check of the tool's found, and abort."""
+        self.say.fatal(message)
+        raise ProgramDiedError(SIGABRT)
+
+    def moment(self, name: str) -> None:
+        """Announce a named moment of the program to the faults."""
+        announce(self.process, name)
+
+    def sleep_us(self, duration_us: float) -> None:
+        """Let phone time pass; raise ProgramDiedError when the process is killed meanwhile."""
+        pause(self.process, duration_us / 1e6)

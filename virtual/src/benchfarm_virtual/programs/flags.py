@@ -1,0 +1,170 @@
+"""Parsing flags as the benchmark programs do, with their rules and traps, and their usage text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from benchfarm_virtual.programs.flag_table import (
+    ALWAYS_ECHOED,
+    ECHO_FIRST,
+    NNAPI_DETAILS,
+    Flag,
+    FlagType,
+    FlagValue,
+)
+
+_INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
+_INTEGER: Final = re.compile(r"\s*([+-]?\d+)")
+_FLOAT: Final = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+
+
+class FlagError(Exception):
+    """A flag's value can't be parsed; the message is the program's."""
+
+
+def parse_value(kind: FlagType, text: str) -> FlagValue | None:
+    """Return a flag's value by the rules of C++ streams, or None when it is refused.
+
+    Numbers are read as far as they go (``3x`` is 3, ``1.9`` as an integer 1); an empty text is 0.
+    """
+    if kind == "string":
+        return text
+    if kind == "bool":
+        return {"true": True, "1": True, "false": False, "0": False}.get(text)
+    pattern = _INTEGER if kind == "int32" else _FLOAT
+    found = pattern.match(text)
+    if found is None:
+        # At the end of the text without a number, the stream is at its end: taken, as 0.
+        return 0 if not text.strip() or text.strip() in {"+", "-"} else None
+    if kind == "int32":
+        return max(_INT32_MIN, min(_INT32_MAX, int(found.group(1))))
+    return float(found.group(1))
+
+
+def format_value(value: FlagValue) -> str:
+    """Return a value as the parameter log shows it: bools 0 or 1, floats with six digits."""
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(slots=True)
+class Parameters:
+    """The values of all flags, and which of them were given."""
+
+    flags: Sequence[Flag]
+    values: dict[str, FlagValue] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
+    #: Where on the command line a flag stood: delegates are applied in this order.
+    positions: dict[str, int] = field(default_factory=dict)
+    unconsumed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for flag in self.flags:
+            self.values.setdefault(flag.name, flag.default)
+
+    def knows(self, name: str) -> bool:
+        """Say whether this build has the flag."""
+        return name in self.values
+
+    def text(self, name: str) -> str:
+        """Return a string flag; "" in a build without it."""
+        return str(self.values.get(name, ""))
+
+    def number(self, name: str) -> float:
+        """Return a number flag; 0 in a build without it."""
+        return float(self.values.get(name, 0))
+
+    def integer(self, name: str) -> int:
+        """Return an integer flag; 0 in a build without it."""
+        return int(self.values.get(name, 0))
+
+    def switch(self, name: str) -> bool:
+        """Return a bool flag; False in a build without it."""
+        return bool(self.values.get(name, False))
+
+    def set(self, name: str, value: FlagValue) -> None:
+        """Give a flag a value as if it had been on the command line.
+
+        Nothing in a build without it.
+        """
+        if name in self.values:
+            self.values[name] = value
+            self.given.add(name)
+
+    def copy(self) -> Parameters:
+        """Return parameters that can be changed without changing these."""
+        return Parameters(
+            self.flags,
+            dict(self.values),
+            set(self.given),
+            dict(self.positions),
+            list(self.unconsumed),
+        )
+
+    def echo(self) -> Iterator[str]:
+        """Yield the lines of the parameter log after its first."""
+        verbose = self.switch("verbose")
+        first = [flag for name in ECHO_FIRST for flag in self.flags if flag.name == name]
+        before_model = True
+        for flag in self.flags:
+            if flag.name in ECHO_FIRST:
+                if before_model:
+                    before_model = False
+                    for leading in first:
+                        yield from self._echo_one(
+                            leading, verbose=verbose and leading.name != "list_signatures"
+                        )
+                continue
+            yield from self._echo_one(flag, verbose=verbose)
+
+    def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
+        if flag.name in NNAPI_DETAILS and not self.switch("use_nnapi"):
+            return
+        if flag.echo and (verbose or flag.name in self.given or flag.name in ALWAYS_ECHOED):
+            yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
+
+
+def parse_flags(flags: Sequence[Flag], arguments: Sequence[str]) -> Parameters:
+    """Return the parameters of a command line (without the program's name).
+
+    The first argument for a flag counts; what no flag takes is kept in ``unconsumed``. Raises
+    FlagError for a value that is refused.
+    """
+    parameters = Parameters(flags)
+    taken: set[int] = set()
+    for flag in flags:
+        prefix = f"--{flag.name}="
+        for position, argument in enumerate(arguments):
+            if not argument.startswith(prefix):
+                continue
+            value = parse_value(flag.type, argument[len(prefix) :])
+            if value is None:
+                raise FlagError(f"Failed to parse flag '{flag.name}' against argv '{argument}'")
+            parameters.set(flag.name, value)
+            parameters.positions[flag.name] = position
+            taken.add(position)
+            break
+    parameters.unconsumed = [
+        argument for position, argument in enumerate(arguments) if position not in taken
+    ]
+    return parameters
+
+
+def usage(program: str, flags: Sequence[Flag]) -> str:
+    """Return the usage text."""
+    heads = [f"--{flag.name}={_default(flag.default)}" for flag in flags]
+    width = max(len(head) for head in heads)
+    lines = [
+        f"\t{head:<{width}}\t{flag.type}\toptional\t{flag.help}"
+        for head, flag in zip(heads, flags, strict=True)
+    ]
+    return "\n".join([f"usage: {program} <flags>", "Flags:", *lines, ""])
+
+
+def _default(value: FlagValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else format_value(value)

@@ -1,0 +1,188 @@
+"""The GPU delegate: what it takes, its backends, and the compiled programs that it keeps."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from benchfarm_virtual.delegation import GPU, SubgraphPlan, gpu_name, gpu_objection
+from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.profiles import GpuSpec
+from benchfarm_virtual.programs.delegate_steps import (
+    Delegate,
+    kept_file,
+    not_prepared,
+    note_wrong,
+    reduced,
+    replace_nodes,
+)
+from benchfarm_virtual.programs.phone_files import size_of, write_whole
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.interpreter import Interpreter
+
+_SERIALIZED_SHARE: Final = 0.12
+
+
+class GpuDelegate:
+    """The GPU delegate: OpenCL, and OpenGL where OpenCL can't be had."""
+
+    provider = "GPU"
+    static_only = True
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the largest partitions of what it takes."""
+        kernels = 0
+        for plan in interpreter.plans:
+            done = self._apply_to(interpreter, plan)
+            if plan is interpreter.plan:
+                kernels = done
+        note_wrong(interpreter, "gpu", GPU)
+        return kernels
+
+    def _apply_to(self, interpreter: Interpreter, plan: SubgraphPlan) -> int:
+        run = interpreter.run
+        if run.once.first("opencl"):
+            run.say.runtime("INFO", "Loaded OpenCL library with dlopen.")
+        taken = self.choose(interpreter, plan)
+        if not taken:
+            run.say.runtime("INFO", "Created 0 GPU delegate kernels.")
+            return 0
+        kernel_node = len(plan.nodes)
+        done = replace_nodes(interpreter, plan, GPU, taken)
+        self._initialize(interpreter, plan, len(taken), kernel_node)
+        count = len(done.kernels) if done is not None else 0
+        run.say.runtime("INFO", f"Created {count} GPU delegate kernels.")
+        return count
+
+    def choose(self, interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
+        """Return the nodes of the largest partitions of what the GPU takes.
+
+        Say why it doesn't take the others.
+        """
+        run = interpreter.run
+        quantized = run.parameters.switch("gpu_experimental_enable_quant")
+        objections = self._objections(plan, quantized=quantized)
+        taken = frozenset(i for i in plan.execution if i not in objections)
+        if plan is interpreter.plan:
+            taken = reduced(interpreter, taken, "gpu")
+        limit = run.parameters.integer("max_delegated_partitions")
+        taken = plan.largest(taken, limit if limit > 0 else 1)
+        if objections:
+            self._object(interpreter, plan, sorted(set(objections.values())), len(taken))
+        return taken
+
+    def _objections(self, plan: SubgraphPlan, *, quantized: bool) -> dict[int, str]:
+        found = {}
+        for node_id in plan.execution:
+            node = plan.nodes[node_id]
+            if node.operator is None:
+                found[node_id] = f"DELEGATE {node.name}: Operation is not supported."
+                continue
+            reason = gpu_objection(plan.subgraph, node.operator, quantized=quantized)
+            if reason is not None:
+                found[node_id] = f"{gpu_name(node.operator)}: {reason}"
+        return found
+
+    def _object(
+        self, interpreter: Interpreter, plan: SubgraphPlan, reasons: list[str], taken: int
+    ) -> None:
+        total = len(plan.execution)
+        if taken:
+            left = total - taken
+            end = f"{taken} operations will run on the GPU, and the remaining {left} operations will run on the CPU."
+        else:
+            end = f"No operations will run on the GPU, and all {total} operations will run on the CPU."
+        interpreter.run.say.runtime(
+            "ERROR",
+            "\n".join(["Following operations are not supported by GPU delegate:", *reasons, end]),
+        )
+
+    def _initialize(
+        self, interpreter: Interpreter, plan: SubgraphPlan, operators: int, kernel_node: int
+    ) -> None:
+        run = interpreter.run
+        gpu = run.bench.profile.gpu
+        wanted = run.parameters.text("gpu_backend")
+        missing = run.bench.take_fault(FaultKind.DELEGATE_MISSING, "gpu") is not None
+        if run.bench.take_fault(FaultKind.DELEGATE_FAILING, "gpu") is not None:
+            run.say.runtime(
+                "ERROR",
+                "TfLiteGpuDelegate Init: Failed to build program executable - Out of resources",
+            )
+            self._fail(interpreter, plan, kernel_node)
+        has_cl = gpu is not None and "cl" in gpu.backends and not missing
+        has_gl = gpu is not None and "gl" in gpu.backends and not missing
+        if wanted != "gl" and has_cl and gpu is not None:
+            self._use_opencl(interpreter, gpu, operators)
+            return
+        if wanted != "gl":
+            run.say.runtime(
+                "ERROR",
+                'Can not open OpenCL library on this device - dlopen failed: library "libOpenCL.so" not found',
+            )
+            if wanted == "cl":
+                run.say.runtime(
+                    "ERROR", "TfLiteGpuDelegate Init: OpenCL-based API is not available."
+                )
+                self._fail(interpreter, plan, kernel_node)
+            run.say.runtime("ERROR", "Falling back to OpenGL")
+        if not has_gl or gpu is None:
+            run.say.runtime(
+                "ERROR", "TfLiteGpuDelegate Init: No EGL error, but eglGetDisplay failed"
+            )
+            self._fail(interpreter, plan, kernel_node)
+        interpreter.gpu_backend = "gl"
+        interpreter.init_us += 1000 * (gpu.init_ms + 0.6 * gpu.compile_ms_per_op * operators)
+        if run.once.first("gl initialized"):
+            run.say.runtime("INFO", "Initialized OpenGL-based API.")
+
+    def _fail(self, interpreter: Interpreter, plan: SubgraphPlan, kernel_node: int) -> NoReturn:
+        interpreter.run.say.runtime("INFO", "Created 0 GPU delegate kernels.")
+        interpreter.run.say.runtime(
+            "ERROR", "TfLiteGpuDelegate Prepare: delegate is not initialized"
+        )
+        not_prepared(interpreter, plan, GPU, node=kernel_node)
+
+    def _use_opencl(self, interpreter: Interpreter, gpu: GpuSpec, operators: int) -> None:
+        run = interpreter.run
+        compile_us = 1000 * (gpu.init_ms + gpu.compile_ms_per_op * operators)
+        folder, token = (
+            run.parameters.text("delegate_serialize_dir"),
+            run.parameters.text("delegate_serialize_token"),
+        )
+        serialized = False
+        if folder and token:
+            key = hashlib.sha256(f"{interpreter.graph.sha256}{gpu.name}".encode()).digest()
+            path = f"{folder}/{token}_{int.from_bytes(key[:8], 'little')}.bin"
+            size = size_of(run.process, path)
+            if size:
+                serialized = True
+                run.say.runtime(
+                    "INFO", f"Found serialized data for model {token} ({size} B) at {path}"
+                )
+            else:
+                run.say.runtime(
+                    "ERROR",
+                    f"File {path} couldn't be opened for reading: No such file or directory",
+                )
+                write_whole(
+                    run.process,
+                    path,
+                    kept_file(interpreter, "CLPG", interpreter.graph.weight_bytes),
+                )
+        interpreter.init_us += compile_us * (_SERIALIZED_SHARE if serialized else 1.0)
+        said = (
+            "Initialized OpenCL-based API from serialized data."
+            if serialized
+            else "Initialized OpenCL-based API."
+        )
+        if run.once.first(said):
+            run.say.runtime("INFO", said)
+
+
+def create_gpu(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    if interpreter.run.once.first("gpu created"):
+        interpreter.run.say.runtime("INFO", "Created TensorFlow Lite delegate for GPU.")
+    return GpuDelegate()

@@ -1,0 +1,363 @@
+"""The runtime below the tool: a model's execution plan with delegates applied, its speed now, and
+its memory.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual import latency
+from benchfarm_virtual.delegation import (
+    FLEX,
+    GPU,
+    HEXAGON,
+    NNAPI,
+    NPU,
+    XNNPACK,
+    SubgraphPlan,
+    dynamic_outputs,
+)
+from benchfarm_virtual.graph import SCHEMA_VERSION, Graph, Signature, Subgraph, is_known
+from benchfarm_virtual.latency import NodeWork, Threads, UnitSpeeds
+from benchfarm_virtual.profiles import AcceleratorSpec
+from benchfarm_virtual.programs import delegates
+from benchfarm_virtual.programs.delegate_steps import Delegate
+from benchfarm_virtual.programs.inputs import InputLayer, fits, input_scale
+from benchfarm_virtual.programs.process import BenchmarkFailedError
+from benchfarm_virtual.programs.run_statistics import Footprint, footprint_of
+from benchfarm_virtual.programs.xnnpack_delegate import apply_flex, apply_implicit_xnnpack
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.benchmark import BenchmarkRun
+
+#: Custom operators that the programs have built in.
+_KNOWN_CUSTOM: Final = frozenset(
+    {"TFLite_Detection_PostProcess", "NumericVerify", "Mfcc", "AudioSpectrogram"}
+)
+#: On a core of this rate: what the interpreter reads and XNNPACK packs, bytes a microsecond, and
+#: the cost per operator.
+_REFERENCE_GMACS: Final = 14.0
+_BUILD_US: Final = 250.0
+_BUILD_BYTES_PER_US: Final = 900.0
+_PACK_BYTES_PER_US: Final = 450.0
+_PREPARE_US_PER_OP: Final = 9.0
+
+
+class Interpreter:
+    """A loaded model in a run."""
+
+    def __init__(
+        self, run: BenchmarkRun, graph: Graph, signature: Signature | None, layers: list[InputLayer]
+    ) -> None:
+        self.run = run
+        self.graph = graph
+        self.layers = layers
+        self.primary = signature.subgraph if signature is not None else 0
+        self.plans = [
+            SubgraphPlan.of(subgraph, index) for index, subgraph in enumerate(graph.subgraphs)
+        ]
+        self.scale = 1.0
+        #: The contents of the files that inputs were read from.
+        self.input_values: list[bytes] = []
+        #: Names that delegates show instead of their own.
+        self.shown_names: dict[str, str] = {}
+        #: The GPU's programming interface in use: cl or gl.
+        self.gpu_backend = "cl"
+        self.accelerator: AcceleratorSpec | None = None
+        #: The delegates that compute wrong numbers (a fault).
+        self.wrong: set[str] = set()
+        #: What the runtime says each time an inference fails, "" when it doesn't.
+        self.invoke_error = ""
+        self.init_us = 0.0
+        #: Of that, what changing the graph for delegates took.
+        self.delegate_us = 0.0
+        self._works: list[NodeWork] | None = None
+        self._known_times: dict[tuple[object, ...], float] = {}
+
+    @property
+    def plan(self) -> SubgraphPlan:
+        """The plan of the subgraph that runs."""
+        return self.plans[self.primary]
+
+    @property
+    def subgraph(self) -> Subgraph:
+        """The subgraph that runs."""
+        return self.graph.subgraphs[self.primary]
+
+    @property
+    def input_bytes(self) -> int:
+        """The size of all inputs."""
+        return int(
+            sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
+        )
+
+    # Initialisation
+    # ---------------------------------------------------------------------------------------------------
+
+    def initialize(self) -> int:
+        """Build, delegate and allocate; return the time in microseconds.
+
+        Ends the run where the program would fail.
+        """
+        run = self.run
+        self._build()
+        self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
+        self.scale = input_scale(run, self.subgraph, self.layers)
+        run.moment("delegate")
+        applied = delegates.create(self)
+        if not applied and run.parameters.switch("require_full_delegation"):
+            run.fail("Disallowed CPU fallback detected.")
+        if len(applied) > 1 and not run.is_litert:
+            run.say.info(f"Going to apply {len(applied)} delegates one after another.")
+        for delegate in applied:
+            self._apply(delegate)
+        self._allocate()
+        self.init_us *= run.noise.process_factor * (1.0 + 0.2 * run.noise.uniform())
+        run.sleep_us(self.init_us)
+        return max(1, round(self.init_us))
+
+    def _build(self) -> None:
+        run, graph = self.run, self.graph
+        if graph.version != SCHEMA_VERSION:
+            run.say.runtime(
+                "ERROR",
+                f"Model provided is schema version {graph.version} not equal to supported version {SCHEMA_VERSION}.\n",
+            )
+            run.fail("Failed to initialize the interpreter")
+        if not graph.subgraphs:
+            run.say.runtime("ERROR", "No subgraph in the model.\n")
+            run.fail("Failed to initialize the interpreter")
+        for subgraph in graph.subgraphs:
+            for operator in subgraph.operators:
+                if not is_known(operator.code):
+                    run.say.runtime(
+                        "ERROR",
+                        f"Op builtin_code out of range: {operator.code}. Are you using old TFLite binary with newer "
+                        "model?",
+                    )
+                    run.say.runtime("ERROR", "Registration failed.\n")
+                    run.fail("Failed to initialize the interpreter")
+        if run.parameters.integer("num_threads") < -1:
+            run.say.runtime(
+                "ERROR",
+                "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.",
+            )
+            run.fail("Failed to set thread number")
+
+    def _apply(self, delegate: Delegate) -> None:
+        run = self.run
+        before_us = self.init_us
+        if delegate.static_only and self.dynamic:
+            run.say.runtime(
+                "WARNING",
+                "Attempting to use a delegate that only supports static-sized tensors with a graph that has "
+                "dynamic-sized tensors (tensor#-1 is a dynamic-sized tensor).",
+            )
+            run.fail(self._not_applied(delegate))
+        nodes_before = len(self.plan.nodes)
+        try:
+            replaced = delegate.apply(self)
+        except BenchmarkFailedError:
+            if len(self.plan.nodes) > nodes_before:
+                run.say.runtime(
+                    "ERROR", "Restored original execution plan after delegate application failure."
+                )
+            run.fail(self._not_applied(delegate))
+        self.delegate_us += self.init_us - before_us
+        full = replaced > 0 and self.plan.fully_delegated
+        if not full and run.parameters.switch("require_full_delegation"):
+            run.fail("Disallowed CPU fallback detected.")
+        if run.is_litert:
+            return
+        applied = f"Explicitly applied {delegate.provider} delegate, and the model graph will be"
+        if full:
+            run.say.info(f"{applied} completely executed by the delegate.")
+        elif replaced:
+            run.say.info(
+                f"{applied} partially executed by the delegate w/ {replaced} delegate kernels."
+            )
+        else:
+            run.say.info(
+                f"Though {delegate.provider} delegate is explicitly applied, the model graph will not be executed by "
+                "the delegate."
+            )
+
+    def _not_applied(self, delegate: Delegate) -> str:
+        return (
+            "Failed to compile model."
+            if self.run.is_litert
+            else f"Failed to apply {delegate.provider} delegate."
+        )
+
+    def shown(self, delegate: str) -> str:
+        """Return what a delegate calls itself: LiteRT's for the GPU after what it drives it
+        through.
+        """
+        return self.shown_names.get(delegate, delegate)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether some tensor's shape is known only when the model runs."""
+        return bool(dynamic_outputs(self.subgraph))
+
+    def _allocate(self) -> None:
+        run = self.run
+        if "use_xnnpack" not in run.parameters.given and self._wants_implicit_xnnpack():
+            apply_implicit_xnnpack(self)
+        if run.flex:
+            apply_flex(self)
+        for plan in self.plans:
+            for node_id in plan.execution:
+                node = plan.nodes[node_id]
+                if (
+                    node.operator is not None
+                    and node.operator.custom
+                    and node.name not in _KNOWN_CUSTOM
+                ):
+                    self._unresolved(node_id, node.name)
+        packed = sum(len(plan.delegated) for plan in self.plans)
+        if any(plan.nodes[i].delegate == XNNPACK for plan in self.plans for i in plan.execution):
+            self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
+        nodes = packed + sum(len(plan.execution) for plan in self.plans)
+        self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
+        kernel = next(
+            (i for i in self.plan.execution if self.plan.nodes[i].delegate == XNNPACK), None
+        )
+        arena_mb = self.footprint(0).arena_kb / 1024
+        if arena_mb > 0.6 * run.bench.profile.memory_mb or not fits(self.subgraph, self.layers):
+            if kernel is not None:
+                run.say.runtime("ERROR", "XNNPack delegate failed to reshape runtime")
+                run.say.runtime("ERROR", f"Node number {kernel} ({XNNPACK}) failed to prepare.")
+            run.fail("Failed to allocate tensors!")
+
+    def _preparing_us(self, reference_us: float) -> float:
+        """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on
+        the reference.
+        """
+        first = self.threads().cpus[0]
+        shares = self.run.bench.hardware.core_shares()
+        gmacs = next(c.f32_gmacs for c in self.run.bench.profile.clusters if first in c.cpus)
+        return reference_us * _REFERENCE_GMACS / max(0.1, gmacs * shares[first])
+
+    def _wants_implicit_xnnpack(self) -> bool:
+        operators = self.subgraph.operators
+        text = all(
+            t.type_name == "STRING"
+            for t in (self.subgraph.tensors[i] for i in self.subgraph.inputs)
+        )
+        return (
+            bool(operators)
+            and not self.plan.fully_delegated
+            and not (text and self.subgraph.inputs)
+        )
+
+    def _unresolved(self, node_id: int, name: str) -> None:
+        run = self.run
+        if name.startswith("Flex"):
+            run.say.runtime(
+                "ERROR",
+                "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter. Make "
+                "sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
+                '"org.tensorflow:tensorflow-lite-select-tf-ops" dependency. See instructions: '
+                "https://www.tensorflow.org/lite/guide/ops_select",
+            )
+        else:
+            run.say.runtime(
+                "ERROR",
+                f"Encountered unresolved custom op: {name}.\nSee instructions: "
+                "https://www.tensorflow.org/lite/guide/ops_custom ",
+            )
+        run.say.runtime("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
+        run.fail("Failed to allocate tensors!")
+
+    # Speed
+    # ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def works(self) -> list[NodeWork]:
+        """The work of each node of the plan."""
+        if self._works is None:
+            self._works = latency.plan_work(self.plan, scale=self.scale, others=self.plans)
+        return self._works
+
+    @property
+    def units(self) -> set[str]:
+        """The names of the delegates in the plan, "" for the builtin kernels."""
+        return {work.unit for work in self.works}
+
+    def threads(self) -> Threads:
+        """Return where the CPU's part runs."""
+        wanted = self.run.parameters.integer("num_threads")
+        return latency.place_threads(
+            self.run.bench.profile,
+            threads=wanted,
+            affinity=self.run.process.affinity,
+            group=self.run.process.group,
+            stray_draw=self.run.noise.stray_draw,
+        )
+
+    def speeds(self, shares: dict[int, float], gpu_share: float) -> UnitSpeeds:
+        """Return the speeds of all units at these clocks."""
+        profile, flags = self.run.bench.profile, self.run.parameters
+        threads = self.threads()
+        fp16 = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
+        gpu = profile.gpu
+        fp16_gpu = flags.switch("gpu_precision_loss_allowed")
+        backend = self.gpu_backend
+        device = self.accelerator
+        memory = self.run.bench.hardware.memory_share()
+        on_gpu = None
+        if gpu is not None:
+            on_gpu = latency.gpu_speed(
+                gpu, gpu_share, fp16=fp16_gpu, backend=backend, memory_share=memory
+            )
+        return UnitSpeeds(
+            builtin=latency.cpu_speed(profile, threads, shares, xnnpack=False, memory_share=memory),
+            xnnpack=latency.cpu_speed(
+                profile, threads, shares, xnnpack=True, fp16=fp16, memory_share=memory
+            ),
+            gpu=on_gpu,
+            gpu_fixed_us=gpu.fixed_us if gpu is not None else 0.0,
+            accelerator=latency.accelerator_speed(device) if device is not None else None,
+            accelerator_fixed_us=device.fixed_us if device is not None else 0.0,
+        )
+
+    def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
+        """Return the time of one inference at these clocks, before noise."""
+        key = (*shares.values(), gpu_share, self.run.bench.hardware.memory_share())
+        known = self._known_times.get(key)
+        if known is None:
+            speeds = self.speeds(shares, gpu_share)
+            factor = latency.unpinned_factor(
+                self.run.bench.profile,
+                affinity=self.run.process.affinity,
+                group=self.run.process.group,
+            )
+            cpu = sum(w.time_us(speeds) for w in self.works if w.unit in {"", XNNPACK, FLEX})
+            other = sum(w.time_us(speeds) for w in self.works if w.unit not in {"", XNNPACK, FLEX})
+            known = (cpu * factor + other * math.sqrt(factor)) * self.run.bench.time_factor
+            known = min(1e12, max(0.3, known))
+            self._known_times[key] = known
+        return known
+
+    def load(self) -> tuple[tuple[int, ...], float, float, float]:
+        """Return what it puts on the phone: cores, their share, the GPU's share, watts in an
+        accelerator.
+        """
+        units = self.units
+        threads = self.threads()
+        cpu_only = not units & {GPU, NNAPI, HEXAGON, NPU}
+        watts = (
+            self.accelerator.watts
+            if self.accelerator is not None and units & {NNAPI, HEXAGON, NPU}
+            else 0.0
+        )
+        if cpu_only:
+            return threads.cpus, 1.0, 0.0, 0.0
+        cpus = threads.cpus if units & {"", XNNPACK, FLEX} else threads.cpus[:1]
+        return cpus, 0.35, 1.0 if GPU in units else 0.0, watts
+
+    def footprint(self, runs: int) -> Footprint:
+        """Return its memory."""
+        return footprint_of(self, runs)

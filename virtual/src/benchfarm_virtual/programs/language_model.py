@@ -1,0 +1,281 @@
+"""litert_lm_advanced_main: a prompt read and an answer written, a few times on one engine, told on
+standard error.
+
+A token of the answer costs reading the weights once, a prompt's tokens share that and cost their
+multiply-adds; both go at the speed that the phone has at the time, so that a phone which heats up
+slows down within a process. What the model computes isn't computed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from benchfarm_virtual.contract import PhoneFileError, ProcessContext
+from benchfarm_virtual.latency import Noise, Speed, Threads, cpu_speed, gpu_speed, place_threads
+from benchfarm_virtual.programs.phone_files import read_whole, size_of, write_whole
+from benchfarm_virtual.programs.process import Bench, announce, pause
+from benchfarm_virtual.protos import bytes_field, number_field
+
+#: Flags that it has, with their defaults; any other ends it at once.
+_FLAGS: Final = {
+    "backend": "cpu",
+    "model_path": "",
+    "benchmark": "false",
+    "benchmark_prefill_tokens": "0",
+    "benchmark_decode_tokens": "0",
+    "max_num_tokens": "0",
+    "num_iterations": "1",
+    "async": "true",
+    "min_log_severity": "-1",
+    "num_cpu_threads": "0",
+    "disable_cache": "false",
+    "boost_performance": "default",
+    "report_peak_memory_footprint": "false",
+    "litert_dispatch_lib_dir": "",
+    "metric_proto_file_path": "",
+    "cache_dir": "",
+}
+#: What builds of 2025 haven't; a fake binary's version says which year it plays.
+_OF_2026: Final = frozenset({"metric_proto_file_path", "boost_performance"})
+_USUAL_THREADS: Final = 4
+#: Weights of four bits: two parameters, and two multiply-adds a token, in each byte.
+_MACS_A_BYTE: Final = 2.0
+#: What a token costs beside the model: sampling, and the runtime's own work.
+_TOKEN_US: Final = 150.0
+#: A prompt's tokens are worked on together, at a better rate than single ones, in steps of at most
+#: so many.
+_PROMPT_STEP: Final = 128
+#: An engine's init at this rate, and what it takes at the least.
+_LOAD_BYTES_PER_US: Final = 900.0
+_INIT_US: Final = 9000.0
+#: Of it where a cache is there.
+_WARM: Final = 0.5
+#: A core that waits for the weights of each token takes less than one that multiplies.
+DECODING_SHARE: Final = 0.7
+#: Phone time that is slept through at once; clocks are looked at in between.
+_SLEEP_S: Final = 0.32
+_RULE: Final = "-" * 50
+_SAMPLER: Final = "libLiteRtTopKOpenClSampler.so"
+_GPU_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtGpuAccelerator.so")
+
+
+class LanguageModelProgram:
+    """The program."""
+
+    def __init__(self, bench: Bench, version: str = "") -> None:
+        self._bench = bench
+        self._is_old = version.startswith("2025")
+
+    def run(self, process: ProcessContext) -> int:
+        """Run it; return its exit code."""
+        announce(process, "start")
+        flags = dict(_FLAGS)
+        for argument in process.argv[1:]:
+            found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
+            if found is None or found[1] not in flags or (self._is_old and found[1] in _OF_2026):
+                _say(
+                    process,
+                    f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
+                )
+                return 1
+            flags[found[1]] = "true" if found[2] is None else found[2]
+        if flags["backend"] not in {"cpu", "gpu", "npu"}:
+            return _failed(process, f"INVALID_ARGUMENT: Unsupported backend: {flags['backend']}", 3)
+        try:
+            model = read_whole(process, flags["model_path"])
+        except PhoneFileError:
+            return _failed(process, f"NOT_FOUND: Failed to open: {flags['model_path']}", 5)
+        if not model.startswith(b"LITERTLM"):
+            return _failed(
+                process,
+                "INVALID_ARGUMENT: Invalid magic number or failed to read: " + repr(model[:8]),
+                3,
+            )
+        return _Engine(self._bench, process, flags, len(model)).run()
+
+
+@dataclass(slots=True)
+class _Turn:
+    tokens: int
+    time_us: float
+
+
+class _Engine:
+    """One engine and its conversations."""
+
+    def __init__(
+        self, bench: Bench, process: ProcessContext, flags: dict[str, str], model_bytes: int
+    ) -> None:
+        self._bench = bench
+        self._process = process
+        self._flags = flags
+        self._model_bytes = model_bytes
+        self._noise = Noise(bench.hardware.next_process_seed())
+        self._is_gpu = flags["backend"] == "gpu"
+        self._threads = place_threads(
+            bench.profile,
+            threads=int(flags["num_cpu_threads"]) or _USUAL_THREADS,
+            affinity=process.affinity,
+            group=process.group,
+            stray_draw=self._noise.stray_draw,
+        )
+
+    def run(self) -> int:
+        """Run it; return the exit code."""
+        process, flags = self._process, self._flags
+        announce(process, "init")
+        has_gpu = self._bench.profile.gpu is not None and self._has(*_GPU_LIBRARIES)
+        if flags["backend"] == "npu" or (self._is_gpu and not has_gpu):
+            return _failed(process, "UNKNOWN: Failed to create engine: No adapters found", 2)
+        self._say_delegates()
+        init_us = (_INIT_US + self._model_bytes / _LOAD_BYTES_PER_US) * self._noise.process_factor
+        if flags["disable_cache"] != "true":
+            # What an engine has compiled is kept under the model's name, for the next one.
+            name = flags["model_path"].rpartition("/")[2]
+            folder = flags["cache_dir"] or flags["model_path"].rpartition("/")[0]
+            kept = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
+            if folder != ":memory" and size_of(process, kept) is None:
+                write_whole(process, kept, b"\1" * min(self._model_bytes, 1 << 16))
+            else:
+                init_us *= _WARM
+        pause(process, init_us / 1e6)
+        prefill, decode = (
+            int(flags["benchmark_prefill_tokens"]),
+            int(flags["benchmark_decode_tokens"]),
+        )
+        context = int(flags["max_num_tokens"]) or prefill + decode
+        if prefill >= context:
+            told = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
+            return _failed(process, f"{told}: {prefill} >= {context}", 3)
+        written = b""
+        for _ in range(int(flags["num_iterations"])):
+            announce(process, "run")
+            turns = (
+                self._turn(prefill, is_prompt=True),
+                self._turn(min(decode, context - prefill), is_prompt=False),
+            )
+            self._say_info(init_us, *turns)
+            written += bytes_field(1, _metrics(init_us, *turns))
+        announce(process, "results")
+        if flags["report_peak_memory_footprint"] == "true":
+            _say(process, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
+            _say(process, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
+        if flags["metric_proto_file_path"]:
+            write_whole(process, flags["metric_proto_file_path"], written)
+        return 0
+
+    def _has(self, *libraries: str) -> bool:
+        """Say whether one of some libraries is found."""
+        folders = self._process.env.get("LD_LIBRARY_PATH", "").split(":")
+        return any(
+            size_of(self._process, f"{folder}/{name}") for folder in folders for name in libraries
+        )
+
+    def _say_delegates(self) -> None:
+        name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"
+        own, every = (87, 87) if self._is_gpu else (80, 87)
+        if self._is_gpu:
+            _say(
+                self._process,
+                "INFO: Created OpenCL device from provided device id and platform id.",
+            )
+        else:
+            _say(self._process, "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.")
+        for number, signature in enumerate(("decode", f"prefill_{_PROMPT_STEP}")):
+            _say(
+                self._process,
+                f"VERBOSE: Replacing {own} out of {every} node(s) with delegate ({name}) node, yielding "
+                f"{1 + every - own} partitions for subgraph {number} ({signature}).",
+            )
+        if self._is_gpu and not self._has(_SAMPLER):
+            _say(self._process, "WARNING: GPU sampler unavailable. Falling back to CPU sampling.")
+
+    def _turn(self, tokens: int, *, is_prompt: bool) -> _Turn:
+        """Work on so many tokens, as fast as the phone is meanwhile."""
+        hardware = self._bench.hardware
+        cpus = () if self._is_gpu else self._threads.cpus
+        work = hardware.begin_work(
+            cpus,
+            gpu_share=1.0 if self._is_gpu else 0.0,
+            pid=self._process.pid,
+            cpu_share=1.0 if is_prompt else DECODING_SHARE,
+        )
+        left, time_us = tokens, 0.0
+        try:
+            while left > 0:
+                token_us = self._token_us(is_prompt=is_prompt)
+                count = max(1, min(left, int(_SLEEP_S * 1e6 / token_us)))
+                spent_us = float(self._noise.samples_us(token_us, min(count, 64)).mean()) * count
+                time_us += spent_us
+                left -= count
+                pause(self._process, spent_us / 1e6)
+        finally:
+            hardware.end_work(work)
+        return _Turn(tokens, time_us)
+
+    def _token_us(self, *, is_prompt: bool) -> float:
+        hardware = self._bench.hardware
+        speed: Speed
+        if self._is_gpu and self._bench.profile.gpu is not None:
+            speed = gpu_speed(
+                self._bench.profile.gpu, hardware.gpu_share(), fp16=True, backend="cl"
+            )
+        else:
+            threads = Threads(cpus=self._threads.cpus, oversubscribed=self._threads.oversubscribed)
+            speed = cpu_speed(self._bench.profile, threads, hardware.core_shares(), xnnpack=True)
+        moved_us = self._model_bytes / speed.memory_gbps / 1e3
+        computed_us = self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
+        each_us = computed_us + moved_us / _PROMPT_STEP if is_prompt else max(computed_us, moved_us)
+        sampled_us = (
+            0.0
+            if is_prompt
+            else _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
+        )
+        return (each_us + sampled_us + speed.op_overhead_us) * self._bench.time_factor
+
+    def _say_info(self, init_us: float, prefill: _Turn, decode: _Turn) -> None:
+        lines = [
+            "BenchmarkInfo:",
+            "  Init Phases (2):",
+            f"    - Init Executor: {0.98 * init_us / 1e3:.2f} ms",
+            f"    - Init Total: {init_us / 1e3:.2f} ms",
+            _RULE,
+            f"  Time to first token: {(prefill.time_us + decode.time_us / max(1, decode.tokens)) / 1e6:.2f} s",
+            _RULE,
+        ]
+        for name, turn in (("Prefill", prefill), ("Decode", decode)):
+            lines += [
+                f"  {name} Turns (Total 1 turns):",
+                f"    {name} Turn 1: Processed {turn.tokens} tokens in {turn.time_us / 1e6:.9f}s duration.",
+                f"      {name} Speed: {turn.tokens / turn.time_us * 1e6:.2f} tokens/sec.",
+                _RULE,
+            ]
+        _say(self._process, "\n".join([*lines, _RULE]), source="litert_lm_lib.cc:424")
+
+
+def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
+    """Return a repetition as a LitertLmMetrics; its durations are whole microseconds."""
+
+    def phase(name: str, time_us: float) -> bytes:
+        return bytes_field(2, bytes_field(1, name) + number_field(2, int(time_us)))
+
+    def turn(number: int, one: _Turn) -> bytes:
+        return bytes_field(number, number_field(1, int(one.time_us)) + number_field(2, one.tokens))
+
+    asked = bytes_field(1, number_field(1, prefill.tokens) + number_field(2, decode.tokens))
+    phases = phase("Init Executor", 0.98 * init_us) + phase("Init Total", init_us)
+    return asked + phases + turn(4, prefill) + turn(5, decode)
+
+
+def _say(process: ProcessContext, text: str, *, source: str = "") -> None:
+    header = (
+        f"I0000 00:00:{process.time.uptime_s():.6f} {process.pid:7} {source}] " if source else ""
+    )
+    process.stderr.write(f"{header}{text}\n".encode())
+
+
+def _failed(process: ProcessContext, status: str, code: int) -> int:
+    _say(process, f"Failed to run litert_lm: {status}")
+    return code

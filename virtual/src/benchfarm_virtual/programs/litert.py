@@ -1,0 +1,201 @@
+"""benchmark_litert_model: the newer runtime's program, with the same core and a banner of its own
+on stderr.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from benchfarm_virtual.contract import ProcessContext, ProgramDiedError
+from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
+from benchfarm_virtual.programs.flag_table import (
+    CORE_FLAGS,
+    GPU_FLAGS,
+    MODEL_FLAGS,
+    XNNPACK_FLAGS,
+    Flag,
+    FlagType,
+    FlagValue,
+)
+from benchfarm_virtual.programs.flags import FlagError, Parameters, parse_flags, usage
+from benchfarm_virtual.programs.phone_files import write_whole
+from benchfarm_virtual.programs.process import (
+    SIGABRT,
+    Bench,
+    BenchmarkFailedError,
+    ProcessOnce,
+    announce,
+)
+from benchfarm_virtual.programs.reports import result_proto
+from benchfarm_virtual.programs.transcript import StreamTranscript
+
+_OWN: Final[tuple[tuple[str, FlagType, FlagValue, str], ...]] = (
+    ("graph", "string", "", "the model file"),
+    ("signature_to_run_for", "string", "", "which signature to run"),
+    ("use_cpu", "bool", True, "run on the CPU"),
+    ("use_gpu", "bool", False, "run on the GPU"),
+    ("use_npu", "bool", False, "run on the NPU"),
+    ("dispatch_library_path", "string", "", "folder of the NPU's dispatch library"),
+    ("compiler_plugin_library_path", "string", "", "folder of the NPU's compiler"),
+    ("compiler_cache_path", "string", "", "folder of compiled models"),
+    ("require_full_delegation", "bool", False, "fail unless an accelerator runs all"),
+    ("use_profiler", "bool", False, "measure each operator"),
+    ("gpu_backend", "string", "", "webgpu, opengl or gl"),
+    ("gpu-precision", "string", "auto", "auto, fp16 or fp32"),
+    ("gpu_low_priority", "bool", False, "low GPU priority"),
+    ("xnnpack_weight_cache_file_path", "string", "", "keep packed weights in a file"),
+    ("result_file_path", "string", "", "where the result goes as a proto"),
+    ("model_runtime_info_output_file", "string", "", "where it says which node runs where"),
+    ("input_layer_value_range", "string", "", "ranges of the inputs"),
+)
+_FLAGS: Final = (
+    *CORE_FLAGS,
+    *(
+        Flag(name=name, type=kind, default=default, echo="", help=text)
+        for name, kind, default, text in _OWN
+    ),
+)
+#: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
+_VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
+_FILE: Final = "benchmark_litert_model.h"
+
+
+class LitertProgram:
+    """The program."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def run(self, process: ProcessContext) -> int:
+        """Run it; return its exit code (0 also for --help)."""
+        say = StreamTranscript(process)
+        announce(process, "start")
+        arguments = [argument for argument in process.argv[1:] if not _VENDOR.fullmatch(argument)]
+        name = process.argv[0] if process.argv else "benchmark_model"
+        if "--help" in arguments or "-h" in arguments:
+            say.error(usage(name, _FLAGS))
+            return 0
+        say.info("STARTING!")
+        try:
+            own = parse_flags(_FLAGS, arguments)
+            if own.unconsumed:
+                say.warn("Unconsumed cmdline flags: " + " ".join(own.unconsumed))
+            self._check(own, say)
+            results = BenchmarkRun(
+                self._bench, process, say, _as_benchmark_model(own), ProcessOnce(), is_litert=True
+            ).run()
+        except FlagError as error:
+            say.error(str(error))
+            say.error(usage(name, _FLAGS))
+            return 1
+        except BenchmarkFailedError:
+            say.error("Benchmarking failed.")
+            return 1
+        self._banner(process, own, say, results)
+        return 0
+
+    def _check(self, own: Parameters, say: StreamTranscript) -> None:
+        if own.switch("require_full_delegation") and own.switch("use_cpu"):
+            _log(
+                say,
+                0,
+                "Requesting full delegation and CPU acceleration are incompatible.",
+                severity="ERROR",
+            )
+            raise ProgramDiedError(SIGABRT)
+        if own.text("gpu-precision") not in {"auto", "fp16", "fp32"}:
+            raise ProgramDiedError(SIGABRT)
+
+    def _banner(
+        self, process: ProcessContext, own: Parameters, say: StreamTranscript, results: Results
+    ) -> None:
+        runs, warmup, memory = results.runs, results.warmup, results.footprint
+        _log(say, 89, "\n========== BENCHMARK RESULTS ==========")
+        if own.text("signature_to_run_for"):
+            _log(say, 91, f"Signature name:       {own.text('signature_to_run_for')}")
+        _log(say, 94, f"Model initialization: {results.init_us / 1e3:.2f} ms")
+        _log(say, 95, f"Warmup (first):       {results.first_us / 1e3:.2f} ms")
+        _log(say, 97, f"Warmup (avg):         {warmup.average / 1e3:.2f} ms ({warmup.count} runs)")
+        if runs.count:
+            values = runs.values
+            _log(say, 99, f"Inference (avg):      {runs.average / 1e3:.2f} ms ({runs.count} runs)")
+            _log(say, 103, f"Inference (min):      {int(values.min()) / 1e3:.2f} ms")
+            _log(say, 105, f"Inference (max):      {int(values.max()) / 1e3:.2f} ms")
+            _log(say, 107, f"Inference (std):      {runs.deviation / 1e3:.2f}")
+            _log(
+                say,
+                115,
+                f"Throughput:           {results.input_bytes / 2**20 / (runs.average / 1e6):.2f} MB/s",
+            )
+        else:
+            _log(say, 110, "No inference runs were performed.")
+        _log(say, 124, "\nMemory Usage:")
+        _log(say, 125, f"Init footprint:       {memory.init_kb / 1024:.2f} MB")
+        _log(say, 127, f"Overall footprint:    {memory.overall_kb / 1024:.2f} MB")
+        if own.switch("report_peak_memory_footprint"):
+            _log(say, 130, f"Peak memory:          {memory.peak_kb / 1024:.2f} MB")
+        else:
+            _log(say, 132, "Peak memory usage not available. (peak_mem_mb <= 0)")
+        _log(say, 138, "======================================\n")
+        path = own.text("result_file_path")
+        if path:
+            _log(say, 177, f"Saving benchmark result to: {path}")
+            peak_kb = memory.peak_kb if own.switch("report_peak_memory_footprint") else 0
+            content = result_proto(results, results.model_bytes, peak_kb).to_bytes()
+            if write_whole(process, path, content):
+                _log(say, 181, f"Saved benchmark result to: {path}")
+            else:
+                _log(say, 184, f"Failed to save benchmark result to: {path}", severity="ERROR")
+
+
+def _log(say: StreamTranscript, line: int, message: str, *, severity: str = "INFO") -> None:
+    """Say something with the place in the source that the newer runtime's log names."""
+    say.runtime("ERROR" if severity == "ERROR" else "INFO", f"[{_FILE}:{line}] {message}")
+
+
+def _as_benchmark_model(own: Parameters) -> Parameters:
+    """Return the flags that ask the shared core for the same run, without its own last lines."""
+    given = [f"--{name}={_text(own.values[name])}" for name in own.given if name in _SHARED]
+    if own.switch("use_gpu"):
+        given.append("--use_gpu=true")
+        given.append(f"--gpu_backend={_GPU_BACKENDS.get(own.text('gpu_backend'), '')}")
+        given.append(
+            f"--gpu_precision_loss_allowed={'false' if own.text('gpu-precision') == 'fp32' else 'true'}"
+        )
+    if own.switch("use_profiler"):
+        given.append("--enable_op_profiling=true")
+    if own.text("model_runtime_info_output_file"):
+        given += [
+            "--export_model_runtime_info=true",
+            f"--model_runtime_info_output_file={own.text('model_runtime_info_output_file')}",
+        ]
+    return parse_flags((*CORE_FLAGS, *_hidden()), given)
+
+
+#: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL;
+#: else it chooses.
+_GPU_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
+_NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
+_SHARED: Final = frozenset(
+    {flag.name for flag in CORE_FLAGS}
+    | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
+    | _NPU_SHARED
+)
+
+
+def _text(value: FlagValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _hidden() -> tuple[Flag, ...]:
+    """Return benchmark_model's flags without their echo: this program doesn't log them."""
+    return tuple(
+        Flag(name=flag.name, type=flag.type, default=flag.default, echo="", help=flag.help)
+        for flag in (
+            *MODEL_FLAGS,
+            *XNNPACK_FLAGS,
+            *GPU_FLAGS,
+            *(own for own in _FLAGS if own.name in _NPU_SHARED),
+        )
+    )

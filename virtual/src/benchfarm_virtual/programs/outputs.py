@@ -1,0 +1,171 @@
+"""What a fake binary writes as a model's outputs: what the model computes for its inputs, with the
+delegate's rounding.
+
+The computer that the virtual phones live on computes it; every delegate adds the error that its
+arithmetic would, and a delegate that was made to compute wrong numbers is far off. Where the model
+can't be computed here (operators of others, text), the outputs are a fixed function of model,
+inputs and signature instead, alike on every phone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchfarm_virtual.computing import computed_outputs
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.delegation import GPU, HEXAGON, NNAPI, NPU
+from benchfarm_virtual.graph import Tensor
+from benchfarm_virtual.programs.phone_files import read_whole
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.interpreter import Interpreter
+
+_INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT16": np.int16,
+    "UINT16": np.uint16,
+    "INT32": np.int32,
+    "UINT32": np.uint32,
+    "INT64": np.int64,
+    "UINT64": np.uint64,
+}
+_FLOAT_TYPES = {"FLOAT32": np.float32, "FLOAT16": np.float16, "FLOAT64": np.float64}
+#: No output is written larger than this.
+_MOST_ELEMENTS = 1 << 24
+#: No model with more work than this is computed: the lab's computer has other phones to play.
+_MOST_MACS: Final = 5_000_000_000
+#: Relative error of single and half precision, and how many integers are one step off.
+_FP32_ERROR: Final = 1e-7
+_FP16_ERROR: Final = 4e-4
+_CPU_STEPS: Final = 0.01
+_ACCELERATOR_STEPS: Final = 0.04
+
+
+def output_values(interpreter: Interpreter) -> list[tuple[Tensor, bytes, NDArray[np.float64]]]:
+    """Return each output's tensor, its raw bytes and its values."""
+    seed = _seed(interpreter)
+    computed = _computed(interpreter, seed)
+    found = []
+    for position, index in enumerate(interpreter.subgraph.outputs):
+        tensor = interpreter.subgraph.tensors[index]
+        if computed is None:
+            values = _made_up(interpreter, tensor, seed, index)
+        else:
+            values = computed[position].astype(np.float64).reshape(-1)
+        found.append(
+            (tensor, *_encoded(tensor, _as_delegate(interpreter, tensor, values, seed + index)))
+        )
+    return found
+
+
+def _seed(interpreter: Interpreter) -> int:
+    digest = hashlib.sha256(interpreter.graph.sha256.encode())
+    digest.update(str(interpreter.primary).encode())
+    for value in interpreter.input_values:
+        digest.update(value)
+    for layer in interpreter.layers:
+        digest.update(str(layer.shape).encode())
+    return int.from_bytes(digest.digest()[:8], "little")
+
+
+def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] | None:
+    """Return what the model computes; None when that isn't known here."""
+    subgraph, layers = interpreter.subgraph, interpreter.layers
+    macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
+    known = {*_FLOAT_TYPES, *_INTEGER_TYPES, "BOOL"}
+    tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
+    if (
+        interpreter.primary != 0
+        or macs > _MOST_MACS
+        or any(tensor.type_name not in known for tensor in tensors)
+    ):
+        return None
+    shapes = [
+        layers[position].shape
+        if position < len(layers)
+        else tuple(abs(n) for n in subgraph.tensors[index].shape)
+        for position, index in enumerate(subgraph.inputs)
+    ]
+    inputs = list(interpreter.input_values)
+    if len(inputs) != len(shapes):
+        random = np.random.default_rng(seed)
+        sizes = [subgraph.tensors[index].element_bytes or 1 for index in subgraph.inputs]
+        # Without files the program takes random values of its own; whole bytes of 0 and 1 are
+        # numbers of every type.
+        inputs = [
+            random.integers(0, 2, int(np.prod(shape) * size), dtype=np.uint8).tobytes()
+            for shape, size in zip(shapes, sizes, strict=True)
+        ]
+    try:
+        model = read_whole(interpreter.run.process, interpreter.run.parameters.text("graph"))
+    except PhoneFileError:
+        return None
+    computed = computed_outputs(model, shapes, inputs)
+    return computed if computed is not None and len(computed) == len(subgraph.outputs) else None
+
+
+def _made_up(
+    interpreter: Interpreter, tensor: Tensor, seed: int, index: int
+) -> NDArray[np.float64]:
+    elements = min(_MOST_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
+    values = np.random.default_rng([seed, index]).standard_gamma(0.5, elements)
+    values = values / max(1e-9, float(values.sum())) * 4
+    if tensor.type_name in _INTEGER_TYPES:
+        values = values * 255 + (-128 if tensor.type_name == "INT8" else 0)
+    return values
+
+
+def _as_delegate(
+    interpreter: Interpreter, tensor: Tensor, values: NDArray[np.float64], seed: int
+) -> NDArray[np.float64]:
+    """Return the values with the error of the arithmetic that computed them."""
+    random = np.random.default_rng([seed, 1])
+    units, flags = interpreter.units, interpreter.run.parameters
+    accelerators = units & {NNAPI, HEXAGON, NPU, GPU}
+    if tensor.type_name in _INTEGER_TYPES:
+        share = _ACCELERATOR_STEPS if accelerators else _CPU_STEPS if units - {""} else 0.0
+        off = random.random(len(values)) < share
+        values = values + np.where(off, random.choice([-1.0, 1.0], len(values)), 0.0)
+    elif units - {""}:
+        half = (
+            bool(accelerators - {GPU})
+            or flags.switch("xnnpack_force_fp16")
+            or flags.switch("allow_fp16")
+        )
+        half = half or (GPU in units and flags.switch("gpu_precision_loss_allowed"))
+        values = values * (
+            1 + random.normal(0.0, _FP16_ERROR if half else _FP32_ERROR, len(values))
+        )
+    if units & interpreter.wrong:
+        values = _wrong(tensor, random.permutation(values))
+    return values
+
+
+def _wrong(tensor: Tensor, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    if tensor.type_name not in _INTEGER_TYPES:
+        return values * -3.0
+    return float(values.max()) + float(values.min()) - values
+
+
+def _encoded(tensor: Tensor, values: NDArray[np.float64]) -> tuple[bytes, NDArray[np.float64]]:
+    if tensor.type_name in _FLOAT_TYPES:
+        return values.astype(_FLOAT_TYPES[tensor.type_name]).tobytes(), values
+    if tensor.type_name == "BOOL":
+        flags = values > (np.median(values) if len(np.unique(values)) > 2 else 0.5)
+        return flags.astype(np.uint8).tobytes(), flags.astype(np.float64)
+    if tensor.type_name in _INTEGER_TYPES:
+        kind = _INTEGER_TYPES[tensor.type_name]
+        span = np.iinfo(kind)
+        whole = np.clip(np.round(values), span.min, span.max)
+        return whole.astype(kind).tobytes(), whole
+    return b"", np.zeros(0)
+
+
+def raw_outputs(interpreter: Interpreter) -> bytes:
+    """Return what --output_filepath holds: the outputs' bytes, one after the other."""
+    return b"".join(raw for _, raw, _ in output_values(interpreter))

@@ -1,0 +1,227 @@
+"""The loop of warm-up or measured runs: the program's rules for when it ends, in phone time.
+
+Latencies are drawn many at a time and slept through at once, so that a run costs this computer next
+to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchfarm_virtual.contract import TraceEvent
+from benchfarm_virtual.latency import LOOP_OVERHEAD_US
+from benchfarm_virtual.programs.process import BenchmarkFailedError
+from benchfarm_virtual.programs.run_statistics import Stat
+from benchfarm_virtual.programs.transcript import number
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.programs.benchmark import BenchmarkRun
+    from benchfarm_virtual.programs.interpreter import Interpreter
+
+
+#: Share of an inference that isn't any operator's.
+_BETWEEN: Final = 0.02
+#: What writing one slice costs, in microseconds.
+SLICE_US: Final = 1.5
+_PROPERTY: Final = "debug.tflite.trace"
+
+
+class OperatorSlices:
+    """Writes ``OP@node/subgraph`` around each operator, and ``invoke@-1/0`` around each inference."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        process = interpreter.run.process
+        self._interpreter = interpreter
+        self._sink = process.trace
+        self._process = process
+        #: As the real runtime: read once, when the interpreter is made, and only "1" counts.
+        self._is_on = process.trace is not None and process.props.get(_PROPERTY, "") == "1"
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether slices are written now."""
+        return self._is_on and self._sink is not None and self._sink.wants(self._process.argv[0])
+
+    @property
+    def cost_us(self) -> float:
+        """What writing its slices adds to one inference."""
+        return SLICE_US * (1 + len(self._interpreter.works)) if self.is_recorded else 0.0
+
+    def write(self, starts_us: NDArray[np.float64], latencies_us: NDArray[np.float64]) -> None:
+        """Write the slices of inferences that begin ``starts_us`` from now and take
+        ``latencies_us``.
+        """
+        if not self.is_recorded or self._sink is None:
+            return
+        pid = self._process.pid
+        cpu = self._interpreter.threads().cpus[0]
+        names, shares = self._shares()
+        now_us = self._sink.now_ns() / 1000
+        events: list[TraceEvent] = []
+
+        def mark(at_us: float, text: str) -> None:
+            events.append(TraceEvent(int((now_us + at_us) * 1000), cpu, pid, text))
+
+        end = f"E|{pid}"
+        for start_us, latency_us in zip(starts_us.tolist(), latencies_us.tolist(), strict=True):
+            at_us = start_us
+            mark(at_us, f"B|{pid}|invoke@-1/0")
+            for name, share in zip(names, shares, strict=True):
+                mark(at_us, f"B|{pid}|{name}")
+                at_us += share * latency_us
+                mark(at_us, end)
+            mark(start_us + latency_us, end)
+        self._sink.write(pid, self._process.argv[0], self._process.uid, events)
+
+    def _shares(self) -> tuple[list[str], list[float]]:
+        interpreter = self._interpreter
+        hardware = interpreter.run.bench.hardware
+        speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
+        times = [work.time_us(speeds) for work in interpreter.works]
+        total = sum(times) or 1.0
+        names = [
+            f"{work.node.name}@{work.node.node_id}/{interpreter.primary}"
+            for work in interpreter.works
+        ]
+        return names, [time / total * (1.0 - _BETWEEN) for time in times]
+
+
+#: Phone time whose runs are drawn at once, and how many runs are, at most.
+_CHUNK_S: Final = 0.08
+_LONGEST_CHUNK_S: Final = 0.5
+_CHUNK_RUNS: Final = 100_000
+#: Phone time that is slept through at once; clocks are looked at in between.
+_SLEEP_S: Final = 0.32
+#: An inference that fails takes at least the time of saying so.
+_FAILING_US: Final = 60.0
+#: After a pause this long, clocks have gone down and caches are cold.
+_IDLE_US: Final = 4000.0
+_AFTER_IDLE: Final = 1.4
+#: What the profiler adds to each operator, and to a run.
+_PROFILED_OP_US: Final = 0.9
+_PROFILED_RUN_US: Final = 18.0
+
+
+class RunLoop:
+    """The loops of one run of the program; the first inference of all is the cold one."""
+
+    def __init__(self, run: BenchmarkRun, interpreter: Interpreter) -> None:
+        self._run = run
+        self._interpreter = interpreter
+        self._cold = True
+        self._began_s = 0.0
+        self._slices = OperatorSlices(interpreter)
+
+    def run(self, min_runs: int, min_s: float, max_s: float, *, profiled: bool = False) -> Stat:
+        """Make at least ``min_runs`` runs and ``min_s`` seconds of them, none beginning after
+        ``max_s``.
+        """
+        say = self._run.say
+        say.info(
+            f"Running benchmark for at least {min_runs} iterations and at least {number(min_s)} seconds but "
+            f"terminate if exceeding {number(max_s)} seconds."
+        )
+        hardware = self._run.bench.hardware
+        cpus, cpu_share, gpu_share, watts = self._interpreter.load()
+        duty = self._duty(hardware.core_shares(), hardware.gpu_share())
+        work = hardware.begin_work(
+            cpus,
+            gpu_share=gpu_share * duty,
+            accelerator_watts=watts * duty,
+            cpu_share=cpu_share * duty,
+            pid=self._run.process.pid,
+        )
+        stat = Stat()
+        try:
+            now_us = 0.0
+            self._began_s = self._run.process.time.uptime_s()
+            more = True
+            while more:
+                base_us = self._interpreter.inference_us(
+                    hardware.core_shares(work), hardware.gpu_share(work)
+                )
+                if self._interpreter.invoke_error:
+                    base_us = max(base_us, _FAILING_US)
+                if profiled:
+                    base_us += _PROFILED_RUN_US + _PROFILED_OP_US * sum(
+                        len(w.works) for w in self._interpreter.works
+                    )
+                base_us += self._slices.cost_us
+                begin_us = now_us
+                while more and now_us - begin_us < _SLEEP_S * 1e6:
+                    now_us, more = self._chunk(
+                        stat, base_us, begin_us, now_us, min_runs, min_s * 1e6, max_s * 1e6
+                    )
+                # Until then, not for that long: what this computer's clock oversleeps is no part of
+                # the next runs.
+                self._run.sleep_us(
+                    now_us - (self._run.process.time.uptime_s() - self._began_s) * 1e6
+                )
+        finally:
+            hardware.end_work(work)
+        say.info(stat.line() + "\n")
+        if self._interpreter.invoke_error and stat.count:
+            raise BenchmarkFailedError
+        return stat
+
+    def _duty(self, shares: dict[int, float], gpu_share: float) -> float:
+        """Return the share of the time in which it is busy."""
+        base_us = self._interpreter.inference_us(shares, gpu_share)
+        return base_us / max(base_us, self._period_us(base_us))
+
+    def _period_us(self, latency_us: float) -> float:
+        flags = self._run.parameters
+        frequency, delay_s = flags.number("run_frequency"), flags.number("run_delay")
+        if frequency > 0:
+            return max(latency_us, 1e6 / frequency)
+        return latency_us + (delay_s * 1e6 if delay_s > 0 else 0.0)
+
+    def _chunk(
+        self,
+        stat: Stat,
+        base_us: float,
+        begin_us: float,
+        now_us: float,
+        min_runs: int,
+        min_us: float,
+        max_us: float,
+    ) -> tuple[float, bool]:
+        """Make some runs; return the time after them, and whether there are more to make.
+
+        ``begin_us`` is this moment, ``now_us`` the time after the runs that were made ahead of it.
+        """
+        run = self._run
+        period_us = self._period_us(base_us) + LOOP_OVERHEAD_US
+        if period_us - base_us > _IDLE_US:
+            base_us *= _AFTER_IDLE
+        chunk_s = min(_LONGEST_CHUNK_S, _CHUNK_S * max(1.0, run.process.time.factor))
+        count = max(1, min(_CHUNK_RUNS, int(chunk_s * 1e6 / period_us)))
+        values = run.noise.samples_us(base_us, count)
+        if self._cold:
+            values[0] = int(values[0] * run.noise.first_factor()) + 8
+        frequency, delay_s = (
+            run.parameters.number("run_frequency"),
+            run.parameters.number("run_delay"),
+        )
+        periods = values + LOOP_OVERHEAD_US
+        if frequency > 0:
+            periods = np.maximum(periods, 1e6 / frequency)
+        elif delay_s > 0:
+            periods = periods + delay_s * 1e6
+        ends = now_us + np.cumsum(periods)
+        starts = np.concatenate(([now_us], ends[:-1]))
+        numbers = np.arange(stat.count, stat.count + count)
+        allowed = ((numbers < min_runs) | (starts < min_us)) & (starts <= max_us)
+        stop = count if bool(allowed.all()) else int(np.argmin(allowed))
+        if stop == 0:
+            return now_us, False
+        self._cold = False
+        self._slices.write(starts[:stop] - begin_us, values[:stop].astype(np.float64))
+        stat.add(values[:stop])
+        if self._interpreter.invoke_error:
+            for _ in range(stop):
+                run.say.runtime("ERROR", self._interpreter.invoke_error)
+        return float(ends[stop - 1]), stop == count

@@ -1,0 +1,182 @@
+"""Fake binaries for the real benchmark programs, for the quickstart and for tests: they run on
+virtual phones only.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchfarm_virtual.axml import Element, encode
+from benchfarm_virtual.elf import MACHINES, FakeNote, fake
+from benchfarm_virtual.errors import UsageError
+
+#: Programs that write_benchmark_elf can make a fake binary for; ``cpu_only`` is a build without
+#: GPU, NNAPI and Hexagon.
+PROGRAMS: Final = (
+    "benchmark_model",
+    "benchmark_model_cpu_only",
+    "benchmark_model_plus_flex",
+    "benchmark_model_performance_options",
+    "benchmark_litert_model",
+    "litert_lm_advanced_main",
+    "dummy_external_delegate",
+    "sample_stable_delegate",
+    "llama-bench",
+    "executor_runner",
+    "benchncnn",
+    "benchmark.out",
+    "onnxruntime_perf_test",
+)
+#: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them.
+NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")
+#: What the Hexagon delegate needs beside the program: its interface, and a library for each
+#: generation of the DSP.
+HEXAGON_LIBRARIES: Final = (
+    "libhexagon_interface.so",
+    "libhexagon_nn_skel.so",
+    "libhexagon_nn_skel_v65.so",
+    "libhexagon_nn_skel_v66.so",
+)
+#: What LiteRT-LM needs beside its program to use a GPU, and to choose tokens on it.
+LANGUAGE_MODEL_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtTopKOpenClSampler.so")
+#: What LiteRT needs beside its program to use an NPU.
+NPU_LIBRARIES: Final = tuple(
+    f"libLiteRt{part}_{vendor}.so"
+    for vendor in NPU_VENDORS
+    for part in ("Dispatch", "CompilerPlugin")
+)
+BENCHMARK_PACKAGE: Final = "org.tensorflow.lite.benchmark"
+BENCHMARK_ACTIVITY: Final = ".BenchmarkModelActivity"
+_NEEDED: Final = (
+    "libEGL.so",
+    "libGLESv2.so",
+    "liblog.so",
+    "libandroid.so",
+    "libm.so",
+    "libdl.so",
+    "libc.so",
+)
+#: Files in an APK have this date, so that the same APK has the same bytes.
+_ZIP_DATE: Final = (2024, 1, 1, 0, 0, 0)
+
+
+def benchmark_elf(
+    program: str = "benchmark_model",
+    abi: str = "arm64-v8a",
+    *,
+    version: str = "virtual",
+    min_sdk: int = 26,
+) -> bytes:
+    """Return the bytes of a fake executable.
+
+    Raise UsageError for a program or ABI that there is none of.
+    """
+    if program not in PROGRAMS:
+        raise UsageError(
+            f"there is no fake binary for {program!r}; there are: {', '.join(PROGRAMS)}"
+        )
+    if abi not in MACHINES:
+        raise UsageError(
+            f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}"
+        )
+    return fake(FakeNote(program=program, version=version, min_sdk=min_sdk), abi, _NEEDED)
+
+
+def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
+    """Return the bytes of a fake library that one of the programs needs beside it.
+
+    Libraries of one version belong together. Raises UsageError for another name or ABI.
+    """
+    if name not in (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES):
+        raise UsageError(f"there is no fake binary for {name!r}")
+    if abi not in MACHINES:
+        raise UsageError(
+            f"there is no fake binary for ABI {abi!r}; there are: {', '.join(MACHINES)}"
+        )
+    return fake(FakeNote(program=name, version=version, min_sdk=23), abi, ("libc.so",))
+
+
+def write_benchmark_elf(
+    path: Path,
+    program: str = "benchmark_model",
+    abi: str = "arm64-v8a",
+    *,
+    version: str = "virtual",
+    min_sdk: int = 26,
+) -> Path:
+    """Write a fake executable and return its path; see :func:`benchmark_elf`."""
+    path.write_bytes(benchmark_elf(program, abi, version=version, min_sdk=min_sdk))
+    path.chmod(0o755)
+    return path
+
+
+def benchmark_apk(
+    *,
+    package: str = BENCHMARK_PACKAGE,
+    activity: str = BENCHMARK_ACTIVITY,
+    abis: Sequence[str] = ("arm64-v8a",),
+    version_code: int = 1,
+    version_name: str = "1.0",
+    min_sdk: int = 23,
+    flex: bool = False,
+    debuggable: bool = True,
+) -> bytes:
+    """Return the bytes of a fake APK: a binary manifest, and the program's library for each ABI."""
+    manifest = Element(
+        name="manifest",
+        attributes={"package": package, "versionCode": version_code, "versionName": version_name},
+        children=[
+            Element(name="uses-sdk", attributes={"minSdkVersion": min_sdk, "targetSdkVersion": 31}),
+            Element(
+                name="application",
+                attributes={"debuggable": debuggable},
+                children=[
+                    Element(name="activity", attributes={"name": activity, "exported": True})
+                ],
+            ),
+        ],
+    )
+    program = "benchmark_model_plus_flex" if flex else "benchmark_model"
+    library = (
+        "libtensorflowlite_benchmark_plus_flex.so" if flex else "libtensorflowlite_benchmark.so"
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(_member("AndroidManifest.xml"), encode(manifest))
+        archive.writestr(_member("classes.dex"), b"dex\n035\0" + bytes(104))
+        for abi in abis:
+            content = benchmark_elf(program, abi, version=version_name, min_sdk=min_sdk)
+            archive.writestr(_member(f"lib/{abi}/{library}"), content)
+    return out.getvalue()
+
+
+def write_benchmark_apk(
+    path: Path,
+    *,
+    abis: Sequence[str] = ("arm64-v8a",),
+    version_code: int = 1,
+    version_name: str = "1.0",
+    min_sdk: int = 23,
+    debuggable: bool = True,
+) -> Path:
+    """Write a fake APK and return its path; see :func:`benchmark_apk`."""
+    path.write_bytes(
+        benchmark_apk(
+            abis=abis,
+            version_code=version_code,
+            version_name=version_name,
+            min_sdk=min_sdk,
+            debuggable=debuggable,
+        )
+    )
+    return path
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, date_time=_ZIP_DATE)
+    info.external_attr = 0o644 << 16
+    return info

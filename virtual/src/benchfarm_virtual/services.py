@@ -1,0 +1,198 @@
+"""What a client can open on a phone: shell, exec, sync and reboot.
+
+The names are those of SERVICES.TXT in the Android Open Source Project's adb.
+
+In the shell protocol every piece of data has a head of one byte (which stream) and a 32-bit length;
+the exit code is a piece of its own. Source of the format: shell_protocol.h in the Android Open
+Source Project's adb.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.connection import Service
+from benchfarm_virtual.contract import SHELL_UID, ShellSession, StreamClosedError
+from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.stream import Stream, StreamReader
+from benchfarm_virtual.sync import SyncService
+from benchfarm_virtual.userland import run_command
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.system import PhoneSystem
+
+
+_HEAD: Final = struct.Struct("<BI")
+_STDIN: Final = 0
+STDOUT: Final = 1
+STDERR: Final = 2
+_EXIT: Final = 3
+_CLOSE_STDIN: Final = 4
+#: A piece of output that is longer goes out in several.
+_PIECE_BYTES: Final = 256 * 1024
+
+
+class Outlet:
+    """Where all of a service's output passes; the fault that cuts it off sits here."""
+
+    def __init__(self, stream: Stream, faults: FaultTable, moment: str) -> None:
+        self._stream = stream
+        self._faults = faults
+        self._moment = moment
+        self._is_lost = False
+
+    def write(self, data: bytes, *, framed_as: int | None = None) -> None:
+        """Write to the stream, with the shell protocol's head when ``framed_as`` says which of its
+        streams it is.
+        """
+        for start in range(0, len(data), _PIECE_BYTES):
+            piece = data[start : start + _PIECE_BYTES]
+            passing, cut = self._faults.advance(FaultKind.OUTPUT_CUT, len(piece), self._moment)
+            piece = piece[:passing]
+            if self._is_lost:
+                piece = b""
+            passing, lost = self._faults.advance(FaultKind.ANSWER_CUT, len(piece), self._moment)
+            self._is_lost = self._is_lost or lost is not None
+            piece = piece[:passing]
+            if piece:
+                self._stream.write(
+                    piece if framed_as is None else _HEAD.pack(framed_as, len(piece)) + piece
+                )
+            if cut is not None:
+                self._stream.finish()
+                raise StreamClosedError("the output is cut off on request")
+
+    def exit(self, code: int) -> None:
+        """Send the exit code of the shell protocol."""
+        self._stream.write(_HEAD.pack(_EXIT, 1) + bytes([code & 0xFF]))
+
+
+class Output:
+    """One of a service's output streams; a terminal's lines end in CR LF."""
+
+    def __init__(self, outlet: Outlet, *, framed_as: int | None, terminal: bool) -> None:
+        self._outlet = outlet
+        self._framed_as = framed_as
+        self._terminal = terminal
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data``; raise StreamClosedError when nobody reads any more."""
+        self._outlet.write(
+            data.replace(b"\n", b"\r\n") if self._terminal else data, framed_as=self._framed_as
+        )
+
+
+class FramedInput:
+    """Stdin in the shell protocol; its end can be told apart from the stream's."""
+
+    def __init__(self, reader: StreamReader) -> None:
+        self._reader = reader
+        self._left_bytes = 0
+        self._ended = False
+
+    def read(self, limit: int = -1) -> bytes:
+        """Block until at least one byte is there; ``b""`` is the end.
+
+        A negative limit reads to the end.
+        """
+        if limit < 0:
+            return b"".join(iter(lambda: self.read(1 << 20), b""))
+        try:
+            while not self._left_bytes and not self._ended:
+                kind, length = _HEAD.unpack(self._reader.exactly(_HEAD.size))
+                if kind == _STDIN:
+                    self._left_bytes = length
+                elif kind == _CLOSE_STDIN:
+                    self._ended = True
+                else:
+                    self._reader.exactly(length)  # the window's size, which matters to nothing here
+        except EOFError:
+            self._ended = True
+        if self._ended:
+            return b""
+        data = bytes(self._reader.take(min(limit, self._left_bytes)))
+        self._left_bytes -= len(data)
+        self._ended = not data and limit != 0
+        return data
+
+
+#: What a phone says it can do; only what is served here.
+FEATURES: Final = (
+    "shell_v2",
+    "cmd",
+    "fixed_push_mkdir",
+    "fixed_push_symlink_timestamp",
+)
+#: What an ``adb shell`` without a command runs.
+_NO_COMMAND: Final = "echo 'a virtual phone has no shell to type in: adb shell COMMAND' >&2; exit 1"
+#: A phone from before Android 7 has none of them but ``cmd``'s forerunner, pm.
+LEGACY_FEATURES: Final[tuple[str, ...]] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ServiceDesk:
+    """Maps the name of a service to what runs it, for one phone."""
+
+    system: PhoneSystem
+    faults: FaultTable
+    #: True for a phone without shell_v2, whose v1 shell is a terminal.
+    legacy: bool
+    #: Restart into a mode ("" is the system).
+    reboot: Callable[[str], None]
+
+    def service_for(self, name: str) -> Service | None:
+        """Return what runs the service, or None when there is none of this name."""
+        head, _, rest = name.partition(":")
+        kind, *options = head.split(",")
+        if kind == "shell":
+            return self._shell(options, rest)
+        if kind == "exec":
+            return lambda stream: self._run(stream, rest, "exec")
+        if kind == "sync":
+            return SyncService(self.system.files, self.faults, uid=SHELL_UID)
+        if kind == "reboot":
+            return lambda stream: self.reboot(rest)
+        return None
+
+    # Commands
+
+    def _shell(self, options: list[str], command: str) -> Service | None:
+        command, framed = command or _NO_COMMAND, "v2" in options
+        if framed and self.legacy:
+            return None
+        terminal = "pty" in options if framed else self.legacy
+        return lambda stream: self._run(stream, command, "shell", framed=framed, terminal=terminal)
+
+    def _run(
+        self,
+        stream: Stream,
+        command: str,
+        moment: str,
+        *,
+        framed: bool = False,
+        terminal: bool = False,
+    ) -> None:
+        """Run a command.
+
+        Without frames its exit code is lost, and its output is one stream, as a terminal's is.
+        """
+        outlet = Outlet(stream, self.faults, moment)
+        banner = self.faults.active(FaultKind.BANNER)
+        stdout = stderr = Output(outlet, framed_as=STDOUT if framed else None, terminal=terminal)
+        if framed and not terminal:
+            stderr = Output(outlet, framed_as=STDERR, terminal=False)
+        if banner is not None:
+            stdout.write(f"{banner.text('text')}\n".encode())
+        reader = StreamReader(stream)
+        session = ShellSession(
+            stdin=FramedInput(reader) if framed else reader,
+            stdout=stdout,
+            stderr=stderr,
+            hangup=stream.hangup,
+        )
+        code = run_command(self.system, command, session)
+        if framed:
+            outlet.exit(code)

@@ -1,0 +1,366 @@
+"""The shell itself: walks a script's statements in one process of the phone's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
+from benchfarm_virtual.files import PhoneTree
+from benchfarm_virtual.handles import CollectHandle, Handle, HandleSink
+from benchfarm_virtual.launching import DEFAULT_PATH, Launch
+from benchfarm_virtual.processes import SIGNAL_WORDS, Process
+from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError, Calculator
+from benchfarm_virtual.shell.expansion import Expander, ExpansionFaultError
+from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
+from benchfarm_virtual.shell.parsing import parse_script
+from benchfarm_virtual.shell.redirection import (
+    RedirectFaultError,
+    redirected,
+    release_all,
+    retained,
+    start_job,
+)
+from benchfarm_virtual.shell.simple_commands import run_simple
+from benchfarm_virtual.shell.spans import ShellSyntaxError
+from benchfarm_virtual.shell.statements import execute
+from benchfarm_virtual.shell.syntax import Block, Redirect, Redirected, Simple, Statement, Subshell
+from benchfarm_virtual.shell.variables import Variables
+from benchfarm_virtual.system import PhoneSystem
+
+#: Signals after which mksh exits with 128 + the signal instead of dying of it.
+_SHELL_EXITS: Final = frozenset({1, 2, 3, 15})
+_SPECIAL: Final = frozenset("?$!#-")
+
+
+class Shell:
+    """One shell process (or a subshell of it)."""
+
+    def __init__(
+        self,
+        system: PhoneSystem,
+        process: Process,
+        *,
+        name: str,
+        positional: Sequence[str],
+        variables: Variables,
+        cwd: str,
+        fds: Mapping[int, Handle],
+    ) -> None:
+        self.system = system
+        self.process = process
+        self.name = name
+        self.positional: list[str] = list(positional)
+        self.variables = variables
+        self.cwd = cwd
+        self.fds: dict[int, Handle] = dict(fds)
+        #: Whether the open files are this shell's to let go of; else they are borrowed from whom it
+        #: runs for.
+        self.owns_fds = False
+        #: Has the lender let go of them too, where the lender is a shell that this process was
+        #: before.
+        self.surrender: Callable[[], None] | None = None
+        self.functions: dict[str, Statement] = {}
+        self.traps: dict[int, str] = {}
+        self.status = 0
+        #: Whether a command was substituted since that was last asked for.
+        self.has_substituted = False
+        self.last_background = 0
+        self.jobs: list[Process] = []
+        self.shell_pid = process.pid
+        self.expander = Expander(self)
+        self.calculator = Calculator(lambda variable: self.lookup(variable) or "")
+        #: How deep functions and loops are nested.
+        self.calls = 0
+        self.loops = 0
+
+    @classmethod
+    def from_launch(cls, request: Launch, *, name: str, positional: Sequence[str]) -> Shell:
+        """Return the shell that a program start of ``sh`` or of a script becomes."""
+        variables = Variables(dict(request.env), set(request.env))
+        variables.values.setdefault("PATH", DEFAULT_PATH)
+        variables.values["PWD"] = request.cwd
+        shell = cls(
+            request.system,
+            request.process,
+            name=name,
+            positional=positional,
+            variables=variables,
+            cwd=request.cwd,
+            fds=request.fds,
+        )
+        shell.surrender = request.surrender
+        return shell
+
+    # What expansion asks for
+
+    @property
+    def uid(self) -> int:
+        """Who runs the shell."""
+        return self.process.uid
+
+    @property
+    def files(self) -> PhoneTree:
+        """The phone's files."""
+        return self.system.files
+
+    def absolute(self, path: str) -> str:
+        """Return a phone path, made absolute."""
+        return path if path.startswith("/") else f"{self.cwd.rstrip('/')}/{path}"
+
+    def lookup(self, name: str) -> str | None:
+        """Return a variable or special parameter."""
+        value = self.variables.values.get(name)
+        if value is not None:
+            return value
+        if name.isdigit():
+            place = int(name)
+            if place == 0:
+                return self.name
+            return self.positional[place - 1] if place <= len(self.positional) else None
+        if name in _SPECIAL:
+            return {
+                "?": str(self.status),
+                "$": str(self.shell_pid),
+                "#": str(len(self.positional)),
+                "!": str(self.last_background) if self.last_background else "",
+                "-": "hc",
+            }[name]
+        match name:
+            case "IFS":
+                return " \t\n"
+            case "PPID":
+                return str(self.process.ppid)
+            case "KSH_VERSION":
+                return "@(#)MIRBSD KSH R59 2020/10/31"
+        return None
+
+    def assign(self, name: str, value: str) -> None:
+        """Set a variable; raise ExpansionFaultError for what would change how words are split."""
+        if name == "IFS":
+            raise ExpansionFaultError("IFS: a virtual phone splits at white space")
+        self.variables.values[name] = value
+
+    def substitute(self, script: str) -> str:
+        """Run ``$(script)`` in a subshell and return its output."""
+        collected = CollectHandle()
+        child = self.fork({**self.fds, 1: collected})
+        self.status = child.run_as_subshell(lambda: child.run_text(script))
+        self.has_substituted = True
+        child.close()
+        self.system.processes.end(child.process, self.status)
+        return (
+            collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
+        )
+
+    # Running
+
+    def run(self, script: str, *, exec_last: bool = False) -> int:
+        """Run a whole script; return its exit status."""
+
+        def whole() -> int:
+            block = parse_script(script)
+            if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
+                only = block.statements[0][0]
+                if isinstance(only, Simple):
+                    return run_simple(self, only, replace=True)
+            return self.block(block)
+
+        return self.run_as_subshell(whole)
+
+    def run_as_subshell(self, body: Callable[[], int]) -> int:
+        """Run something to the end of this shell: exit, signals and faults dealt with."""
+        before = self.system.processes.enter(self.process)
+        try:
+            self.status = self._guarded(body)
+            if last := self.traps.pop(0, ""):
+                status = self.status
+                self._guarded(lambda: self.run_text(last, keep=True))
+                self.status = status
+        except ShellKilledError:
+            self.status = 128 + self.process.signal
+        finally:
+            self.system.processes.leave(before)
+        return self.status
+
+    def _guarded(self, body: Callable[[], int]) -> int:
+        try:
+            return body()
+        except ExitError as exc:
+            return exc.status
+        except (ReturnError, LeaveLoopError) as exc:
+            return exc.status if isinstance(exc, ReturnError) else self.status
+        except ShellSyntaxError as exc:
+            self.complain_of_syntax(exc)
+            return 1
+        except (ExpansionFaultError, ArithmeticFaultError) as exc:
+            self.complain(str(exc))
+            return 1
+        except RecursionError:
+            self.complain("too deeply nested")
+            return 1
+        except StreamClosedError:
+            return 128 + 13
+        except (
+            ProgramDiedError
+        ) as exc:  # a builtin was waiting for something when the shell was killed
+            raise ShellKilledError from exc
+
+    def run_text(self, script: str, *, keep: bool = False) -> int:
+        """Run a script in this shell (eval, source, traps); ``keep`` leaves ``$?`` as it was."""
+        status = self.status
+        result = self.block(parse_script(script))
+        if keep:
+            self.status = status
+        return result
+
+    def block(self, block: Block) -> int:
+        """Run statements one after another."""
+        self.status = 0 if not block.statements else self.status
+        for statement, background in block.statements:
+            self.check_signals()
+            if background:
+                self.status = start_job(self, statement)
+            else:
+                self.status = execute(self, statement)
+        self.check_signals()
+        return self.status
+
+    def check_signals(self) -> None:
+        """Run traps of signals that have arrived.
+
+        Raise ShellKilledError when one has ended the shell.
+        """
+        if self.process.killed.is_set():
+            raise ShellKilledError
+        while self.process.pending:
+            script = self.traps.get(self.process.pending.pop(0))
+            if script:
+                self.run_text(script, keep=True)
+
+    def execute(self, statement: Statement) -> int:
+        """Run one statement and return its status."""
+        return execute(self, statement)
+
+    # Subshells and what they end with
+
+    def fork(self, fds: Mapping[int, Handle]) -> Shell:
+        """Return a subshell in a process of its own; the open files are only borrowed."""
+        process = self.system.processes.spawn(
+            [self.name], uid=self.uid, parent=self.process, group=self.process.group, is_shell=True
+        )
+        child = Shell(
+            self.system,
+            process,
+            name=self.name,
+            positional=self.positional,
+            variables=self.variables.copy(),
+            cwd=self.cwd,
+            fds=fds,
+        )
+        child.functions = dict(self.functions)
+        child.traps = {signal: script for signal, script in self.traps.items() if not script}
+        child.status = self.status
+        child.last_background = self.last_background
+        child.shell_pid = self.shell_pid
+        return child
+
+    def close(self) -> None:
+        """Let go of the open files that are this shell's own."""
+        if self.owns_fds:
+            self.owns_fds = False
+            release_all(self.fds)
+        elif self.surrender is not None:
+            self.surrender()
+            self.surrender = None
+
+    def alone(self, statement: Statement) -> int:
+        """Run the only statement of a subshell: what it redirects, the whole process redirects.
+
+        So a job that has its output elsewhere holds nothing of its parent's, and a simple command
+        or an inner subshell takes this process over.
+        """
+        match statement:
+            case Redirected():
+                self.take_redirects(statement.redirects)
+                return self.alone(statement.body)
+            case Subshell():
+                return self.block(statement.body)
+            case Simple():
+                return run_simple(self, statement, replace=True)
+        return execute(self, statement)
+
+    def take_redirects(self, redirects: Sequence[Redirect], *, special: bool = False) -> None:
+        """Redirect the shell's own open files for good; a failure ends the shell."""
+        try:
+            fds, opened = redirected(self, redirects)
+        except RedirectFaultError as exc:
+            self.complain(str(exc))
+            if special:
+                self.complain("redirection failure")
+            raise ExitError(1) from exc
+        held = retained(fds)
+        for handle in opened:
+            handle.release()
+        self.close()
+        self.fds, self.owns_fds = held, True
+
+    def wait_for(self, process: Process) -> bool:
+        """Wait until a process has ended; False when a caught signal came first.
+
+        Raises ShellKilledError.
+        """
+        stirred = threading.Event()
+        self.process.add_waker(stirred.set)
+        process.at_end(stirred.set)
+        try:
+            while not process.done.is_set():
+                if self.process.killed.is_set():
+                    raise ShellKilledError
+                if self.process.pending:
+                    return False
+                stirred.wait()
+                stirred.clear()
+        finally:
+            self.process.remove_waker(stirred.set)
+            process.forget_end(stirred.set)
+        return True
+
+    def ended(self, process: Process, status: int) -> int:
+        """Say, as mksh does, by which signal a command ended.
+
+        A shell ends by itself when it gets most of them.
+        """
+        words = SIGNAL_WORDS.get(process.signal) if process.signal else None
+        if process.is_shell and process.signal in _SHELL_EXITS:
+            words = None
+        if words is not None and status == 128 + process.signal:
+            self.error(f"{words} ")
+        return status
+
+    # Messages
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        """Write to one of the shell's open files; raise StreamClosedError, PhoneFileError."""
+        handle = self.fds.get(descriptor)
+        if handle is not None and data:
+            HandleSink(handle, self.process).write(data)
+
+    def error(self, text: str) -> None:
+        """Write a line to stderr, if anyone reads it."""
+        try:
+            self.write(2, (text + "\n").encode("utf-8", "surrogateescape"))
+        except (StreamClosedError, PhoneFileError, ProgramDiedError):
+            return
+
+    def complain_of_syntax(self, fault: ShellSyntaxError) -> None:
+        """Write what is wrong with a script."""
+        words = str(fault)
+        self.complain(
+            words if "quote" in words or "unclosed" in words else f"syntax error: {words}"
+        )
+
+    def complain(self, message: str) -> None:
+        """Write a line to stderr after the shell's name."""
+        self.error(f"{self.name}: {message}")

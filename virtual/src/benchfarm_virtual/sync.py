@@ -1,0 +1,254 @@
+"""The ``sync:`` service: files and folders to and from a phone, as ``adb push``, ``pull`` and
+``ls`` ask for them.
+
+A request is a four-letter name, a length and that many bytes (usually a path). The first version
+(STAT, LIST, SEND, RECV) is served. Source of the format: SYNC.TXT in the Android Open Source
+Project's adb.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+from stat import S_ISLNK, S_ISREG
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.contract import ByteSink, FileStat, PhoneFileError, StreamClosedError
+from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.stream import Stream, StreamReader
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.files import PhoneTree
+
+_HEAD: Final = struct.Struct("<4sI")
+_STAT: Final = struct.Struct("<4s3I")
+_DENT: Final = struct.Struct("<4s4I")
+#: The largest DATA frame that clients take, and the longest path.
+_DATA_BYTES: Final = 64 * 1024
+_PATH_BYTES: Final = 1024
+#: How many DATA frames are put together into one write, so that a packet of the link is filled.
+_FRAMES_PER_WRITE: Final = 15
+
+
+class _SyncFailedError(Exception):
+    """A request failed; the client gets FAIL with this text."""
+
+
+class SyncService:
+    """Serves one ``sync:`` stream until the client says QUIT or goes away."""
+
+    def __init__(self, files: PhoneTree, faults: FaultTable, *, uid: int) -> None:
+        self._files = files
+        self._faults = faults
+        self._uid = uid
+
+    def __call__(self, stream: Stream) -> None:
+        """Answer requests one after the other."""
+        reader = StreamReader(stream)
+        requests: dict[bytes, Callable[[str, StreamReader, Stream], None]] = {
+            b"STAT": self._stat,
+            b"LIST": self._list,
+            b"SEND": self._send,
+            b"RECV": self._recv,
+        }
+        while True:
+            name, length = _HEAD.unpack(reader.exactly(_HEAD.size))
+            request = requests.get(name)
+            if name == b"QUIT":
+                return
+            if request is None or length > _PATH_BYTES:
+                stream.write(
+                    _fail(f"unknown command {name!r}" if request is None else "path too long")
+                )
+                return
+            path = reader.exactly(length).decode("utf-8", "surrogateescape")
+            try:
+                request(path, reader, stream)
+            except _SyncFailedError as failed:
+                stream.write(_fail(str(failed)))
+
+    # What a path is
+
+    def _stat(self, path: str, reader: StreamReader, stream: Stream) -> None:
+        try:
+            stat = self._files.stat(path, follow=False, uid=self._uid)
+        except PhoneFileError:
+            stream.write(_STAT.pack(b"STAT", 0, 0, 0))
+            return
+        stream.write(
+            _STAT.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF)
+        )
+
+    # What is in a folder
+
+    def _list(self, path: str, reader: StreamReader, stream: Stream) -> None:
+        pieces = []
+        for name, stat in self._entries(path):
+            if stat.size_bytes <= 0xFFFFFFFF:
+                entry = _DENT.pack(
+                    b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name)
+                )
+                pieces.append(entry + name)
+        pieces.append(_DENT.pack(b"DONE", 0, 0, 0, 0))
+        stream.write(b"".join(pieces))
+
+    def _entries(self, path: str) -> list[tuple[bytes, FileStat]]:
+        """Return names and what they are; nothing for a folder that can't be read, as adbd does."""
+        self._faults.reach("list", subject=path)
+        try:
+            names = self._files.list(path, uid=self._uid)
+        except PhoneFileError:
+            return []
+        entries = []
+        for name in names:
+            try:
+                stat = self._files.stat(f"{path.rstrip('/')}/{name}", follow=False, uid=self._uid)
+            except PhoneFileError:
+                continue  # it vanished between the two calls
+            entries.append((name.encode("utf-8", "surrogateescape"), stat))
+        return entries
+
+    # From the phone
+
+    def _recv(self, path: str, reader: StreamReader, stream: Stream) -> None:
+        self._faults.reach("pull", subject=path)
+        try:
+            source = self._files.open_read(path, uid=self._uid)
+        except PhoneFileError as fault:
+            raise _SyncFailedError(f"open failed: {fault}") from None
+        while True:
+            frames = []
+            for _ in range(_FRAMES_PER_WRITE):
+                try:
+                    data = source.read(_DATA_BYTES)
+                except PhoneFileError as fault:
+                    raise _SyncFailedError(f"read failed: {fault}") from None
+                if not data:
+                    break
+                frames += [_HEAD.pack(b"DATA", len(data)), self._maybe_flipped(data, "pull", path)]
+            self._faults.reach("pull", sum(map(len, frames)), subject=path)
+            last = len(frames) < 2 * _FRAMES_PER_WRITE
+            if last:
+                # In one write with the data: a small packet of its own would wait 40 ms in the adb
+                # server's socket.
+                frames.append(_HEAD.pack(b"DONE", 0))
+            stream.write(b"".join(frames))
+            if last:
+                return
+
+    # To the phone
+
+    def _send(self, spec: str, reader: StreamReader, stream: Stream) -> None:
+        path, comma, mode_text = spec.rpartition(",")
+        try:
+            mode = int(mode_text, 0) if comma else 0
+        except ValueError:
+            mode = 0
+        if not comma or mode <= 0:
+            self._skip_data(reader)
+            raise _SyncFailedError(
+                "missing , in ID_SEND_V1" if not comma else "couldn't parse mode"
+            )
+        self._store(path, mode, reader, stream)
+
+    def _store(self, path: str, mode: int, reader: StreamReader, stream: Stream) -> None:
+        """Take DATA frames up to DONE into a file.
+
+        A failure is told at once, the rest of the data is thrown away.
+        """
+        self._faults.reach("push", subject=path)
+        writer: ByteSink | None = None
+        try:
+            writer = self._create(path, mode)
+            mtime_s = self._copy_frames(path, reader, writer)
+            self._files.set_mode(path, _as_adbd(mode))
+            self._files.set_times(path, mtime_s)
+        except _SyncFailedError as failed:
+            if writer is not None:
+                self._discard(path)
+            stream.write(_fail(str(failed)))
+            self._skip_data(reader)
+            return
+        except (EOFError, StreamClosedError):
+            if writer is not None:
+                self._discard(path)
+            raise
+        self._faults.reach("push:done", subject=path)
+        stream.write(_HEAD.pack(b"OKAY", 0))
+
+    def _create(self, path: str, mode: int) -> ByteSink:
+        if S_ISLNK(mode):
+            raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
+        folder = path.rpartition("/")[0] or "/"
+        try:
+            self._files.stat(folder, uid=self._uid)
+        except PhoneFileError as missing:
+            if missing.errno == errno.ENOENT:
+                self._make_folders(folder)
+        try:
+            if S_ISREG(self._files.stat(path, follow=False, uid=self._uid).mode):
+                # A running program keeps the file that it was started from: adbd unlinks before it
+                # writes.
+                self._files.remove(path, uid=self._uid)
+        except PhoneFileError:
+            pass  # there is none, or it can't be removed, which the next step will tell
+        try:
+            return self._files.open_write(path, mode=_as_adbd(mode), uid=self._uid)
+        except PhoneFileError as fault:
+            raise _SyncFailedError(f"couldn't create file: {fault}") from None
+
+    def _make_folders(self, folder: str) -> None:
+        try:
+            self._files.make_folders(folder, uid=self._uid)
+        except PhoneFileError as fault:
+            raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
+
+    def _copy_frames(self, path: str, reader: StreamReader, writer: ByteSink) -> int:
+        """Write the frames' data; return the time that comes with DONE."""
+        while True:
+            name, value = _HEAD.unpack(reader.exactly(_HEAD.size))
+            if name == b"DONE":
+                return int(value)
+            if name != b"DATA" or value > _DATA_BYTES:
+                raise _SyncFailedError(f"invalid data message: {name!r} of {value} bytes")
+            data = reader.exactly(value)
+            try:
+                writer.write(self._maybe_flipped(data, "push", path))
+            except PhoneFileError as fault:
+                raise _SyncFailedError(f"write failed: {fault}") from None
+            self._faults.reach("push", value, subject=path)
+
+    def _discard(self, path: str) -> None:
+        """What was only half written is removed again, as adbd does when the link ends."""
+        try:
+            self._files.remove(path, uid=self._uid)
+        except PhoneFileError:
+            pass
+
+    def _skip_data(self, reader: StreamReader) -> None:
+        while True:
+            name, value = _HEAD.unpack(reader.exactly(_HEAD.size))
+            if name != b"DATA":
+                return
+            reader.exactly(value)
+
+    def _maybe_flipped(self, data: bytes, moment: str, path: str) -> bytes:
+        passing, flip = self._faults.advance(FaultKind.BIT_FLIP, len(data), moment, subject=path)
+        if flip is None or passing >= len(data):
+            return data
+        return data[:passing] + bytes([data[passing] ^ 1]) + data[passing + 1 :]
+
+
+def _as_adbd(mode: int) -> int:
+    """Return the permission bits that adbd gives a pushed file: the group and the others get what
+    the user has.
+    """
+    mode &= 0o777
+    mode |= (mode >> 3) & 0o070
+    return mode | (mode >> 3) & 0o007
+
+
+def _fail(text: str) -> bytes:
+    message = text.encode("utf-8", "surrogateescape")
+    return _HEAD.pack(b"FAIL", len(message)) + message

@@ -1,0 +1,177 @@
+"""All parts of one virtual phone's userland, as commands see them."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.contract import MomentHook
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.activities import ActivityService
+    from benchfarm_virtual.faults import FaultTable
+    from benchfarm_virtual.files import PhoneTree
+    from benchfarm_virtual.hardware import VirtualHardware
+    from benchfarm_virtual.logs import PhoneLogs
+    from benchfarm_virtual.packages import PackageStore
+    from benchfarm_virtual.processes import ProcessTable
+    from benchfarm_virtual.props import PhoneProps
+    from benchfarm_virtual.shelf import VirtualProgramShelf
+    from benchfarm_virtual.space import Storage
+    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.tracing import TraceService
+
+
+#: How long a reboot waits, in real seconds, for each process to be really gone (its last lines in
+#: the log with it).
+_LAST_WORDS_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneBuild:
+    """How a phone was built: what of it is there or allowed."""
+
+    serial: str
+    #: ``su`` works, and sysfs can be written through it.
+    rooted: bool = False
+    memory_bytes: int = 4 << 30
+    #: The GLES line of SurfaceFlinger, without its ``GLES: ``.
+    gles: str = ""
+    #: The GPU's name in sysfs (kgsl) or ""; frequencies come from the hardware.
+    gpu: str = ""
+    #: One text per core for /proc/cpuinfo: implementer, variant, part, revision.
+    cores: tuple[tuple[str, str, str, int], ...] = ()
+    cpu_features: str = "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm lrcpc dcpop asimddp"
+
+
+@dataclass(slots=True, kw_only=True)
+class PhoneSystem:
+    """The parts. They are put together in ``userland``."""
+
+    build: PhoneBuild
+    time: ScaledTime
+    hardware: VirtualHardware
+    shelf: VirtualProgramShelf
+    props: PhoneProps
+    processes: ProcessTable
+    logs: PhoneLogs
+    storage: Storage
+    files: PhoneTree
+    packages: PackageStore
+    activities: ActivityService
+    settings: PhoneSettings
+    state: PhoneState
+    tracing: TraceService
+    faults: FaultTable
+    on_reboot: Callable[[str], None]
+    moment: MomentHook | None = None
+    #: What the properties are after a boot.
+    default_props: Mapping[str, str] = field(default_factory=dict)
+    boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def restart(self) -> None:
+        """What a reboot does: processes end, logs and volatile properties are gone, a new boot id."""
+        for process in self.processes.kill_all():
+            process.done.wait(_LAST_WORDS_S)
+        self.logs.restart()
+        self.state.restart()
+        self.tracing.restart()
+        self.boot_id = str(uuid.uuid4())
+        self.props.forget_volatile(self.default_props)
+
+    def close(self) -> None:
+        """End all processes."""
+        self.processes.kill_all()
+
+
+NAMESPACES: Final = ("system", "secure", "global")
+_DEFAULTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "system": {
+        "screen_off_timeout": "60000",
+        "screen_brightness": "102",
+        "screen_brightness_mode": "1",
+        "accelerometer_rotation": "1",
+        "peak_refresh_rate": "60.0",
+    },
+    "secure": {
+        "android_id": "9774d56d682e549c",
+        "location_mode": "3",
+        "ui_night_mode": "1",
+        "lockscreen.disabled": "0",
+    },
+    "global": {
+        "adb_enabled": "1",
+        "airplane_mode_on": "0",
+        "auto_time": "1",
+        "bluetooth_on": "1",
+        "boot_count": "7",
+        "development_settings_enabled": "1",
+        "device_provisioned": "1",
+        "low_power": "0",
+        "mobile_data": "1",
+        "package_verifier_user_consent": "1",
+        "stay_on_while_plugged_in": "0",
+        "wifi_on": "1",
+        "window_animation_scale": "1.0",
+        "transition_animation_scale": "1.0",
+        "animator_duration_scale": "1.0",
+        "zen_mode": "0",
+    },
+}
+
+
+class PhoneSettings:
+    """The settings of one phone; they outlive a reboot."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed: dict[str, dict[str, str | None]] = {
+            namespace: {} for namespace in NAMESPACES
+        }
+
+    def get(self, namespace: str, name: str) -> str | None:
+        """Return a value, None when there is none."""
+        changed = self._changed[namespace]
+        return changed[name] if name in changed else _DEFAULTS[namespace].get(name)
+
+    def put(self, namespace: str, name: str, value: str | None) -> None:
+        """Set a value; None deletes it."""
+        with self._lock:
+            self._changed[namespace][name] = value
+
+    def all(self, namespace: str) -> Mapping[str, str]:
+        """Return everything in a table, sorted."""
+        merged: dict[str, str | None] = {**_DEFAULTS[namespace], **self._changed[namespace]}
+        return {name: value for name, value in sorted(merged.items()) if value is not None}
+
+
+@dataclass(slots=True)
+class PhoneState:
+    """Screen, radios, doze."""
+
+    screen_on: bool = True
+    keyguard: bool = False
+    fixed_performance: bool = False
+    #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
+    doze_off: set[str] = field(default_factory=set)
+    #: What the battery says of its health, None: what its heat means.
+    battery_health: int | None = None
+
+    def wake(self) -> None:
+        """Turn the screen on."""
+        self.screen_on = True
+
+    def lock(self) -> None:
+        """Turn the screen off; the keyguard comes with it."""
+        self.screen_on = False
+        self.keyguard = True
+
+    def restart(self) -> None:
+        """What a reboot does to it."""
+        self.screen_on = True
+        self.keyguard = False
+        self.fixed_performance = False
+        self.doze_off.clear()

@@ -1,0 +1,213 @@
+"""What happens when a command comes over adb, and how a phone's userland is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from benchfarm_virtual.activities import ActivityService
+from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, MomentHook, ShellSession
+from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.files import MEDIA_UID, SHARED_GID, PhoneTree
+from benchfarm_virtual.launching import DEFAULT_PATH
+from benchfarm_virtual.logs import PhoneLogs
+from benchfarm_virtual.packages import PackageStore
+from benchfarm_virtual.pipes import ClientSink, ClientSource
+from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable
+from benchfarm_virtual.props import PhoneProps
+from benchfarm_virtual.shell.interpreter import Shell
+from benchfarm_virtual.shell.variables import Variables
+from benchfarm_virtual.space import Storage
+from benchfarm_virtual.system import PhoneBuild, PhoneSettings, PhoneState, PhoneSystem
+from benchfarm_virtual.trace_formats import comm_of
+from benchfarm_virtual.tracing import TraceService
+from benchfarm_virtual.trees.node import LinkNode
+from benchfarm_virtual.trees.rootfs import computed_trees
+
+if TYPE_CHECKING:
+    from benchfarm_virtual.hardware import VirtualHardware
+    from benchfarm_virtual.shelf import VirtualProgramShelf
+    from benchfarm_virtual.time import ScaledTime
+
+_SHELL: Final = "/system/bin/sh"
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "ANDROID_ASSETS": "/system/app",
+    "ANDROID_BOOTLOGO": "1",
+    "ANDROID_DATA": "/data",
+    "ANDROID_ROOT": "/system",
+    "ANDROID_STORAGE": "/storage",
+    "EXTERNAL_STORAGE": "/sdcard",
+    "HOME": "/",
+    "HOSTNAME": "localhost",
+    "LOGNAME": "shell",
+    "PATH": DEFAULT_PATH,
+    "SHELL": "/bin/sh",
+    "TERM": "xterm-256color",
+    "TMPDIR": "/data/local/tmp",
+    "USER": "shell",
+}
+
+
+def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int:
+    """Interpret one command line on a phone and return its exit code.
+
+    Returns when the shell has ended and no process holds the session's output any more (or the
+    client has gone), as adbd closes a stream.
+    """
+    process = system.processes.spawn([_SHELL, "-c", command], uid=SHELL_UID, is_shell=True)
+    stdin, stdout, stderr = (
+        ClientSource(session.stdin),
+        ClientSink(session.stdout),
+        ClientSink(session.stderr),
+    )
+    variables = Variables(dict(_ENVIRONMENT) | {"PWD": "/"}, set(_ENVIRONMENT) | {"PWD"})
+    shell = Shell(
+        system,
+        process,
+        name=_SHELL,
+        positional=(),
+        variables=variables,
+        cwd="/",
+        fds={0: stdin, 1: stdout, 2: stderr},
+    )
+    shell.owns_fds = True
+
+    def hang_up() -> None:
+        if not process.done.is_set():
+            system.processes.kill(process, 1)
+        stdout.released.set()
+        stderr.released.set()
+
+    session.hangup.then(hang_up)
+    status = 1
+    try:
+        status = shell.run(command, exec_last=True)
+    finally:
+        shell.close()
+        system.processes.end(process, status)
+    stdout.released.wait()
+    stderr.released.wait()
+    return status & 0xFF
+
+
+#: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
+_STORAGE_BYTES: Final = 54 << 30
+_SHIPPED_BYTES: Final = 11 << 30
+
+
+def build_userland(
+    *,
+    props: Mapping[str, str],
+    time: ScaledTime,
+    hardware: VirtualHardware,
+    shelf: VirtualProgramShelf,
+    build: PhoneBuild,
+    faults: FaultTable | None = None,
+    on_reboot: Callable[[str], None] = lambda reason: None,
+    moment: MomentHook | None = None,
+) -> PhoneSystem:
+    """Put the userland of one phone together.
+
+    ``on_reboot`` is called with the reason ("", "recovery" ...) from a command's thread and
+    shouldn't wait for that command. ``moment`` is handed to programs.
+    """
+    faults = faults or FaultTable()
+    phone_props = PhoneProps(props)
+    processes = ProcessTable(time, sum(len(cluster.cpus) for cluster in hardware.clusters()))
+    logs = PhoneLogs(time)
+    storage = Storage(total_bytes=_STORAGE_BYTES, shipped_bytes=_SHIPPED_BYTES)
+    files = PhoneTree(
+        storage=storage,
+        denied=lambda operation, path: (
+            0
+            if faults.is_empty
+            else _denied(faults, operation, path) or _denied_by_selinux(system, faults, path)
+        ),
+        passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
+    )
+    packages = PackageStore(shelf, phone_props, files)
+    activities = ActivityService()
+    system = PhoneSystem(
+        build=build,
+        time=time,
+        hardware=hardware,
+        shelf=shelf,
+        props=phone_props,
+        processes=processes,
+        logs=logs,
+        storage=storage,
+        files=files,
+        packages=packages,
+        activities=activities,
+        settings=PhoneSettings(),
+        state=PhoneState(),
+        tracing=TraceService(time, phone_props),
+        faults=faults,
+        on_reboot=on_reboot,
+        moment=moment,
+        default_props=dict(props),
+    )
+    files.root.nodes |= computed_trees(system)
+    activities.attach(system)
+    _lay_out(files)
+    faults.handle(FaultKind.SCREEN_LOCK, lambda fault: system.state.lock())
+    logs.between = lambda: _log_noise(faults)
+    return system
+
+
+def _denied(faults: FaultTable, operation: str, path: str) -> int:
+    if operation == "stat" or faults.active(FaultKind.PERMISSION_DENIED, path) is None:
+        return 0
+    return 13
+
+
+def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> int:
+    """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the
+    kernel does.
+    """
+    process = system.processes.current()
+    if (
+        process is None
+        or process.context is None
+        or faults.active(FaultKind.SELINUX_DENIAL, path) is None
+    ):
+        return 0
+    is_app = process.uid >= FIRST_APP_UID
+    who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
+    app = f" app={process.argv[0]}" if is_app else ""
+    number, name = system.logs.last_number() + 1, path.rpartition("/")[2]
+    text = (
+        f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
+        f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
+    )
+    system.logs.append("W", comm_of(process.argv[0]), text, pid=process.pid, uid=process.uid)
+    return 13
+
+
+def _log_noise(faults: FaultTable) -> bytes | None:
+    """Return what a fault puts between two messages of the log."""
+    if faults.take(FaultKind.LOG_GARBAGE) is not None:
+        return b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f"
+    if faults.take(FaultKind.LOG_UTF8) is not None:
+        return "\U0001f525 hot \U0001f4f1 phone".encode()
+    return None
+
+
+def _lay_out(files: PhoneTree) -> None:
+    """Create the folders that every phone has."""
+    for path, mode, uid, gid in (
+        ("data", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/local", 0o751, 0, 0),
+        ("data/local/tmp", 0o771, SHELL_UID, SHELL_UID),
+        ("data/data", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/app", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/user", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/misc", 0o771, SYSTEM_UID, SYSTEM_UID),
+        ("data/misc/perfetto-traces", 0o773, 0, SHELL_UID),
+        ("storage/emulated/0/Android/data", 0o771, MEDIA_UID, SHARED_GID),
+        ("storage/emulated/0/Download", 0o771, MEDIA_UID, SHARED_GID),
+        ("storage/self", 0o771, MEDIA_UID, SHARED_GID),
+    ):
+        files.lay(path, mode, uid, gid)
+    files.lay("storage/self").nodes["primary"] = LinkNode("/storage/emulated/0")
+    files.lay("data/user").nodes["0"] = LinkNode("/data/data")

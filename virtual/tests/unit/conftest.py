@@ -1,0 +1,30 @@
+"""Parts that the tests of the virtual phone's physics and programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from virtual.tests.unit import networks as published_networks
+from virtual.tests.unit import tiny_models
+from virtual.tests.unit.bench_phone import BenchPhone
+
+
+@pytest.fixture(scope="session")
+def models() -> ModuleType:
+    """Builders of tiny models."""
+    return tiny_models
+
+
+@pytest.fixture(scope="session")
+def networks() -> ModuleType:
+    """The networks of the published table."""
+    return published_networks
+
+
+@pytest.fixture
+def bench_phone() -> Callable[..., BenchPhone]:
+    """Make phones without adb: ``bench_phone(profile, seed=...)``."""
+    return BenchPhone

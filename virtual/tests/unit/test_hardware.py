@@ -1,0 +1,163 @@
+"""Clocks, heat, battery and load of a virtual phone, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.profiles import load_profile, profile_names
+from virtual.tests.unit.bench_phone import HandTime
+
+
+def made(profile: str = "pixel-3") -> tuple[VirtualHardware, HandTime]:
+    time = HandTime()
+    return VirtualHardware(load_profile(profile), time, seed=1), time
+
+
+def hottest_c(hardware: VirtualHardware) -> float:
+    return max(zone.heat_c for zone in hardware.zones())
+
+
+@pytest.mark.parametrize("profile", profile_names())
+def test_a_phone_at_rest_stays_cool_and_idle(profile):
+    hardware, time = made(profile)
+    before = hottest_c(hardware)
+    time.now_s = 8 * 3600
+    assert hottest_c(hardware) == pytest.approx(before, abs=0.3)
+    assert hardware.thermal_status() == 0
+    assert all(c.current_khz == c.min_khz and c.limit_khz == c.max_khz for c in hardware.clusters())
+
+
+@pytest.mark.parametrize("profile", ["pixel-3", "pixel-4", "galaxy-s21-exynos"])
+def test_load_heats_up_throttles_in_steps_and_rest_undoes_it(profile):
+    hardware, time = made(profile)
+    work = hardware.begin_work([cpu for spec in hardware.profile.clusters[1:] for cpu in spec.cpus])
+    limits = []
+    for second in range(600):
+        time.now_s = float(second)
+        limits.append(hardware.clusters()[-1].limit_khz)
+    top = hardware.clusters()[-1].max_khz
+    assert limits[5] == top
+    assert limits[-1] < top
+    assert set(limits) <= set(hardware.clusters()[-1].available_khz)
+    assert len(set(limits)) > 2
+    assert hottest_c(hardware) == pytest.approx(hardware.profile.thermal.soc_trip_c, abs=6)
+    assert hardware.thermal_status() >= 1
+    hardware.end_work(work)
+    time.now_s += 1800
+    assert hardware.clusters()[-1].limit_khz == top
+    assert hardware.thermal_status() == 0
+
+
+def test_throttling_takes_speed_from_running_work():
+    hardware, time = made("pixel-4")
+    work = hardware.begin_work(range(4, 8))
+    cool = hardware.core_shares(work)[7]
+    time.now_s = 900
+    assert cool == 1.0
+    assert hardware.core_shares(work)[7] < 0.95
+
+
+def test_looking_often_or_seldom_gives_the_same_heat():
+    often, often_time = made()
+    seldom, seldom_time = made()
+    for hardware in (often, seldom):
+        hardware.begin_work(range(4, 8))
+    for tenth in range(1200):
+        often_time.now_s = tenth / 10
+        often.zones()
+    often_time.now_s = seldom_time.now_s = 120.0
+    assert hottest_c(often) == pytest.approx(hottest_c(seldom), abs=1.5)
+
+
+def test_two_works_on_the_same_cores_share_them():
+    hardware, _ = made()
+    first = hardware.begin_work([4, 5])
+    hardware.begin_work([5])
+    shares = hardware.core_shares(first)
+    assert shares[4] == 1.0
+    assert shares[5] == 0.5
+
+
+def test_time_in_state_counts_the_clocks_that_were_run_at():
+    hardware, time = made()
+    time.now_s = 10
+    work = hardware.begin_work([4])
+    time.now_s = 12
+    hardware.end_work(work)
+    gold = hardware.clusters()[1]
+    assert gold.ticks[gold.max_khz] == pytest.approx(200, abs=2)
+    assert gold.ticks[gold.min_khz] == pytest.approx(1000, abs=2)
+
+
+def test_limits_and_governors_that_root_sets_are_kept_until_reboot():
+    hardware, time = made()
+    hardware.set_cluster_limits(1, max_khz=2_000_000, governor="performance")
+    gold = hardware.clusters()[1]
+    assert gold.limit_khz == gold.current_khz == 1_996_800
+    hardware.set_cluster_limits(1, governor="nonsense")
+    assert hardware.clusters()[1].governor == "performance"
+    hardware.reboot()
+    gold = hardware.clusters()[1]
+    assert gold.limit_khz == gold.max_khz
+    assert gold.current_khz == gold.min_khz
+    assert time.now_s == 0
+
+
+def test_a_reboot_forgets_the_gpus_throttling_and_what_processes_used_as_well():
+    hardware, time = made()
+    hardware.force(heat_c=100.0)
+    hardware.end_work(hardware.begin_work([4], pid=7))
+    hardware.begin_work([4], gpu_share=1.0, pid=7)
+    time.now_s = 3
+    assert hardware.gpu_activity().limit_khz < max(hardware.gpu_khz()[1])
+    assert hardware.cpu_s(7) == pytest.approx(3)
+    hardware.reboot()
+    assert hardware.gpu_activity().limit_khz == max(hardware.gpu_khz()[1])
+    assert hardware.cpu_s(7) == 0
+
+
+def test_fixed_performance_mode_holds_clocks_below_the_highest():
+    hardware, _ = made()
+    hardware.set_fixed_performance(enabled=True)
+    assert all(c.min_khz < c.current_khz < c.max_khz for c in hardware.clusters())
+
+
+def test_forced_heat_throttles_at_once_and_cools_down():
+    hardware, time = made()
+    hardware.force(heat_c=85.0)
+    assert hottest_c(hardware) == pytest.approx(85.0, abs=2)
+    assert hardware.thermal_status() >= 3
+    assert hardware.clusters()[1].limit_khz < hardware.clusters()[1].max_khz
+    time.now_s = 1800
+    assert hottest_c(hardware) < 35
+
+
+def test_battery_drains_under_load_and_can_be_set():
+    hardware, time = made()
+    before = hardware.battery().charge_counter_uah
+    hardware.begin_work(range(8), gpu_share=1.0)
+    time.now_s = 600
+    battery = hardware.battery()
+    assert battery.charge_counter_uah < before
+    assert battery.current_ua < 0
+    hardware.force(battery_percent=4)
+    assert hardware.battery().level_percent == 4
+
+
+def test_gpu_clock_is_low_at_rest_and_high_under_load():
+    hardware, _ = made()
+    assert hardware.gpu_khz()[0] == min(hardware.gpu_khz()[1])
+    hardware.begin_work([4], gpu_share=1.0)
+    assert hardware.gpu_khz()[0] == max(hardware.gpu_khz()[1])
+
+
+def test_those_that_only_move_data_take_their_share_of_the_memory():
+    hardware, _ = made()
+    assert hardware.memory_share() == 1.0
+    loads = [hardware.begin_spin(7, memory_share=0.3) for _ in range(2)]
+    assert hardware.memory_share() == pytest.approx(1 / 1.6)
+    for load in loads:
+        hardware.end_work(load)
+    hardware.begin_spin(8)
+    assert hardware.memory_share() == 1.0

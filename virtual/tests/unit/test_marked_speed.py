@@ -1,0 +1,64 @@
+"""Fake programs whose version says how fast they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from benchfarm_virtual.elf import note_of
+from benchfarm_virtual.programs.process import time_factor_of
+from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
+
+
+@pytest.mark.parametrize(
+    ("version", "factor"),
+    [
+        ("virtual", 1.0),
+        ("2.1 time+3%", 1.03),
+        ("time-12.5%", 0.875),
+        ("2.1 time+3", 1.0),
+        ("uptime+3%", 1.0),
+        ("time+3%x", 1.0),
+        ("time-99%", 0.05),
+        ("", 1.0),
+    ],
+)
+def test_a_version_says_how_long_inferences_take(version: str, factor: float) -> None:
+    assert time_factor_of(version) == pytest.approx(factor)
+
+
+def test_the_note_of_a_program_keeps_the_mark() -> None:
+    note = note_of(benchmark_elf(version="1 time+3%"))
+    assert note is not None
+    assert note.version == "1 time+3%"
+
+
+def inference_us(text: str) -> float:
+    found = re.search(r"Inference \(avg\): ([0-9.e+]+)", text)
+    assert found is not None, text
+    return float(found[1])
+
+
+@pytest.mark.parametrize("is_app", [False, True])
+def test_a_marked_program_takes_that_much_longer_on_a_phone(
+    bench_phone: Callable[..., Any], models: ModuleType, is_app: bool
+) -> None:
+    latencies_us = []
+    for version in ("1", "1 time+25%"):
+        phone = bench_phone()
+        marked = phone.shelf.native("benchmark_model", benchmark_elf(version=version), 0)
+        phone.program = lambda _, marked=marked: marked
+        path = phone.put("m.tflite", models.tiny_cnn())
+        if is_app:
+            phone.shelf.inspect_apk([benchmark_apk(version_name=version)])
+            phone.run(group="top-app", extras={"args": f"--graph={path} --num_threads=1"})
+            text = "\n".join(entry.message.decode() for entry in phone.logs.entries(["main"]))
+        else:
+            text = phone.run(f"--graph={path}", "--num_threads=1").text
+        latencies_us.append(inference_us(text))
+    # Both phones draw the same noise.
+    assert latencies_us[1] / latencies_us[0] == pytest.approx(1.25, abs=0.03)

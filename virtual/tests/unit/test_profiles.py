@@ -1,0 +1,60 @@
+"""Virtual phone profiles: all load, and a fault in one is told with its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchfarm_virtual.errors import UsageError
+from benchfarm_virtual.profiles import PROFILE_FOLDER, load_profile, parse_profile, profile_names
+
+ASKED = (
+    "ro.product.model", "ro.product.manufacturer", "ro.product.brand", "ro.product.device", "ro.product.name",
+    "ro.build.fingerprint", "ro.build.version.release", "ro.build.version.sdk", "ro.build.version.security_patch",
+    "ro.board.platform", "ro.hardware", "ro.product.cpu.abi", "ro.product.cpu.abilist", "sys.boot_completed",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_answers_what_a_benchmark_host_asks(name):
+    profile = load_profile(name)
+    props = profile.system_props("SERIAL1")
+    assert all(props.get(key) for key in ASKED)
+    assert props["ro.serialno"] == "SERIAL1"
+    assert props["ro.benchfarm.virtual"] == "1"
+    assert props["ro.product.cpu.abi"] == profile.abis[0]
+    assert all(list(c.available_khz) == sorted(set(c.available_khz)) for c in profile.clusters)
+    assert [z for z in profile.thermal.zones if z.follows == "battery"]
+    assert any(z.trip_c for z in profile.thermal.zones)
+
+
+def test_the_shelf_of_profiles_covers_the_kinds_of_phones_that_differ():
+    profiles = [load_profile(name) for name in profile_names()]
+    assert any(p.abis == ("arm64-v8a",) for p in profiles)
+    assert any("arm64-v8a" not in p.abis for p in profiles)
+    assert any(p.sdk >= 35 for p in profiles)
+    assert any(p.hexagon for p in profiles)
+    assert any(p.gpu and "cl" not in p.gpu.backends for p in profiles)
+    assert {len(p.clusters) for p in profiles} == {1, 2, 3}
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones():
+    with pytest.raises(UsageError, match="pixel-3"):
+        load_profile("pixel-99")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("title:", "titel:"), "titel: unknown key"),
+        (("battery_mah: 2915", "battery_mah: much"), "battery_mah: expected int"),
+        (("battery_mah: 2915\n", ""), "battery_mah is missing"),
+        (("cpus: [4, 5, 6, 7]", "cpus: [5, 6, 7]"), "numbered 0 to n"),
+        (("follows: skin}", "follows: moon}"), "expected one of soc, gpu, skin, battery"),
+        (("title:", "title: ["), "no YAML"),
+    ],
+)
+def test_a_faulty_profile_names_the_key(change, message):
+    text = (PROFILE_FOLDER / "pixel-3.yaml").read_text()
+    assert change[0] in text
+    with pytest.raises(UsageError, match=message):
+        parse_profile("x", text.replace(*change, 1))

@@ -1,0 +1,214 @@
+"""How the fake binaries behave on a phone: delegates, faults, heat, killing, the app, performance
+options, LiteRT."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchfarm_virtual.samples import HEXAGON_LIBRARIES
+
+SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
+
+
+def measured_us(run) -> float:
+    return float(re.search(r"Inference \(avg\): (\S+)", run.text)[1])
+
+
+@pytest.fixture
+def phone(bench_phone, models):
+    made = bench_phone()
+    for name in (
+        "tiny_cnn_float.tflite",
+        "partial_xnnpack.tflite",
+        "mobilenet_v1_0.25_128_static_uint8io.tflite",
+    ):
+        made.put(name, models.BY_NAME[name]())
+    return made
+
+
+def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(bench_phone, models):
+    texts = []
+    for seed in (4, 4, 5):
+        phone = bench_phone(seed=seed)
+        phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+        texts.append(
+            phone.run(
+                "--graph=m.tflite", "--num_runs=30", "--min_secs=0", "--warmup_min_secs=0"
+            ).text
+        )
+    assert texts[0] == texts[1]
+    assert texts[0] != texts[2]
+
+
+def test_a_delegate_can_be_made_to_take_only_a_part(phone):
+    phone.fault("delegate-partial", "subject=gpu", "share=0.5")
+    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT)
+    assert "partially executed by the delegate w/ 1 delegate kernels." in run.stdout
+    assert "Replacing 2 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)" in run.stderr
+
+
+def test_a_phone_whose_nnapi_compiler_fails_says_so(bench_phone, models):
+    phone = bench_phone("pixel-8")
+    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    run = phone.run("--graph=m.tflite", "--use_nnapi=true", *SHORT)
+    assert "ERROR: NN API returned error ANEURALNETWORKS_OP_FAILED" in run.stderr
+    assert "ERROR: Node number 4 (TfLiteNnapiDelegate) failed to prepare." in run.stderr
+    assert run.exit_code == 1
+
+
+def test_hexagon_takes_quantized_models_only(phone):
+    phone.put_libraries(HEXAGON_LIBRARIES)
+    name = "mobilenet_v1_0.25_128_static_uint8io.tflite"
+    run = phone.run(f"--graph={name}", "--use_hexagon=true", *SHORT)
+    assert (
+        "TfLiteHexagonDelegate delegate: 6 nodes delegated out of 6 nodes with 1 partitions."
+        in run.stderr
+    )
+    assert (
+        "Explicitly applied Hexagon delegate, and the model graph will be completely executed"
+        in run.stdout
+    )
+    floats = phone.run("--graph=tiny_cnn_float.tflite", "--use_hexagon=true", *SHORT)
+    assert (
+        "Though Hexagon delegate is explicitly applied, the model graph will not be executed"
+        in floats.stdout
+    )
+
+
+def test_a_phone_without_opencl_falls_back_to_opengl(bench_phone, models):
+    phone = bench_phone("moto-e5-play")
+    phone.put("m.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    run = phone.run("--graph=m.tflite", "--use_gpu=true", *SHORT)
+    assert "ERROR: Falling back to OpenGL\nINFO: Initialized OpenGL-based API.\n" in run.stderr
+    strict = phone.run("--graph=m.tflite", "--use_gpu=true", "--gpu_backend=cl", *SHORT)
+    assert strict.exit_code == 1
+
+
+def test_a_build_without_gpu_runs_on_the_cpu_and_only_the_warning_tells(phone):
+    run = phone.run(
+        "--graph=tiny_cnn_float.tflite",
+        "--use_gpu=true",
+        *SHORT,
+        program="benchmark_model_cpu_only",
+    )
+    assert run.exit_code == 0
+    assert "WARN: Unconsumed cmdline flags: --use_gpu=true" in run.stdout
+
+
+def test_heat_slows_a_run_down(bench_phone, models, networks):
+    del networks
+    phone = bench_phone()
+    phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
+    flags = (
+        "--graph=m.tflite",
+        "--num_threads=4",
+        "--num_runs=1",
+        "--min_secs=5",
+        "--warmup_min_secs=0",
+    )
+    cool = measured_us(phone.run(*flags))
+    phone.hardware.force(heat_c=95.0)
+    hot = measured_us(phone.run(*flags))
+    assert hot > 1.15 * cool
+
+
+def test_small_cores_are_slower_than_big_ones(phone):
+    flags = ("--graph=mobilenet_v1_0.25_128_static_uint8io.tflite", "--use_xnnpack=false", *SHORT)
+    assert measured_us(phone.run(*flags, affinity=0x0F)) > 2 * measured_us(
+        phone.run(*flags, affinity=0xF0)
+    )
+
+
+# The app
+# --------------------------------------------------------------------------------------------------------------
+
+
+def log_lines(phone) -> list[tuple[str, str, str]]:
+    return [(e.priority, e.tag, e.message.decode()) for e in phone.logs.entries(["main", "crash"])]
+
+
+def test_the_app_speaks_through_the_log_without_prefixes(phone):
+    args = "--graph=/data/local/tmp/tiny_cnn_float.tflite --num_runs=5 --min_secs=0 --warmup_min_secs=0 --use_gpu=true"
+    run = phone.run(group="top-app", extras={"args": args})
+    assert run.exit_code == 0
+    assert not run.writes
+    lines = log_lines(phone)
+    assert lines[0] == (
+        "I",
+        "tflite_BenchmarkModelActivity",
+        f"Running TensorFlow Lite benchmark with args: {args}",
+    )
+    assert lines[1] == ("I", "tflite", "Log parameter values verbosely: [0]")
+    assert {tag for _, tag, _ in lines[1:]} == {"tflite"}
+    assert not any(
+        "STARTING!" in text or text.startswith(("INFO", "VERBOSE")) for _, _, text in lines
+    )
+    assert any(
+        text.startswith("Replacing 4 out of 4 node(s) with delegate (TfLiteGpuDelegateV2)")
+        for *_, text in lines
+    )
+    assert any(text.startswith("Inference timings in us:") for *_, text in lines)
+
+
+# Performance options
+# --------------------------------------------------------------------------------------------------
+
+PERFORMANCE = {"program": "benchmark_model_performance_options"}
+
+
+def test_performance_options_end_with_a_summary_sorted_by_average(phone):
+    run = phone.run(
+        "--graph=tiny_cnn_float.tflite", "--perf_options_list=cpu,gpu", *SHORT, **PERFORMANCE
+    )
+    summary = run.stdout[run.stdout.index("==============Summary") :].splitlines()[1:]
+    names = [line[len("INFO: ") :].split(": count=")[0] for line in summary]
+    assert all(len(name) == 26 for name in names)
+    assert sorted(name.strip() for name in names) == sorted(
+        [f"cpu w/ {n} threads{x}" for n in (1, 2, 4) for x in ("", " (xnnpack)")]
+        + ["gpu-fp16", "gpu-default"]
+    )
+    averages = [
+        float((re.search(r"avg=(\S+)", line) or re.search(r"curr=(\d+)", line))[1])
+        for line in summary
+    ]
+    assert averages == sorted(averages)
+    assert run.exit_code == 0
+
+
+def test_what_is_said_once_per_process_is_missing_in_later_runs(phone):
+    run = phone.run(
+        "--graph=tiny_cnn_float.tflite", "--perf_options_list=cpu", *SHORT, **PERFORMANCE
+    )
+    assert run.stderr.count("Created TensorFlow Lite XNNPACK delegate for CPU.") == 1
+    assert run.stdout.count("XNNPACK delegate created.") == 1
+    assert run.stdout.count("Explicitly applied XNNPACK delegate") == 3
+
+
+# LiteRT
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def test_litert_program_prints_its_banner_on_stderr(phone):
+    run = phone.run("--graph=tiny_cnn_float.tflite", "--use_gpu=true", "--qualcomm_typo=1", *SHORT,
+                    program="benchmark_litert_model")  # fmt: skip
+    assert run.exit_code == 0
+    assert "Inference timings in us" not in run.text
+    assert "Unconsumed" not in run.text
+    assert (
+        "INFO: [benchmark_litert_model.h:89] \n========== BENCHMARK RESULTS ==========\n"
+        in run.stderr
+    )
+    assert re.search(r"Inference \(avg\): {6}\d+\.\d\d ms \(20 runs\)", run.stderr)
+    assert len(re.findall(r"^INFO: count=", run.stdout, re.M)) == 2
+
+
+def test_litert_program_takes_opengl_where_there_is_no_opencl(bench_phone, models):
+    phone = bench_phone("moto-e5-play")
+    phone.put("tiny_cnn_float.tflite", models.BY_NAME["tiny_cnn_float.tflite"]())
+    run = phone.run(
+        "--graph=tiny_cnn_float.tflite", "--use_gpu=true", *SHORT, program="benchmark_litert_model"
+    )
+    assert "OpenCL not supported on this platform. Using OpenGL instead." in run.stderr
+    assert "with delegate (LITERT_OPENGL)" in run.stderr

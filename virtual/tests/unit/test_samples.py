@@ -1,0 +1,96 @@
+"""Fake programs and APKs: well formed for other readers, recognised by the phone."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from benchfarm_virtual.axml import Element, encode, parse
+from benchfarm_virtual.elf import MACHINES, abi_of, note_of
+from benchfarm_virtual.samples import (
+    BENCHMARK_PACKAGE,
+    PROGRAMS,
+    benchmark_apk,
+    benchmark_elf,
+    write_benchmark_apk,
+    write_benchmark_elf,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("abi", sorted(MACHINES))
+def test_stand_in_is_an_elf_that_elftools_reads(abi):
+    content = benchmark_elf("benchmark_model", abi)
+    elf = ELFFile(io.BytesIO(content))
+    machine = {
+        "arm64-v8a": "EM_AARCH64",
+        "armeabi-v7a": "EM_ARM",
+        "x86_64": "EM_X86_64",
+        "x86": "EM_386",
+    }[abi]
+    assert elf["e_machine"] == machine
+    assert elf.elfclass == (64 if "64" in abi else 32)
+    dynamic = elf.get_section_by_name(".dynamic")
+    assert "libc.so" in [
+        tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"
+    ]
+    assert elf.get_section_by_name(".note.benchfarm") is not None
+    assert abi_of(content[:20]) == abi
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_stand_in_says_which_program_it_is(program, tmp_path):
+    path = write_benchmark_elf(tmp_path / "anything", program, version="7", min_sdk=30)
+    note = note_of(path.read_bytes())
+    assert (note.program, note.version, note.min_sdk) == (program, "7", 30)
+    assert path.stat().st_mode & 0o111
+
+
+def test_shelf_knows_stand_ins_and_real_names_but_no_other_files(bench_phone):
+    shelf = bench_phone().shelf
+    elf = benchmark_elf()
+    assert shelf.native("renamed", elf, len(elf)) is not None
+    plain = elf[:20] + bytes(200)
+    for name in ("android_aarch64_benchmark_model", "benchmark_model", "android_aarch64_benchmark_model_plus_flex",
+                 "android_aarch64_benchmark_model_performance_options", "benchmark_litert_model"):  # fmt: skip
+        assert shelf.native(name, plain, 4_000_000) is not None
+    assert shelf.native("busybox", plain, 1000) is None
+    assert shelf.native("benchmark_model", b"#!/system/bin/sh", 16) is None
+    assert shelf.native("benchmark_model", benchmark_elf(abi="x86_64"), 700) is None
+
+
+@pytest.mark.parametrize(("profile", "abi", "runs"), [
+    ("pixel-8", "armeabi-v7a", False), ("pixel-8", "arm64-v8a", True), ("moto-e5-play", "arm64-v8a", False),
+    ("moto-e5-play", "armeabi-v7a", True), ("pixel-3", "armeabi-v7a", True),
+])  # fmt: skip
+def test_a_phone_runs_programs_of_its_own_abis_only(bench_phone, profile, abi, runs):
+    elf = benchmark_elf(abi=abi)
+    assert (bench_phone(profile).shelf.native("benchmark_model", elf, len(elf)) is not None) is runs
+
+
+def test_apk_says_what_it_was_made_with(bench_phone, tmp_path):
+    shelf = bench_phone().shelf
+    path = write_benchmark_apk(tmp_path / "b.apk", version_code=42, version_name="2.1", min_sdk=24,
+                               abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
+    content = path.read_bytes()
+    info = shelf.inspect_apk(content[i : i + 100] for i in range(0, len(content), 100))
+    assert info.package == BENCHMARK_PACKAGE
+    assert info.activities == (f"{BENCHMARK_PACKAGE}.BenchmarkModelActivity",)
+    assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (
+        42,
+        "2.1",
+        24,
+        False,
+    )
+    assert info.abis == ("arm64-v8a", "armeabi-v7a")
+    assert benchmark_apk() == benchmark_apk()
+
+
+def test_binary_xml_comes_back_as_it_was_written():
+    root = Element(
+        name="manifest", attributes={"package": "a.b.c", "versionCode": 7, "versionName": "ünï"},
+        children=[Element(name="application", attributes={"debuggable": True},
+                          children=[Element(name="activity", attributes={"name": ".Main", "exported": False})])],
+    )  # fmt: skip
+    assert parse(encode(root)) == root

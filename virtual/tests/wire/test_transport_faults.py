@@ -1,0 +1,185 @@
+"""Faults of the link and of files, as the plain adb command meets them."""
+
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchfarm_virtual.errors import UsageError
+from benchfarm_virtual.faults import (
+    FAULT_NOTES,
+    MOMENTS,
+    Fault,
+    FaultKind,
+    FaultTable,
+    describe,
+    parse_fault,
+)
+from tests.samples.places import REPO
+
+TMP = "/data/local/tmp"
+
+
+def test_cut_after_bytes_down_lets_exactly_that_much_through(link, wait_until):
+    link.phone.faults.add(parse_fault("cut", ["bytes=1000000", "subject=down"]))
+    output = link.adb("exec-out", "head -c 5000000 /dev/zero").stdout
+    assert 0 < len(output) < 1_000_000
+    assert link.phone.faults.waiting() == []
+
+
+def test_cut_connections_leave_no_thread_and_no_file_behind(link, tmp_path, wait_until):
+    def threads_and_files():
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+
+    link.shell("true")
+    (tmp_path / "f").write_bytes(bytes(3_000_000))
+    before = threads_and_files()
+    for _ in range(3):
+        clients = [link.popen("shell", "echo begun; cat") for _ in range(5)]
+        for client in clients:
+            assert client.stdout.readline() == b"begun\n"
+        link.phone.faults.add(parse_fault("cut", ["moment=push", "bytes=1000000"]))
+        link.adb("push", tmp_path / "f", f"{TMP}/f")
+        for client in clients:
+            client.communicate(timeout=60)
+        link.server.run("disconnect", link.phone.address)
+        link.connect()
+    link.server.run("disconnect", link.phone.address)
+    wait_until(
+        lambda: all(now <= then for now, then in zip(threads_and_files(), before, strict=True)),
+        "threads and files are gone",
+    )
+
+
+@pytest.mark.parametrize("moment", ["push", "pull"])
+def test_one_bit_turned_over_goes_unnoticed_by_adb(link, tmp_path, moment):
+    (tmp_path / "f").write_bytes(bytes(200_000))
+    link.phone.faults.add(parse_fault("bit-flip", [f"moment={moment}", "bytes=100000"]))
+    assert link.adb("push", tmp_path / "f", f"{TMP}/f").returncode == 0
+    assert link.adb("pull", f"{TMP}/f", tmp_path / "g").returncode == 0
+    assert (tmp_path / "g").read_bytes() == bytes(100_000) + b"\x01" + bytes(99_999)
+
+
+def test_clock_jump_moves_the_wall_clock_and_not_the_uptime(make_link):
+    link = make_link(time_factor=1.0)
+    wall_s, uptime_s = link.phone.time.wall_s(), link.phone.time.uptime_s()
+    link.phone.faults.add(parse_fault("clock-jump", ["seconds=-86400"]))
+    assert link.phone.time.wall_s() - wall_s < -80_000
+    assert 0 <= link.phone.time.uptime_s() - uptime_s < 80_000
+
+
+# The table
+
+
+def test_fault_fires_as_often_as_it_was_asked_for():
+    table = FaultTable()
+    table.add(parse_fault("segv", ["times=2"]))
+    fired = [table.take(FaultKind.SEGV, "run") is not None for _ in range(4)]
+    assert fired == [True, True, False, False]
+
+
+def test_fault_waits_for_its_moment_and_subject():
+    table = FaultTable()
+    table.add(parse_fault("delegate-failing", ["moment=delegate", "subject=g*"]))
+    assert table.take(FaultKind.DELEGATE_FAILING, "run", subject="gpu") is None
+    assert table.take(FaultKind.DELEGATE_FAILING, "delegate", subject="nnapi") is None
+    assert table.take(FaultKind.DELEGATE_FAILING, "delegate", subject="gpu") is not None
+
+
+def test_byte_count_stops_at_the_very_byte():
+    table = FaultTable()
+    table.add(parse_fault("output-cut", ["bytes=10"]))
+    assert table.advance(FaultKind.OUTPUT_CUT, 6) == (6, None)
+    passing, fault = table.advance(FaultKind.OUTPUT_CUT, 6)
+    assert passing == 4
+    assert fault is not None
+    assert table.advance(FaultKind.OUTPUT_CUT, 6) == (6, None)
+
+
+def test_lasting_fault_goes_on_until_it_is_removed():
+    table = FaultTable()
+    fault = table.add(parse_fault("no-space", ["bytes=5"]))
+    assert [table.advance(FaultKind.NO_SPACE, 4)[0] for _ in range(3)] == [4, 1, 0]
+    assert table.remove(fault.fault_id) is not None
+    assert table.remove(fault.fault_id) is None
+    assert table.advance(FaultKind.NO_SPACE, 4) == (4, None)
+
+
+def test_fault_of_the_whole_phone_happens_at_its_moment():
+    happened = []
+    table = FaultTable()
+    table.handle(FaultKind.OVERHEAT, happened.append)
+    table.add(parse_fault("overheat", ["moment=run", "heat_c=80"]))
+    table.reach("init")
+    assert happened == []
+    table.reach("run")
+    table.reach("run")
+    assert [fault.number("heat_c") for fault in happened] == [80.0]
+
+
+def test_every_kind_is_described_and_survives_json():
+    text = describe()
+    for kind in FaultKind:
+        assert kind in FAULT_NOTES
+        assert f"{kind}" in text
+        fault = Fault(
+            kind=kind,
+            moment="".join(FAULT_NOTES[kind].moments[:1]),
+            subject="s",
+            times=3,
+            args=dict(FAULT_NOTES[kind].args),
+        )
+        assert Fault.from_json(fault.to_json()) == fault
+
+
+def test_settings_in_json_may_stand_beside_the_kind():
+    fault = Fault.from_json({"kind": "overheat", "heat_c": 81, "moment": "run"})
+    assert fault.number("heat_c") == 81.0
+    with pytest.raises(UsageError, match="colour"):
+        Fault.from_json({"kind": "overheat", "colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "word"),
+    [
+        ("explode", [], "explode"),
+        ("cut", ["bytes"], "name=value"),
+        ("cut", ["bytes=x"], "whole number"),
+        ("cut", ["bytes=-1"], "0 or more"),
+        ("cut", ["times=-1"], "times"),
+        ("cut", ["colour=red"], "colour"),
+        ("slow", ["bytes_per_s=fast"], "number"),
+        (
+            "output-cut",
+            ["moment=results"],
+            "meets no moment 'results'; its moments: shell, exec, program",
+        ),
+        ("output-cut", ["moment=nope"], "meets no moment 'nope'"),
+        ("cut", ["moment=shell"], "meets no moment 'shell'; its moments: connect, open"),
+        ("segv", ["moment=push"], "its moments: start, init"),
+        ("bit-flip", ["moment=list"], "its moments: push, pull"),
+        ("delegate-wrong", ["moment=run"], "its moments: delegate"),
+        ("no-space", ["moment=push"], "it waits for none"),
+        ("segv", ["bytes=10"], "counts no bytes"),
+        ("reboot", ["moment=run", "bytes=10"], "no bytes pass at 'run'; they do at push, pull"),
+        (
+            "cut",
+            ["moment=push", "bytes=9", "subject=up"],
+            "'up' is the link's, which goes without a moment",
+        ),
+    ],
+)
+def test_fault_that_cannot_be_is_refused_with_the_word_that_is_wrong(kind, settings, word):
+    with pytest.raises(UsageError, match=word):
+        parse_fault(kind, settings)
+
+
+def test_guide_page_names_every_fault_with_its_settings():
+    page = (REPO / "docs" / "reference" / "virtual-phones.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
+    assert set(MOMENTS) <= set(re.findall(r"`([^`]+)`", rows["`moment`"]))
+    for kind, note in FAULT_NOTES.items():
+        row = rows[f"`{kind}`"]
+        for name in note.args:
+            assert f"`{name}`" in row

@@ -1,0 +1,143 @@
+"""Labs: many phones in one process, and a process of their own that is started, asked and stopped."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from benchfarm_virtual.errors import UsageError
+from benchfarm_virtual.lab import lab_request, read_lab, start_lab, stop_lab
+from benchfarm_virtual.spec import PhoneSpec
+from tests.conftest import process_is_gone
+from tests.samples.places import REPO
+
+
+@pytest.fixture
+def running(state_dir, adb_server):
+    return start_lab(
+        state_dir,
+        [PhoneSpec(profile="pixel-3", serial="ONE"), PhoneSpec(profile="pixel-4", serial="TWO")],
+        adb_keys=[adb_server.public_key],
+        time_factor=10.0,
+        exit_with_parent=True,
+    )
+
+
+def test_lab_process_serves_its_phones_until_it_is_stopped(
+    running, state_dir, adb_server, wait_until
+):
+    assert read_lab(state_dir) == running
+    # The token is for its owner only.
+    assert (state_dir / "lab.json").stat().st_mode & 0o077 == 0
+    assert [(phone.serial, phone.profile) for phone in running.phones] == [
+        ("ONE", "pixel-3"),
+        ("TWO", "pixel-4"),
+    ]
+    for phone in running.phones:
+        adb_server.connect(phone.address)
+        assert adb_server.run("-s", phone.address, "shell", "echo here").stdout == b"here\n"
+    assert stop_lab(state_dir) is True
+    wait_until(lambda: process_is_gone(running.pid), "its process has ended")
+    assert not (state_dir / "lab.json").exists()
+    assert stop_lab(state_dir) is False
+    for phone in running.phones:
+        adb_server.run("disconnect", phone.address)
+
+
+def test_phones_come_and_go_while_the_lab_runs(running, state_dir):
+    added = lab_request(
+        state_dir, {"request": "add", "phone": {"profile": "pixel-3", "serial": "THREE"}}
+    )["phone"]
+    assert read_lab(state_dir).phones[-1].address == added["address"]
+    lab_request(state_dir, {"request": "remove", "serial": "ONE"})
+    listed = lab_request(state_dir, {"request": "list"})["phones"]
+    assert [phone["serial"] for phone in listed] == ["TWO", "THREE"]
+    assert [phone.serial for phone in read_lab(state_dir).phones] == ["TWO", "THREE"]
+
+
+WRONG = [
+    ({"request": "dance"}, "dance"),
+    ({"request": "remove", "serial": "NONE"}, "NONE"),
+    ({"request": "fault", "serial": "ONE"}, "no fault"),
+    ({"request": "fault", "serial": "ONE", "fault": {"kind": "explode"}}, "explode"),
+    ({"request": "add", "phone": {"profile": "pixel-3", "serial": "ONE"}}, "already"),
+    ({"request": "add", "phone": {"profile": "nokia-3310", "serial": "X"}}, "nokia-3310"),
+    ({"request": "add", "phone": {"profile": "pixel-3", "serial": "../x"}}, r"\.\./x"),
+    ({"request": "add", "phone": {"profile": "pixel-3", "serial": "X", "colour": "red"}}, "colour"),
+    ({"request": "add", "phone": {"profile": "pixel-3"}}, "serial"),
+]
+
+
+def test_wrong_request_or_token_or_folder_is_refused_and_the_lab_goes_on(
+    running, state_dir, adb_server
+):
+    for request, word in WRONG:
+        with pytest.raises(UsageError, match=word):
+            lab_request(state_dir, request)
+    with socket.create_connection(("127.0.0.1", running.control_port), timeout=60) as sock:
+        for line in (
+            b'{"request": "stop"}\n',
+            b'{"request": "stop", "token": "guess"}\n',
+            b"[]\n",
+            b"\xff{\n",
+        ):
+            sock.sendall(line)
+            answer = json.loads(sock.makefile("rb").readline())
+            assert answer["ok"] is False
+    with pytest.raises(UsageError, match="already"):
+        start_lab(
+            state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[adb_server.public_key]
+        )
+    assert read_lab(state_dir).pid == running.pid
+    assert len(lab_request(state_dir, {"request": "list"})["phones"]) == 2
+
+
+def test_lab_that_was_killed_is_not_running(running, state_dir, wait_until):
+    def is_told_as_gone():
+        try:
+            read_lab(state_dir)
+        except UsageError as error:
+            return "no virtual lab" in str(error)
+        return False
+
+    os.kill(running.pid, signal.SIGKILL)
+    wait_until(is_told_as_gone, "it is gone")
+    with pytest.raises(UsageError, match="no virtual lab"):
+        lab_request(state_dir, {"request": "list"})
+    assert stop_lab(state_dir) is False
+
+
+def test_lab_that_cannot_start_says_why(state_dir, tmp_path, adb_server):
+    with pytest.raises(UsageError, match=r"nokey\.pub"):
+        start_lab(
+            state_dir, [PhoneSpec(profile="pixel-3", serial="X")], adb_keys=[tmp_path / "nokey.pub"]
+        )
+    with pytest.raises(UsageError, match="nokia-3310"):
+        start_lab(
+            state_dir,
+            [PhoneSpec(profile="nokia-3310", serial="X")],
+            adb_keys=[adb_server.public_key],
+        )
+    with pytest.raises(UsageError, match="time factor"):
+        start_lab(state_dir, [], adb_keys=[adb_server.public_key], time_factor=0)
+
+
+def test_lab_ends_with_the_process_that_started_it(state_dir, adb_server, wait_until):
+    script = (
+        "import sys; from pathlib import Path; from benchfarm_virtual.lab import start_lab;"
+        "print(start_lab(Path(sys.argv[1]), [], adb_keys=[Path(sys.argv[2])], exit_with_parent=True).pid)"
+    )
+    started = subprocess.run(
+        [sys.executable, "-c", script, state_dir, adb_server.public_key], capture_output=True, text=True, cwd=REPO,
+        check=True,
+    )  # fmt: skip
+    wait_until(lambda: process_is_gone(int(started.stdout)), "the lab has ended")
+
+
+def test_idle_lab_ends_by_itself(state_dir, adb_server, wait_until):
+    info = start_lab(state_dir, [], adb_keys=[adb_server.public_key], idle_s=3.0)
+    wait_until(lambda: process_is_gone(info.pid), "the lab has ended")
