@@ -104,10 +104,8 @@ class InstalledApps:
                 # A phone may wait minutes for somebody to tap on its screen.
                 if cancelled.is_set():
                     raise InterruptedByUserError
-                # The package manager speaks early only to refuse, and closes its end then.
-                outgoing = (
-                    memoryview(b"") if answer else outgoing or memoryview(file.read(_CHUNK_BYTES))
-                )
+                # Who refuses closes its end; what else is said early (a linker's warning) is noise.
+                outgoing = outgoing or memoryview(file.read(_CHUNK_BYTES))
                 speaks = connection.readable(0)
                 try:
                     sent, data = connection.exchange(

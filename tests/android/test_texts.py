@@ -246,14 +246,15 @@ def test_an_install_that_the_phone_refuses_has_its_code_and_next_step(
     assert (raised.value.install_code, step in raised.value.hint) == (code, True), raised.value.hint
 
 
+@pytest.mark.parametrize("takes", [f"{TAKE_APK};", ""], ids=["takes the APK", "takes nothing"])
 @pytest.mark.parametrize(
     "answer",
     ["cmd: Can't find service: package", "cmd: Failure calling service package: Broken pipe (32)"],
 )
 def test_a_phone_whose_services_are_down_is_waited_for(
-    device: AdbDevice, phone: RealPhone, tmp_path: Path, answer: str
+    device: AdbDevice, phone: RealPhone, tmp_path: Path, answer: str, takes: str
 ) -> None:
-    stand_in(phone, "cmd", f'{TAKE_APK}; echo "{answer}"; exit 20')
+    stand_in(phone, "cmd", f'{takes} echo "{answer}"; exit 20')
     with pytest.raises(SystemDownError, match="service") as raised:
         install(device, tmp_path / "a.apk")
     assert raised.value.transient

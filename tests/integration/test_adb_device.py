@@ -4,6 +4,7 @@ adb servers."""
 import contextlib
 import hashlib
 import uuid
+import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -577,6 +578,18 @@ def test_a_link_cut_during_an_install_is_no_success(
     fault(phone, "cut", "bytes=1000000", "subject=up")
     with pytest.raises((LinkLostError, DeviceTimeoutError)):
         install(device, big)
+
+
+def test_a_tool_s_warning_while_an_apk_is_sent_is_no_refusal(
+    device: AdbDevice, phone: "Phone", tmp_path: Path
+) -> None:
+    big = tmp_path / "big.apk"
+    big.write_bytes(benchmark_apk())
+    with zipfile.ZipFile(big, "a") as archive:
+        archive.writestr("assets/large", bytes(2_000_000))
+    fault(phone, "tool-warning")
+    fault(phone, "slow", "bytes_per_s=4e6")
+    assert install(device, big) == big.stat().st_size
 
 
 # The log
