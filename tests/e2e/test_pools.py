@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli import lab as virtual_lab
+from orchestrator.cli import virtual as virtual_lab
 from orchestrator.errors import UsageError
 from tests.e2e.conftest import Lab
 from tests.samples.command import Done
