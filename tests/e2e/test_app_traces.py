@@ -199,7 +199,9 @@ def test_ctrl_c_ends_the_recording_and_keeps_what_there_is(
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=120)
     found = json.loads(stdout)
-    assert (process.returncode, found["faults"]) == (0, [])
+    # The app may have been seen while it ran: then that it ended is told, and nothing else.
+    assert not [fault for fault in found["faults"] if "ended while it was recorded" not in fault]
+    assert process.returncode == (1 if found["faults"] else 0)
     assert found["summary"]["inferences"] >= 7
     assert Path(found["file"]).stat().st_size == found["size_bytes"]
     as_before(lab, serial)
