@@ -68,9 +68,10 @@ fault-matrix: develop
 
 # The lowest versions that pyproject.toml allows, with the fast tests: a bound that doesn't hold is told.
 LOWEST := $(VENV)/lowest
+EXTRAS := --extra analytics --extra farm --extra serve --extra trace
 test-lowest: develop
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct --extra analytics --extra farm --extra serve --extra trace \
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct $(EXTRAS) --extra models \
 		--no-emit-package benchfarm-virtual --output-file $(LOWEST)/requirements.txt pyproject.toml virtual/pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(LOWEST) -r $(LOWEST)/requirements.txt
 	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable virtual
@@ -94,10 +95,12 @@ format: develop
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Pin what both pyproject.toml allow, with hashes, and without naming where packages come from.
+# Pin what both pyproject.toml allow, with hashes, and without naming where packages come from. UPGRADE= keeps the
+# versions that are pinned and still fit.
+UPGRADE ?= --upgrade
 lock: develop
-	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras --no-header --no-emit-index-url \
-		--no-emit-trusted-host --no-emit-find-links --extra dev --output-file requirements/pinned.txt pyproject.toml virtual/pyproject.toml
+	$(BIN)/uv pip compile --quiet $(UPGRADE) --python $(BIN)/python --generate-hashes --no-header --group dev $(EXTRAS) --extra models \
+		--no-emit-package benchfarm-virtual --output-file requirements/pinned.txt pyproject.toml virtual/pyproject.toml
 	$(PIP) --require-hashes -r requirements/pinned.txt
 	$(BIN)/python requirements/bill.py
 

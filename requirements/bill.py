@@ -26,9 +26,9 @@ from packaging.utils import canonicalize_name
 HERE: Final = Path(__file__).resolve().parent
 REPO: Final = HERE.parent
 PROJECTS: Final = (REPO / "pyproject.toml", REPO / "virtual" / "pyproject.toml")
-#: Extras that runtime.txt leaves out: what tests need, and a large tree under the GPL that is a
-#: program of its own.
-LEFT_OUT: Final = frozenset({"dev", "ios"})
+#: Extras that runtime.txt leaves out: TensorFlow, which only building models needs, and a large tree
+#: under the GPL that is a program of its own.
+LEFT_OUT: Final = frozenset({"models", "ios"})
 OWN: Final = frozenset({"benchfarm", "benchfarm-virtual"})
 #: Packages that put a checkout into an environment.
 BUILDING: Final = (Requirement("hatchling"), Requirement("editables"))

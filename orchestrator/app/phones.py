@@ -308,9 +308,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
             }
         )
     try:
-        binary = str(
-            find_adb(workspace.settings.adb, search_path=workspace.settings.environ.get("PATH"))
-        )
+        binary = str(find_adb(workspace.settings.adb, workspace.settings.environ))
     except AdbUnavailableError as error:
         binary = str(error)
     return servers, binary

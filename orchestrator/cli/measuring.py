@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -227,36 +228,31 @@ _PHONE_SPEED = 8.0
 
 
 @command("quickstart")
-def quickstart(
-    settings: Settings,
-    folder: Annotated[Path, opt("--folder", "Folder for its store and report.")] = Path(
-        "reports/out/quickstart"
-    ),
-) -> CommandResult:
+def quickstart(settings: Settings) -> CommandResult:
     """Try everything on virtual phones and this computer.
 
+    The results are stored as those of any other campaign; --home keeps them apart.
+
     Example: benchfarm quickstart
+
+    Example: benchfarm --home /tmp/try quickstart
     """
     from orchestrator.app import virtual_phones
 
-    folder = folder.absolute()
-    own = replace(
-        settings,
-        data_folder=folder,
-        cache_folder=folder / "cache",
-        state_folder=folder / "state",
-        store=str(folder / "store.sqlite"),
+    # Its phones are its own: those of 'benchfarm virtual up' go on.
+    with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
+        own = replace(settings, state_folder=Path(folder))
+        phones = virtual_phones.start(own, speed=_PHONE_SPEED, exit_with_parent=True)
+        try:
+            serials = tuple(
+                serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES)
+            )
+            result = bench(own, virtual_phones.quickstart_options(serials), None)
+        finally:
+            virtual_phones.stop_quietly(own)
+    text = (
+        f"{result.text}\n"
+        f"store: {settings.store}; 'benchfarm table' and 'benchfarm results list' read it\n"
+        "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
     )
-    virtual_phones.stop_quietly(own)
-    lab = virtual_phones.start(own, speed=_PHONE_SPEED, exit_with_parent=True)
-    try:
-        serials = tuple(
-            serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES)
-        )
-        result = bench(own, virtual_phones.quickstart_options(serials), folder / "report.html")
-    finally:
-        virtual_phones.stop_quietly(own)
-    intro = "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
-    return replace(
-        result, text=f"{result.text}\n{intro}", data={"lab": lab, "campaign": result.data}
-    )
+    return replace(result, text=text, data={"virtual": phones, "campaign": result.data})

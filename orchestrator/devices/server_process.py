@@ -30,6 +30,8 @@ from orchestrator.devices.server import AdbServer
 from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
 
+#: Each names the folder of an Android SDK.
+_SDK_VARIABLES: Final = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
 _START_TIMEOUT_S: Final = 15.0
 _KILL_TIMEOUT_S: Final = 2.0
 _POLL_S: Final = 0.005
@@ -326,19 +328,22 @@ def server_of_phones(
     if configured is not None:
         server.version()
     elif not server.answers():
-        binary = find_adb(adb_setting, search_path=environ.get("PATH"))
+        binary = find_adb(adb_setting, environ)
         return OwnServer.start(binary=binary, state_folder=state_folder, environ=environ)
     return server
 
 
-def find_adb(setting: str = "", *, search_path: str | None = None) -> Path:
+def find_adb(setting: str = "", environ: Mapping[str, str] | None = None) -> Path:
     """Return the adb program: ``setting`` ($BENCHFARM_ADB), else the adbutils wheel's, else the one
-    in PATH.
+    in $PATH, else that of an Android SDK ($ANDROID_HOME, $ANDROID_SDK_ROOT).
 
     The wheel's own finder prefers PATH, which mixes versions on one farm; and importing adbutils
-    takes 0.2 s, so the program is looked up in its folder without importing it. ``search_path``
-    stands for $PATH (None: the system's). Raises AdbUnavailableError.
+    takes 0.2 s, so the program is looked up in its folder without importing it. Its wheels have a
+    program on Linux x86-64 alone among the systems that benchfarm runs on. ``environ`` is this
+    process's when left out. Raises AdbUnavailableError.
     """
+    environ = environ or {}
+    search_path = environ.get("PATH")
     if setting:
         named = shutil.which(setting, path=search_path)
         if named is None:
@@ -351,9 +356,14 @@ def find_adb(setting: str = "", *, search_path: str | None = None) -> Path:
         return bundled
     if (found := shutil.which("adb", path=search_path)) is not None:
         return Path(found)
+    for name in _SDK_VARIABLES:
+        program = Path(environ.get(name) or "/nowhere", "platform-tools", "adb")
+        if os.access(program, os.X_OK):
+            return program
     raise AdbUnavailableError(
-        "there is no adb program: the adbutils wheel of this platform has none, and PATH has none",
-        hint="install Android's platform-tools, or set $BENCHFARM_ADB to an adb binary",
+        "there is no adb program: the package adbutils has none for this system, and neither has PATH nor $ANDROID_HOME",
+        hint="install Android's platform-tools (Debian: apt install adb; macOS: brew install android-platform-tools), "
+        "or set $BENCHFARM_ADB to an adb binary",
     )
 
 

@@ -1,6 +1,7 @@
 """What is installed from a wheel has everything that the program needs."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -18,11 +19,13 @@ LAB = REPO / "virtual" / "src"
 #: Packages that only extras other than the lab bring.
 EXTRAS = (
     "fastapi",
+    "keras",
     "perfetto",
     "procrastinate",
     "prometheus_client",
     "psycopg",
     "pyarrow",
+    "tensorflow",
     "uvicorn",
 )
 
@@ -119,7 +122,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         "ANDROID_ADB_SERVER_PORT": "1",
     }
     done = subprocess.run(
-        [place / "bin" / "benchfarm", "quickstart", "--folder", tmp_path / "quickstart"],
+        [place / "bin" / "benchfarm", "--home", tmp_path / "quickstart", "quickstart"],
         cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode in {0, 1}, done.stdout + done.stderr
@@ -130,9 +133,25 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         "no measurements",
     ):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
-    page = tmp_path / "quickstart" / "report.html"
+    (page,) = (tmp_path / "quickstart" / "reports").glob("*.html")
     assert str(page) in done.stdout
-    assert page.is_file()
+    assert str(tmp_path / "quickstart" / "store.sqlite") in done.stdout
+    ours = [python, "-m", "benchfarm", "--home", tmp_path / "parity"]
+    model = "import orchestrator.models.zoo as zoo; print(zoo.sample_models()[0])"
+    script = (
+        f"m=$({python} -c '{model}') && $BENCHFARM virtual up pixel-3 --speed 60 && "
+        "$BENCHFARM bench $m -d xnnpack -n 2 --min-secs 0.1 --pass timing,parity --json; "
+        "$BENCHFARM virtual down >&2"
+    )
+    checked = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False,
+        env={**environ, "BENCHFARM": " ".join(map(str, ours))},
+    )  # fmt: skip
+    runs = json.loads(checked.stdout[checked.stdout.index("\n{") :])["runs"]
+    assert {(run["run_pass"], run["outcome"]) for run in runs} == {
+        ("timing", "completed"),
+        ("parity", "completed"),
+    }, checked.stderr
     own_store = Cli(home=tmp_path / "quickstart")
     runs = own_store("results", "runs", "--json").ok().json
     assert {run["is_virtual"] for run in runs} == {True, False}

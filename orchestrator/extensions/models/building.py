@@ -25,6 +25,7 @@ from typing import Any, Final
 from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.extensions.models.networks import APPLICATIONS, NAMES
+from orchestrator.extras import require_packages
 from orchestrator.files import write_file
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
@@ -125,12 +126,14 @@ def build_models(
     Raises:
         UsageError: an order can't be, for example because of a name that isn't known; before
             anything is built.
+        MissingPackageError: TensorFlow isn't installed.
         ModelError: TensorFlow can't be started; the message has its last words.
         HostStorageError: no space left.
     """
     for order in orders:
         _check(order)
     _check_names(orders)
+    require_packages("building models", "tensorflow", "keras")
     return _build(orders, folder, environ)
 
 
@@ -205,8 +208,6 @@ def _building(
 def _last_words(log: Path, code: int) -> tuple[str, str]:
     """Return how the process ended and what it said, and what to do."""
     text = log.read_text(encoding="utf-8", errors="replace")
-    if "No module named 'tensorflow'" in text or "No module named 'keras'" in text:
-        return "TensorFlow isn't installed, and models are built with it", "pip install tensorflow"
     if "No space left on device" in text:
         return (
             "no space is left where temporary files go",

@@ -15,8 +15,8 @@ from tests.samples.places import REPO
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
 #: Packages that only extras bring, as they are imported.
 OF_EXTRAS = (
-    "benchfarm_virtual", "fastapi", "perfetto", "procrastinate", "prometheus_client", "psycopg",
-    "psycopg_pool", "pyarrow", "pymobiledevice3", "uvicorn",
+    "benchfarm_virtual", "fastapi", "keras", "perfetto", "procrastinate", "prometheus_client",
+    "psycopg", "psycopg_pool", "pyarrow", "pymobiledevice3", "tensorflow", "uvicorn",
 )  # fmt: skip
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))\n"
 #: Asks the help of each command and group; prints the words of one that has none.
@@ -61,6 +61,7 @@ def test_every_help_is_there_without_any_extra() -> None:
         (("--store", "postgresql://nobody@127.0.0.1:1/x", "results", "list"), "postgresql"),
         (("virtual", "list"), "virtual"),
         (("quickstart",), "virtual"),
+        (("model", "build", "tiny_cnn"), "models"),
     ],
 )
 def test_a_command_without_its_extra_says_which_to_install(

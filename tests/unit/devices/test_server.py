@@ -335,9 +335,34 @@ def test_the_adb_program_is_the_named_one_then_the_wheels_then_the_one_in_path(
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     assert find_adb(str(program)) == program
-    assert find_adb(search_path=str(tmp_path)) == (bundled_adb() or program)
+    assert find_adb(environ={"PATH": str(tmp_path)}) == (bundled_adb() or program)
     with pytest.raises(AdbUnavailableError, match="BENCHFARM_ADB"):
         find_adb(str(tmp_path / "missing"))
+
+
+def test_where_the_wheel_has_no_adb_it_is_found_in_path_or_in_the_sdk_or_asked_for(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import json, sys; sys.modules['adbutils'] = None\n"
+        "from orchestrator.devices.server_process import find_adb\n"
+        "print(find_adb(environ=json.loads(sys.argv[1])))"
+    )
+    for folder in ("bin", "sdk/platform-tools"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "adb").write_text("#!/bin/sh\n")
+        (tmp_path / folder / "adb").chmod(0o755)
+    for environ, told in (
+        ({"PATH": f"{tmp_path}/bin", "ANDROID_HOME": f"{tmp_path}/sdk"}, f"{tmp_path}/bin/adb"),
+        ({"PATH": "/nowhere", "ANDROID_HOME": f"{tmp_path}/sdk"}, f"{tmp_path}/sdk/platform-tools/adb"),
+        ({"PATH": "/nowhere", "ANDROID_SDK_ROOT": f"{tmp_path}/sdk"}, f"{tmp_path}/sdk/platform-tools/adb"),
+        ({"PATH": "/nowhere", "ANDROID_HOME": f"{tmp_path}/bin"}, "there is no adb program"),
+    ):  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, json.dumps(environ)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert told in done.stdout + done.stderr
 
 
 def test_no_phone_is_told_as_such(start: Callable[..., AdbServer], binary: Path) -> None:
