@@ -316,6 +316,9 @@ class TurnTool(Tool, Protocol):
 class ParityReference(Protocol):
     """Computes what a model's outputs are to be."""
 
+    def reason_against(self, model: Model) -> str:
+        """Return why a model has no reference here, empty where nothing is known against it."""
+
     def basis(self, model: Model, given: str = "") -> ParityBasis:
         """Return inputs and the reference's outputs for them.
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 import enum
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from operator import attrgetter
 from typing import Final, TypeVar
 
+from orchestrator.analysis.findings import finding
 from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
 from orchestrator.analysis.outcome import (
     NOT_WHAT_WAS_ASKED,
@@ -25,11 +26,11 @@ from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.identity import RunId
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.parity import OUTPUT_FINDINGS, OutputCheck, ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import FIGURE_PASS, grouped
+from orchestrator.records.workload import FIGURE_PASS, Case, grouped
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key")
@@ -238,7 +239,12 @@ def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[floa
     return pooled(found)
 
 
-def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> CaseResult:
+def judge_case(
+    runs: Sequence[RunRecord],
+    *,
+    others: tuple[float, ...] = (),
+    check: OutputCheck | None = None,
+) -> CaseResult:
     """Return what the stored invocations of one case come to.
 
     A figure is made only from invocations that agree on what it is a figure of. Rejected
@@ -248,15 +254,23 @@ def judge_case(runs: Sequence[RunRecord], *, others: tuple[float, ...] = ()) -> 
     good it is; outputs that drift make it suspect.
 
     ``others`` is what other cases of the device show of the memory of invocations
-    (:func:`remembered`).
+    (:func:`remembered`). ``check`` is what is known of its outputs where none of the runs compared
+    them.
     """
     result = _judge_timing(runs, others)
-    verdict, reason, error = parity_verdict(runs)
-    if verdict is None:
+    own = newest_check(runs)
+    known = own or check
+    if known is None:
         return result
-    result = replace(result, parity=verdict, parity_reason=reason, parity_error=error)
+    verdict, reason = known.verdict, known.reason
+    result = replace(result, parity=verdict, parity_reason=reason, parity_error=known.error)
     if result.summary is None or result.status is CaseStatus.FELL_BACK:
         return result
+    if own is None:
+        # Its own comparison has the finding already.
+        codes = (code for code, its in OUTPUT_FINDINGS.items() if its is verdict)
+        found = (finding(code, evidence=reason) for code in codes)
+        result = replace(result, findings=(*result.findings, *found))
     if verdict is ParityVerdict.WRONG:
         return replace(
             result,
@@ -277,22 +291,51 @@ def has_comparison(run: RunRecord) -> bool:
     return run.report is not None and bool(run.report.extra.get("parity"))
 
 
-def parity_verdict(runs: Sequence[RunRecord]) -> tuple[ParityVerdict | None, str, float | None]:
-    """Return what the newest comparison of a case's outputs says, why, and its error.
-
-    None when none was made.
-    """
-    compared = [
-        (run.started_at, run.report.extra)
-        for run in runs
-        if run.report is not None and has_comparison(run)
-    ]
-    if not compared:
-        return None, "", None
-    _, extra = max(compared, key=itemgetter(0))
+def check_of(run: RunRecord) -> OutputCheck | None:
+    """Return what a run says of the outputs, None where it didn't compare them."""
+    if run.report is None or not has_comparison(run):
+        return None
+    extra = run.report.extra
     error = extra.get("parity_error")
-    reason = str(extra.get("parity_reason", ""))
-    return ParityVerdict(str(extra["parity"])), reason, error if isinstance(error, float) else None
+    return OutputCheck(
+        verdict=ParityVerdict(str(extra["parity"])),
+        reason=str(extra.get("parity_reason", "")),
+        error=error if isinstance(error, float) else None,
+        run_id=run.run_id,
+        at=run.started_at,
+    )
+
+
+def newest_check(runs: Iterable[RunRecord]) -> OutputCheck | None:
+    """Return what the newest comparison of a case's outputs says, None when none was made."""
+    known = (check for run in runs if (check := check_of(run)) is not None)
+    return max(known, key=attrgetter("at"), default=None)
+
+
+class OutputChecks:
+    """What is known of outputs, whichever number of threads they were compared with."""
+
+    def __init__(self, known: Iterable[Mapping[str, OutputCheck]] = ()) -> None:
+        """``known`` are those that campaigns brought along (Terms.output_checks)."""
+        #: By `Case.outputs_key`.
+        self.newest: dict[str, OutputCheck] = {}
+        for checks in known:
+            for key, check in checks.items():
+                self._keep(key, check)
+
+    def learn(self, run: RunRecord) -> None:
+        """Take note of what a run says."""
+        if (check := check_of(run)) is not None:
+            self._keep(run.case.outputs_key, check)
+
+    def of(self, case: Case) -> OutputCheck | None:
+        """Return the newest check of what decides a case's outputs."""
+        return self.newest.get(case.outputs_key)
+
+    def _keep(self, key: str, check: OutputCheck) -> None:
+        known = self.newest.get(key)
+        if known is None or known.at <= check.at:
+            self.newest[key] = check
 
 
 def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseResult:

@@ -16,11 +16,18 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult, has_comparison, judge_case, remembered
+from orchestrator.analysis.case_result import (
+    CaseResult,
+    OutputChecks,
+    has_comparison,
+    judge_case,
+    remembered,
+)
 from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
-from orchestrator.delegates import place_of
+from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId
+from orchestrator.records.parity import OutputCheck, Outputs, outputs_of
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade
 from orchestrator.records.workload import FIGURE_PASS, Build, Case, grouped
@@ -95,6 +102,12 @@ class Measured:
     origin: str = ""
 
     @property
+    def outputs(self) -> Outputs:
+        """What is known of the outputs that its figure belongs to."""
+        is_builtin = DELEGATES[self.case.delegate].is_builtin
+        return outputs_of(self.result.parity, is_builtin=is_builtin)
+
+    @property
     def used(self) -> dict[int, RunRecord]:
         """Invocation number -> run, of those that the figure comes from."""
         chosen = set(self.result.used)
@@ -146,13 +159,14 @@ def measured_cases(
     builds: Mapping[str, Build],
     systems: Mapping[tuple[CampaignId, str], str] | None = None,
     origins: Mapping[CampaignId, str] | None = None,
+    checks: Mapping[CampaignId, Mapping[str, OutputCheck]] | None = None,
     wanted: Callable[[RunRecord], bool] | None = None,
 ) -> list[Measured]:
     """Return the cases that were measured, one for each campaign and case, in the order in which
     they were stored.
 
     ``systems`` says which fingerprint a device had in a campaign, ``origins`` where a campaign was
-    imported from; ``wanted`` leaves runs out.
+    imported from, ``checks`` what it knew of outputs; ``wanted`` leaves runs out.
     """
     fit = [
         run
@@ -171,6 +185,14 @@ def measured_cases(
     for (campaign_id, case_key), members in groups.items():
         devices_of[campaign_id, members[0].case.serial][case_key] = members
     others = {place: remembered(cases) for place, cases in devices_of.items()}
+    known = {
+        campaign_id: OutputChecks([(checks or {}).get(campaign_id, {})])
+        for campaign_id, _ in devices_of
+    }
+    for runs_compared in compared.values():
+        for run in runs_compared:
+            if run.campaign_id in known:
+                known[run.campaign_id].learn(run)
     found = []
     for (campaign_id, case_key), members in groups.items():
         case = members[0].case
@@ -184,6 +206,7 @@ def measured_cases(
                 result=judge_case(
                     [*members, *compared[campaign_id, case_key]],
                     others=others[campaign_id, case.serial].get(case_key, ()),
+                    check=known[campaign_id].of(case),
                 ),
                 device=facts.title if facts is not None else str(case.serial),
                 build=f"{build.name} {case.build_sha256[:8]}"

@@ -94,6 +94,7 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
             tensors=compared,
             reference=about,
             inputs=str(basis["inputs"]),
+            system=str(basis.get("system", "")),
         )
 
     references = {
@@ -161,6 +162,7 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
         "parity_reason": parity.reason,
         "parity_reference": parity.reference,
         "parity_inputs": parity.inputs,
+        "parity_system": parity.system,
     }
     if parity.tensors:
         worst = _worst_of(parity.tensors)

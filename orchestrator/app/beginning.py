@@ -5,28 +5,39 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
+from orchestrator.analysis.case_result import OutputChecks
 from orchestrator.app import time_limits
 from orchestrator.app.phones import all_at_once
 from orchestrator.bootstrap import Workspace, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
-from orchestrator.passes import around_others
+from orchestrator.passes import around_others, pass_of, passes
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
+from orchestrator.planning.output_checks import with_output_checks
 from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
+from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.workload import Build, Companion, DelegateName, Model, Skip, ToolName
+from orchestrator.records.workload import (
+    FIGURE_PASS,
+    Build,
+    Companion,
+    DelegateName,
+    Model,
+    Skip,
+    ToolName,
+)
 from orchestrator.tables.escapes import one_line
 
 
@@ -70,6 +81,8 @@ class Beginning:
     models: tuple[Model, ...]
     builds: tuple[Build, ...]
     invocations: tuple[Invocation, ...]
+    #: What earlier campaigns know of the outputs, see Terms.output_checks.
+    output_checks: Mapping[str, OutputCheck] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, str]:
@@ -228,10 +241,17 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
+    checks = _known_output_checks(workspace, [facts for _, facts in devices])
+    if _checks_outputs(workspace, plan):
+        by_sha256 = {model.sha256: workspace.reference.reason_against(model) for model in models}
+        expansion = with_output_checks(
+            expansion,
+            lambda case: case.outputs_key not in checks and not by_sha256[case.model_sha256],
+        )
     expansion = time_limits.in_time(
         workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
     )
-    checks, used = _reference_checks(workspace, plan, expansion, devices, reference)
+    brackets, used = _reference_checks(workspace, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
         models=tuple({model.sha256: model for model in (*used, *models)}.values()),
@@ -239,9 +259,34 @@ def prepare(
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
-            for invocation in (*checks.get(serial, ()), *queue)
+            for invocation in (*brackets.get(serial, ()), *queue)
         ),
+        output_checks=checks,
     )
+
+
+def _checks_outputs(workspace: Workspace, plan: Plan) -> bool:
+    """Whether new configurations' outputs are compared beside what the plan itself asks for."""
+    if FIGURE_PASS not in plan.passes or any(pass_of(it).compares_outputs for it in plan.passes):
+        return False
+    usual = workspace.settings.checks_outputs
+    return usual if plan.check_outputs is None else plan.check_outputs
+
+
+def _known_output_checks(
+    workspace: Workspace, devices: Sequence[DeviceFacts]
+) -> dict[str, OutputCheck]:
+    """Return what is stored of outputs on these devices, with the systems that they have now."""
+    systems = {facts.serial: facts.computes_with for facts in devices}
+    known = OutputChecks()
+    for run in workspace.store.runs(
+        serials=list(systems),
+        run_passes=[own.name for own in passes() if own.compares_outputs],
+    ):
+        made_on = run.report.extra.get("parity_system") if run.report is not None else ""
+        if made_on and made_on == systems[run.case.serial]:
+            known.learn(run)
+    return known.newest
 
 
 def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
@@ -361,6 +406,7 @@ def begin(
     )
     campaign = replace(
         campaign,
+        terms=replace(campaign.terms, output_checks=beginning.output_checks),
         campaign_id=campaign_id or campaign.campaign_id,
         host=host or campaign.host,
         skipped=beginning.expansion.skipped,

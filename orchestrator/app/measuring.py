@@ -26,6 +26,7 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.identity import Serial
+from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
 from orchestrator.records.workload import Build, Case, Model
@@ -75,6 +76,11 @@ class MeasuredCampaign:
         """Phones that were meant and never measured on -> why."""
         came = {item.case.serial for item in self.campaign.invocations}
         return {serial: why for serial, why in self.opened.missing.items() if serial not in came}
+
+    @property
+    def has_wrong_outputs(self) -> bool:
+        """Whether a configuration computes something else than its model, known from now or before."""
+        return any(row.result.parity is ParityVerdict.WRONG for row in self.data.results)
 
     @property
     def nothing_clean(self) -> str:

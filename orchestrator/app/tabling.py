@@ -120,7 +120,7 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
     That is of a series and a model's content. A comparison side by side (A/B) replays old builds:
     only who names it sees it.
     """
-    from orchestrator.analysis.case_result import judge_case, remembered
+    from orchestrator.analysis.case_result import OutputChecks, judge_case, remembered
     from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
 
     chosen = named_campaigns(workspace.store, request.campaigns) or [
@@ -159,11 +159,16 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
             others |= remembered(
                 {key: own for key, own in groups.items() if own[0].case.serial == serial}
             )
+        checks = OutputChecks([campaign.terms.output_checks])
+        for run in runs:
+            checks.learn(run)
         for key, group in groups.items():
             found.append(
                 MeasuredCase(
                     case=group[0].case,
-                    result=judge_case(group, others=others.get(key, ())),
+                    result=judge_case(
+                        group, others=others.get(key, ()), check=checks.of(group[0].case)
+                    ),
                     facts=facts[group[0].case.serial],
                     campaign=campaign,
                 )

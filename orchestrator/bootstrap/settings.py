@@ -39,6 +39,9 @@ class Settings:
     mirror: str = ""
     #: $BENCHFARM_IPHONE_APP: the bundle identifier of the benchmark app on iPhones.
     iphone_app: str = _IPHONE_APP
+    #: $BENCHFARM_CHECK_OUTPUTS: whether campaigns compare the outputs of what is new, where their
+    #: plan doesn't say.
+    checks_outputs: bool = True
     #: Whether somebody on a terminal may be asked something.
     may_ask: bool = True
 
@@ -50,7 +53,10 @@ class Settings:
         home: Path | None = None,
         store: str | None = None,
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _IPHONE_APP, _LOG, _TOKEN."""
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _IPHONE_APP, _CHECK_OUTPUTS, _LOG, _TOKEN.
+
+        Raises UsageError.
+        """
         values = dict(os.environ if environ is None else environ)
         folder = home or (Path(values["BENCHFARM_HOME"]) if values.get("BENCHFARM_HOME") else None)
         if folder is not None:
@@ -76,6 +82,7 @@ class Settings:
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
             iphone_app=values.get("BENCHFARM_IPHONE_APP") or _IPHONE_APP,
+            checks_outputs=_is_on(values, "BENCHFARM_CHECK_OUTPUTS"),
         )
 
     @property
@@ -132,3 +139,11 @@ def _default_store(data_folder: Path) -> str:
 def this_computer() -> str:
     """Return how this computer is named in the campaigns that it runs: its name, and what it is."""
     return f"{socket.gethostname()} ({platform.system()} {platform.machine()})"
+
+
+def _is_on(values: Mapping[str, str], name: str) -> bool:
+    """Return whether a variable is on, as it is where it isn't set; raises UsageError."""
+    chosen = values.get(name) or "on"
+    if chosen not in {"on", "off"}:
+        raise UsageError(f"{name} is {chosen!r}, neither on nor off")
+    return chosen == "on"

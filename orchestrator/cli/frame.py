@@ -256,7 +256,7 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
                 given[key] = {
                     name: value
                     for name, value in typed.items()
-                    if not (value is None or value is False or value == ())
+                    if not (value is None or value == ())
                 }
             _show(
                 function,
@@ -309,7 +309,7 @@ class PlanKeys:
                 self.parameters[name] = (Annotated[Texts, option(key.option)], ())
             elif item.is_switch:
                 both = f"{key.option}/--no-{key.option[2:]}" if item.default is None else key.option
-                self.parameters[name] = (Annotated[bool, option(both, show_default=False)], False)
+                self.parameters[name] = (Annotated[bool | None, option(both)], None)
             else:
                 kind = int if item.is_whole else str
                 self.parameters[name] = (Annotated[kind | None, option(key.option)], None)

@@ -194,6 +194,7 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
         lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     else:
         lines.append(f"report: {path}")
+    is_lacking = measured.without_result or result.left or missing or nothing_clean
     return CommandResult(
         text="\n".join(lines),
         data={
@@ -218,8 +219,7 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
         is_kept=True,
         exit_code=HostStorageError.exit_code
         if unwritten
-        else int(bool(measured.without_result or result.left or missing or nothing_clean))
-        or CUT_EXIT_CODE * bool(cut),
+        else int(bool(is_lacking or measured.has_wrong_outputs)) or CUT_EXIT_CODE * bool(cut),
     )
 
 

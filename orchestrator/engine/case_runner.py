@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +19,7 @@ from orchestrator.engine.invocation import (
     basis_of,
     covered,
     request_of,
+    with_basis,
 )
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import (
@@ -360,7 +360,7 @@ class CaseRunner:
         )
         self._check_cancelled()
         if basis is not None:
-            raw = replace(raw, attachments=(*raw.attachments, *basis.attachments))
+            raw = with_basis(raw, basis, self._facts)
         after = self._state_after(before)
         self._last_state = (self._context.clock.monotonic_s(), after)
         self._last_raw = raw

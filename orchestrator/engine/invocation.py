@@ -4,13 +4,14 @@ it printed.
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import Surroundings, judge
@@ -20,6 +21,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import InstallError, ModelError
 from orchestrator.files import LEFT_OUT
 from orchestrator.passes import pass_of
+from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
 from orchestrator.ports import (
     Device,
@@ -33,8 +35,8 @@ from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import RunId, content_key
-from orchestrator.records.parity import ParityBasis, ParityInput, PlacedInput
-from orchestrator.records.run import Outcome, RawOutput, RunRecord, ToolReport
+from orchestrator.records.parity import BASIS_FILE, ParityBasis, ParityInput, PlacedInput
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
@@ -403,18 +405,6 @@ class RunRecords:
         )
 
 
-#: Flags of a plan that would change what the inputs or outputs are.
-_OWN_INPUTS: Final = (
-    "input_layer",
-    "input_layer_shape",
-    "input_layer_value_files",
-    "input_layer_value_range",
-    "output_filepath",
-    "output_proto_filepath",
-    "signature_to_run_for",
-)
-
-
 def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[str, str]:
     """Return what an invocation's outputs are to be compared with.
 
@@ -425,7 +415,7 @@ def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[st
         return "parity-not-in-tool", f"'{case.tool}' writes no outputs that could be compared"
     if context.reference is None:
         return "parity-no-reference", "nothing here computes the reference outputs"
-    if owned := [name for name in _OWN_INPUTS if name in dict(case.flags)]:
+    if owned := [name for name, _ in case.flags if name in OWN_INPUTS]:
         return (
             "parity-own-inputs",
             f"the flag {owned[0]} says itself what the inputs or outputs are",
@@ -436,3 +426,15 @@ def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[st
         )
     except ModelError as error:
         return "parity-no-reference", str(error)
+
+
+def with_basis(raw: RawOutput, basis: ParityBasis, facts: DeviceFacts) -> RawOutput:
+    """Return a run's output with what its outputs are compared with, and what they were made on."""
+
+    def named(item: Attachment) -> Attachment:
+        if item.name != BASIS_FILE:
+            return item
+        described = {**json.loads(item.data), "system": facts.computes_with}
+        return replace(item, data=json.dumps(described, sort_keys=True).encode())
+
+    return replace(raw, attachments=(*raw.attachments, *map(named, basis.attachments)))

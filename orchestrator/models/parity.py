@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.child_environment import child_environment
-from orchestrator.errors import ModelError
+from orchestrator.errors import BenchfarmError, ModelError
 from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
 from orchestrator.records.model import ModelFacts, TensorFacts
@@ -58,15 +58,19 @@ class HostReference:
         """``folder`` keeps inputs and outputs."""
         self._folder = folder
 
+    def reason_against(self, model: Model) -> str:
+        """See ports.ParityReference.reason_against."""
+        if _runtime() == "unknown":
+            return "LiteRT isn't installed on this computer"
+        try:
+            _checked(model)
+        except BenchfarmError as error:
+            return str(error)
+        return ""
+
     def basis(self, model: Model, given: str = "") -> ParityBasis:
         """See ports.ParityReference.basis."""
-        if model.path is None or not model.path.is_file():
-            raise ModelError(
-                f"{model.name}: its file isn't here, so there is no reference for its outputs"
-            )
-        facts = inspect_model(model.path)
-        wanted = facts.inputs
-        _check(model, facts)
+        wanted = _checked(model).inputs
         origin, ours = self._inputs(model, wanted, Path(given) if given else None)
         others = [
             self._kept(_values(tensor, _OTHER_SEED, place)) for place, tensor in enumerate(wanted)
@@ -171,8 +175,13 @@ class HostReference:
         return kept
 
 
-def _check(model: Model, facts: ModelFacts) -> None:
-    """Raise ModelError for a model whose outputs can't be compared, saying why."""
+def _checked(model: Model) -> ModelFacts:
+    """Return a model's facts; raises ModelError where its outputs can't be compared, saying why."""
+    if model.path is None or not model.path.is_file():
+        raise ModelError(
+            f"{model.name}: its file isn't here, so there is no reference for its outputs"
+        )
+    facts = inspect_model(model.path)
     if outside := [*facts.custom_operators, *facts.flex_operators]:
         raise ModelError(
             f"{model.name} needs {', '.join(outside)}; the reference here has builtin operators only, "
@@ -195,6 +204,7 @@ def _check(model: Model, facts: ModelFacts) -> None:
             )
         if _bytes_of(tensor) > _INPUT_BYTES_MAX:
             raise ModelError(f"{model.name}: the input {tensor.name!r} is larger than a gigabyte")
+    return facts
 
 
 def _shape(tensor: TensorFacts) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from orchestrator.analysis.parity import parity_findings, with_parity
+from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.passes.specification import (
     INFO_FILES,
@@ -18,6 +19,7 @@ from orchestrator.passes.specification import (
     plainly,
 )
 from orchestrator.ports import Tool
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import OUTPUTS_FILE
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -25,6 +27,28 @@ from orchestrator.records.verdict import Finding
 from orchestrator.records.workload import Case, Pass
 
 _FAMILY: Final = FlagFamily.BENCHMARK_MODEL
+
+#: Flags of a plan that say themselves what the inputs or outputs are.
+OWN_INPUTS: Final = frozenset(
+    {
+        "input_layer",
+        "input_layer_shape",
+        "input_layer_value_files",
+        "input_layer_value_range",
+        "output_filepath",
+        "output_proto_filepath",
+        "signature_to_run_for",
+    }
+)
+
+
+def can_be_checked(case: Case) -> bool:
+    """Whether a case's program writes outputs, and there is a reference beside its own kernels."""
+    return (
+        program(case.tool).is_benchmark_model
+        and not DELEGATES[case.delegate].is_builtin
+        and not OWN_INPUTS.intersection(name for name, _ in case.flags)
+    )
 
 
 def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.pairing import Pairing
+from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import PlanTerms, StoppingRule
 from orchestrator.records.workload import FIGURE_PASS, Case, Pass, RunKey, SkippedCase
 
@@ -74,6 +75,8 @@ class Terms(PlanTerms):
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.
     parity_inputs: str = ""
+    #: What earlier campaigns found out about outputs on the same system, by `Case.outputs_key`.
+    output_checks: Mapping[str, OutputCheck] = field(default_factory=dict)
     #: Whether also a delegate that takes all operators is measured with each number of threads.
     every_thread_count: bool = False
     #: Where relative paths of the plan start, on the computer that began the campaign; empty when

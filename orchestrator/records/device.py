@@ -120,6 +120,11 @@ class DeviceFacts:
         return {name: value for name, value in named.items() if value}
 
     @property
+    def computes_with(self) -> str:
+        """The system and driver that a model's outputs come from; empty when unknown."""
+        return " ".join(filter(None, (self.fingerprint, self.gpu_driver)))
+
+    @property
     def big_cores(self) -> tuple[int, ...]:
         """The cores of all clusters but the slowest.
 

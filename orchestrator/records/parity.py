@@ -7,9 +7,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment
 
 #: What a program writes its outputs to, and the attachment's name.
@@ -57,6 +59,50 @@ class ParityVerdict(enum.StrEnum):
     def badness(self) -> int:
         """How bad outputs are that could be compared; 0 for the same."""
         return (ParityVerdict.SAME, ParityVerdict.DRIFT, ParityVerdict.WRONG).index(self)
+
+
+class Outputs(enum.StrEnum):
+    """What is known of the outputs that a figure belongs to."""
+
+    #: The builtin kernels are what others are compared with.
+    REFERENCE = "reference"
+    CHECKED = "checked"
+    #: Nobody compared them, or the comparison showed nothing.
+    NOT_CHECKED = "not checked"
+    DIFFER = "differ"
+
+
+#: What a comparison makes of them.
+_OUTPUTS: Final[Mapping[ParityVerdict | None, Outputs]] = {
+    None: Outputs.NOT_CHECKED,
+    ParityVerdict.SAME: Outputs.CHECKED,
+    ParityVerdict.DRIFT: Outputs.DIFFER,
+    ParityVerdict.WRONG: Outputs.DIFFER,
+    ParityVerdict.DEGENERATE: Outputs.NOT_CHECKED,
+    ParityVerdict.UNREADABLE: Outputs.NOT_CHECKED,
+}
+
+
+def outputs_of(parity: ParityVerdict | None, *, is_builtin: bool) -> Outputs:
+    """Return what is known of outputs by their comparison; the builtin kernels' are the
+    reference's kind.
+    """
+    known = _OUTPUTS[parity]
+    return Outputs.REFERENCE if is_builtin and known is Outputs.NOT_CHECKED else known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """What a comparison of outputs with the reference said, as later campaigns keep it."""
+
+    verdict: ParityVerdict
+    #: Its figures as a sentence.
+    reason: str
+    #: Its largest difference, as a share of the largest magnitude or in steps; None where nothing
+    #: could be compared.
+    error: float | None
+    run_id: RunId
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +191,8 @@ class Parity:
     reference: str = ""
     #: ``seed 20`` or ``given``.
     inputs: str = ""
+    #: The system and driver that it ran on (DeviceFacts.computes_with); empty when unknown.
+    system: str = ""
 
 
 #: What a comparison's finding says of the outputs; a comparison without any of them and the next

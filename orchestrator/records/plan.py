@@ -834,6 +834,19 @@ class Plan(PlanTerms):
             "on when a device has 10 minutes of work",
         ),
     ] = None
+    #: Whether outputs are compared once for each configuration that is new; None: as the settings say.
+    check_outputs: Annotated[
+        bool | None,
+        Key(
+            "Compare the outputs of new configurations once (default: on).",
+            "--check-outputs",
+            ADVANCED,
+            "",
+            "whether the outputs of each new model, delegate, phone, system and program are "
+            "[compared once](../guides/parity.md#checked-by-default)",
+            "on",
+        ),
+    ] = None
     #: Folder with inputs for the pass ``parity``, ``<model>.<number>.bin`` each; None: made from a
     #: seed.
     parity_inputs: Annotated[

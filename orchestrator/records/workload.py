@@ -296,6 +296,15 @@ class Case:
         """The hash of everything that may change the number."""
         return CaseKey(content_key(self.to_row())[:32])
 
+    @cached_property
+    def outputs_key(self) -> str:
+        """The hash of what decides a model's outputs on one system: neither threads nor cores nor
+        how often it runs.
+        """
+        decides = ("serial", "model_sha256", "delegate", "tool", "build_sha256", "flags", "files")
+        row = self.to_row()
+        return content_key([row.get(name) for name in decides])[:32]
+
     def to_row(self) -> dict[str, object]:
         """Return the case as plain JSON values."""
         row: dict[str, object] = {}

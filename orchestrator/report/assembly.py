@@ -6,7 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_case, remembered
+from orchestrator.analysis.case_result import (
+    CaseResult,
+    CaseStatus,
+    OutputChecks,
+    judge_case,
+    remembered,
+)
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.passes import is_around_others, passes
@@ -127,6 +133,8 @@ class _Gathered:
     goals: dict[CaseKey, float] = field(default_factory=dict)
     #: What the other cases of its device show of the memory of invocations.
     others: dict[CaseKey, tuple[float, ...]] = field(default_factory=dict)
+    #: What is known of the outputs.
+    checks: OutputChecks = field(default_factory=OutputChecks)
     #: Why they got as many invocations as they have: (code, sentence).
     stopped: dict[CaseKey, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
     campaigns: Mapping[str, Campaign] = field(default_factory=dict)
@@ -138,7 +146,10 @@ class _Gathered:
 
 
 def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
-    found = _Gathered(campaigns={str(campaign.campaign_id): campaign for campaign in campaigns})
+    found = _Gathered(
+        campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
+        checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
+    )
     for campaign in sorted(campaigns, key=lambda campaign: campaign.created_at):
         rule = campaign.terms.stopping
         for invocation in campaign.invocations:
@@ -157,6 +168,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         if known is not None and known.is_warm_up(run.run_pass, run.invocation):
             continue
         if not is_around_others(run):
+            found.checks.learn(run)
             key = run.case.case_key
             found.cases.setdefault(key, run.case)
             found.runs[key].append(run)
@@ -177,7 +189,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
     runs = gathered.runs.pop(key, [])
-    result = judge_case(runs, others=gathered.others.get(key, ()))
+    result = judge_case(runs, others=gathered.others.get(key, ()), check=gathered.checks.of(case))
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:

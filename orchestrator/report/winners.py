@@ -20,10 +20,12 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.compare import Ratio, best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
+from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
+from orchestrator.records.parity import Outputs
 from orchestrator.records.workload import Case, grouped
 from orchestrator.tables.column import Column
-from orchestrator.tables.labels import PARITY_WORDS, short_names
+from orchestrator.tables.labels import short_names
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.units import counted, format_figure, format_percent
 
@@ -111,6 +113,7 @@ WINNERS: Final[Sequence[Column[Contest]]] = (
     Column("configuration", "fastest", lambda item: item.shown.configuration),
     Column("median_us", "median", lambda item: item.shown.median_us),
     Column("is_virtual", "virtual", lambda item: item.shown.is_virtual),
+    Column("outputs", "outputs", lambda item: item.shown.outputs),
     Column("tied", "tied", lambda item: [row.configuration for row in item.tied]),
     Column("is_tested", "tested", lambda item: item.is_tested),
     Column("second", "second", lambda item: item.second and item.second[0].configuration),
@@ -312,13 +315,9 @@ def answer_text(contest: Contest) -> str:
 
 
 def _outputs(row: ResultRow) -> str:
-    """Return what is known of a winner's outputs.
-
-    Empty on the CPU, whose kernels are the reference's kind.
-    """
-    if row.result.parity is not None:
-        return f"; {PARITY_WORDS[row.result.parity]}"
-    return "" if row.case.delegate.is_cpu or row.case.is_per_token else "; outputs not checked"
+    """Return what is known of a winner's outputs; empty for the reference's kernels."""
+    is_reference = row.outputs is Outputs.REFERENCE
+    return "" if is_reference or row.case.is_per_token else f"; outputs {row.outputs}"
 
 
 def _figure(row: ResultRow) -> str:
@@ -347,7 +346,7 @@ def next_step(contest: Contest, path: str) -> str:
         else:
             sides = f"threads:{ours.threads} threads:{theirs.threads} -d {ours.delegate}"
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
-    if not row.case.delegate.is_cpu and row.result.parity is None:
+    if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
     return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"

@@ -28,7 +28,7 @@ from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Case
+from orchestrator.records.workload import Case, Pass
 from orchestrator.store.campaigns import (
     check_moment,
     device_kind,
@@ -169,6 +169,7 @@ class Runs(Database):
         case_keys: Sequence[CaseKey] = (),
         series_keys: Sequence[SeriesKey] = (),
         serials: Sequence[Serial] = (),
+        run_passes: Sequence[Pass] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
         """Yield runs in the order in which they were stored.
@@ -181,7 +182,9 @@ class Runs(Database):
         """
         cases: dict[int, Case] = {}
         with self.reading() as connection:
-            numbers = _run_numbers(connection, campaign_ids, case_keys, series_keys, serials)
+            numbers = _run_numbers(
+                connection, campaign_ids, case_keys, series_keys, serials, run_passes
+            )
         for page in pages(numbers, _RUN_PAGE):
             with self.reading() as connection:
                 found = self._read(connection, page, cases)
@@ -381,6 +384,7 @@ def _run_numbers(
     case_keys: Collection[CaseKey],
     series_keys: Collection[SeriesKey],
     serials: Collection[Serial],
+    run_passes: Collection[Pass] = (),
 ) -> array[int]:
     """Return the numbers of the runs that fit, in their order: 8 bytes a run."""
     query = select(RUNS.c.run_no)
@@ -394,6 +398,7 @@ def _run_numbers(
         (CASES.c.case_key, case_keys),
         (CASES.c.series_key, series_keys),
         (CASES.c.serial, serials),
+        (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
     ):
         queries = [narrowed for known in queries for narrowed in filtered(known, column, values)]
     return array("q", sorted(number for known in queries for number in connection.scalars(known)))

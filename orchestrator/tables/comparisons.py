@@ -126,6 +126,7 @@ SIDE: Final[Sequence[Column[Measured]]] = (
     _of_result("precision", Kind.NUMBER),
     _of_result("is_precise", Kind.FLAG),
     _of_result("grade"),
+    Column("outputs", "outputs", lambda item: item.outputs),
     Column(
         "figure",
         "figure",

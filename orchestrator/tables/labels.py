@@ -12,7 +12,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.delegates import place_of
 from orchestrator.records.identity import CaseKey, content_key
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.records.workload import Build, Case, DelegateName, grouped
 from orchestrator.tables.column import NOTHING, column_decimals
@@ -52,6 +52,13 @@ PARITY_CLASSES: Final[Mapping[ParityVerdict, str]] = {
     ParityVerdict.WRONG: "p-wrong",
     ParityVerdict.DEGENERATE: "p-unknown",
     ParityVerdict.UNREADABLE: "p-unknown",
+}
+#: The colour of what is known of outputs.
+OUTPUT_CLASSES: Final[Mapping[Outputs, str]] = {
+    Outputs.REFERENCE: "",
+    Outputs.CHECKED: "p-same",
+    Outputs.NOT_CHECKED: "p-unknown",
+    Outputs.DIFFER: "p-wrong",
 }
 _TRUTH_WORDS: Final = {
     DelegateTruth.FULL: "full",

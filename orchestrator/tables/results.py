@@ -27,7 +27,7 @@ from orchestrator.tables.column import (
     column_decimals,
 )
 from orchestrator.tables.findings import FINDINGS
-from orchestrator.tables.labels import PARITY_CLASSES, PARITY_WORDS, figure_text
+from orchestrator.tables.labels import OUTPUT_CLASSES, figure_text
 from orchestrator.tables.passes import ENERGY, FIGURES, LOADS, STARTS, SUSTAINED, EnergyRow
 from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
 from orchestrator.tables.runs import RUNS
@@ -273,12 +273,19 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "outputs",
         "outputs",
-        lambda row: row.result.parity,
-        shown=lambda row: PARITY_WORDS[row.result.parity] if row.result.parity else "",
-        tone=lambda row: PARITY_CLASSES[row.result.parity] if row.result.parity else "",
+        lambda row: row.outputs,
+        shown=lambda row: row.outputs_text,
+        tone=lambda row: OUTPUT_CLASSES[row.outputs],
         is_choice=True,
-        is_optional=True,
-        forms=PAGE,
+        forms=EVERYWHERE - _TEXT_ONLY,
+    ),
+    Column(
+        "outputs_error",
+        "outputs differ by",
+        lambda row: row.result.parity_error,
+        Kind.NUMBER,
+        exact=9,
+        forms=DATA,
     ),
     Column(
         "grade",

@@ -15,10 +15,10 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.compare import Ratio
 from orchestrator.analysis.summary import Summary
-from orchestrator.delegates import place_of
+from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
     THREADS_UNUSED,
     DelegateEvidence,
@@ -328,6 +328,19 @@ class ResultRow:
         ]
         more = len(operators) - _MOST_OPERATORS
         return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+
+    @property
+    def outputs(self) -> Outputs:
+        """What is known of the outputs that its figure belongs to."""
+        is_builtin = DELEGATES[self.case.delegate].is_builtin
+        return outputs_of(self.result.parity, is_builtin=is_builtin)
+
+    @property
+    def outputs_text(self) -> str:
+        """The same in words, with how much they differ: ``differ (0.83)``."""
+        error = self.result.parity_error
+        is_known = self.outputs is Outputs.DIFFER and error is not None
+        return f"{self.outputs} ({error:.2g})" if is_known else self.outputs.value
 
     @property
     def spread_text(self) -> str:

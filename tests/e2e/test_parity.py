@@ -137,3 +137,46 @@ def test_given_inputs_are_used_and_must_have_the_right_size(
     run = parity_runs(lab, lab.cli(*words, "--parity-inputs", given).json["campaign_id"])["xnnpack"]
     assert run["reason_code"] == "parity-no-reference"
     assert "has 5 bytes" in run["reason"]
+
+
+def test_outputs_of_what_is_new_are_compared_once_and_found_again(lab: Lab) -> None:
+    words = ("bench", INT8, "-s", lab.serials[1], "-d", "cpu,xnnpack,gpu", "-t", "1,2")
+    words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
+    first, again = (lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ok().json for _ in range(2))
+    # One process each, whatever the number of threads; the builtin kernels are the reference's.
+    assert parity_runs(lab, first["campaign_id"]).keys() == {"xnnpack", "gpu"}
+    assert parity_runs(lab, again["campaign_id"]) == {}
+    for campaign in (first, again):
+        assert outputs_of(lab, campaign["campaign_id"]) == {
+            "cpu": "reference",
+            "xnnpack": "checked",
+            "gpu": "checked",
+        }
+    words = (*words, "--num-runs", "60", "--no-check-outputs", "--tool", "apk")
+    turned_off = lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ok().json["campaign_id"]
+    assert parity_runs(lab, turned_off) == {}
+    assert outputs_of(lab, turned_off)["gpu"] == "not checked"
+
+
+def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns_too(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[0]
+    lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
+    words = ("bench", model, "-s", serial, "-d", "xnnpack,gpu", "-t", "1")
+    words = (*words, "-n", "2", "--min-secs", "0.1", "--json")
+    for _ in range(2):
+        done = lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ended_with(1)
+        campaign = done.json["campaign_id"]
+        assert outputs_of(lab, campaign) == {"xnnpack": "checked", "gpu": "differ"}
+        assert [item["configuration"] for item in done.json["winners"]] == [
+            "xnnpack, 1 thread, native"
+        ]
+        shown = lab.cli("report", campaign, "--format", "text").ok().stdout
+        assert "wrong-outputs" in shown
+
+
+def outputs_of(lab: Lab, campaign: str) -> dict[str, str]:
+    """What is known of the outputs of a campaign's cases, by delegate."""
+    cases = lab.cli("report", campaign, "--format", "json").ok().json["results"]
+    return {item["delegate"]: item["outputs"] for item in cases}

@@ -62,6 +62,8 @@ class Cli:
         return {
             **kept,
             "BENCHFARM_HOME": str(self.home),
+            # Tests count their own runs; those of the check turn it on.
+            "BENCHFARM_CHECK_OUTPUTS": "off",
             # Other tests of this computer and user don't take part in its turns.
             "ANDROID_ADB_SERVER_PORT": "1",
             "PYTHONUNBUFFERED": "1",

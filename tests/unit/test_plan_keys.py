@@ -187,6 +187,10 @@ SHOWN_BY = {
         "e2e/test_declared_programs.py",
         "test_a_file_of_ones_own_measures_on_this_computer",
     ),
+    "check_outputs": (
+        "e2e/test_parity.py",
+        "test_outputs_of_what_is_new_are_compared_once_and_found_again",
+    ),
     "parity_inputs": (
         "e2e/test_parity.py",
         "test_given_inputs_are_used_and_must_have_the_right_size",

@@ -86,7 +86,7 @@ def test_every_export_says_which_figures_are_virtual():
     assert [row["is_virtual"] for row in json.loads(to_json(DATA))["results"]] == virtual
     table = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
     assert ["virtual" in line for line in table] == virtual
-    assert [line.endswith(", virtual |") for line in table] == virtual
+    assert [", virtual | " in line for line in table] == virtual
     text = render_text_table(DATA)
     marks = re.findall(r"^ ([v ])[ *=] (?:cpu|xnnpack|gpu|nnapi), ", text, re.MULTILINE)
     assert [mark == "v" for mark in marks] == virtual

@@ -108,7 +108,7 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
     assert compared.report is not None
     compared = replace(compared, report=replace(compared.report, extra={"parity": "same"}))
     (winner,) = winners(data_of(*series(fast, 5_000), compared, *series(slow, 10_000)).contests)
-    assert answer_text(winner).endswith("as fast as xnnpack, 4 threads; outputs agree")
+    assert answer_text(winner).endswith("as fast as xnnpack, 4 threads; outputs checked")
     assert "parity" not in next_step(winner, "m.tflite")
 
 
