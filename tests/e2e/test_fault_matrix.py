@@ -418,8 +418,8 @@ def test_a_phone_that_is_lost_while_a_campaign_begins_keeps_no_other_from_being_
 ) -> None:
     lab = matrix_lab
     lost = lab.serials[0]
-    # More than asking who it is takes, less than asking what it is.
-    give(lab, lost, "unauthorized", "bytes=700")
+    # Asking who it is takes no dumpsys, asking what it is does.
+    give(lab, lost, "unauthorized", "moment=tool", "subject=*/dumpsys")
     log = watched(lab.cli.start("run", plan_of(model, tmp_path, cases=1)))
     assert f"{lost}: problem: not used: " in log, log
     runs = finished(lab, log)

@@ -15,7 +15,8 @@ IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
 PRINTING: Final = ("shell", "exec", "program")
 #: At which so many bytes of a file pass.
 OF_FILES: Final = ("push", "pull")
-#: What is announced to everything on a phone; ``open`` is for all of its kind.
+#: What is announced to everything on a phone; ``open`` is for all of its kind, ``tool`` is the start
+#: of a tool or program (subject: its path).
 ANNOUNCED: Final = (
     "connect",
     "open",
@@ -25,6 +26,7 @@ ANNOUNCED: Final = (
     *OF_FILES,
     "push:done",
     "list",
+    "tool",
     *IN_A_RUN,
 )
 #: Every moment.

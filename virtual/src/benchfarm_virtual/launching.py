@@ -93,6 +93,7 @@ def launch(request: Launch) -> int:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     before = system.processes.enter(process)
     process.argv = tuple(request.argv)
+    system.faults.reach("tool", subject=path)
     warning = system.faults.active(FaultKind.TOOL_WARNING, path)
     try:
         if warning is not None:
