@@ -17,6 +17,7 @@ from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.iphone import IPhoneDevice
+from orchestrator.engine.restoring import restore
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -123,10 +124,10 @@ def _restore_phone(
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
         with workspace.lease.acquire(serial):
             device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
-            undone = list(workspace.conditioner.restore(device, on_note=notes.append, take=take))
+            undone = list(restore(device, workspace.conditioner, on_note=notes.append, take=take))
     except DeviceError as error:
         undone = workspace.powered_on.get(Serial(name), [])
-        if undone and Serial(name) not in workspace.conditioner.unrestored():
+        if undone and not workspace.conditioner.journal.pending(Serial(name)):
             return Restored(
                 name=name,
                 restored={Serial(name): undone},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Sequence
 
 from orchestrator.app.board import runner_elsewhere
@@ -14,6 +13,7 @@ from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import CampaignEnded, Notice
+from orchestrator.engine.restoring import why_not_restored
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -56,7 +56,7 @@ def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
     ):
         # The process that uses a busy one restores it.
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
-            text = f"{item.error}; it isn't restored yet: 'benchfarm device restore {shlex.quote(item.name)}' tries again"
+            text = f"{item.name} {why_not_restored(item.name, item.error)}"
             keys = {"device": item.name}
             workspace.observer.on_event(
                 Notice(event="resume", text=text, level="warning", keys=keys)

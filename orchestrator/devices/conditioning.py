@@ -150,8 +150,10 @@ class LadderConditioner:
         self._undo_all(device)
 
     def unrestored(self) -> Sequence[Serial]:
-        """Return the devices on which a change is still to be undone."""
-        return self.journal.serials()
+        """Return the devices that were changed and not restored to the end since: a change is
+        still to be undone, or they are to be compared with what they were, and to be released.
+        """
+        return self.journal.serials("undo", "snapshot")
 
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
         """Power those hubs' ports on again that a device's measurement left off, which needs no
@@ -202,30 +204,25 @@ class LadderConditioner:
             if standing.then is not None:
                 device.end_strays(standing.then)
             restored = self._undo_all(device)
-            for difference in self.audit(device, settle=True):
+            for difference in self.audit(device):
                 (on_note or _nobody)(f"not as before: {difference.text}")
             self._claims.release(device)
+            # Last, so that what a killed process left of this is done. From now on what was found
+            # is the phone's own.
+            self.journal.keep_snapshot(device.serial, None)
         finally:
             # One that can't be restored now is free for others soon all the same: they undo what
             # its own file tells.
             self._claims.let_go(device)
         return restored
 
-    def audit(self, device: Device, *, settle: bool = False) -> Sequence[Difference]:
+    def audit(self, device: Device) -> Sequence[Difference]:
         """Return what differs from the first snapshot since the phone was clean.
 
-        Nothing when there is none.
-
-        ``settle``: what is found now is taken for the phone's own from now on. Raises DeviceError
-        kinds.
+        Nothing when there is none. Raises DeviceError kinds.
         """
         before = self.journal.snapshot(device.serial)
-        if before is None:
-            return ()
-        found = differences(before, self._snapshot(device))
-        if settle and not self.journal.pending(device.serial):
-            self.journal.keep_snapshot(device.serial, None)
-        return found
+        return () if before is None else differences(before, self._snapshot(device))
 
     def hold(self, device: Device, change: Change, command: str) -> None:
         """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever

@@ -104,17 +104,20 @@ class UndoJournal:
         """Return the hubs' ports that are without power because of a device."""
         return [change for change in self.pending(serial) if change.port]
 
-    def serials(self) -> list[Serial]:
-        """Return the devices on which something is still to be undone; raises HostStorageError."""
+    def serials(self, *suffixes: str) -> list[Serial]:
+        """Return the devices that have files of these kinds, which is ``undo``: something is still
+        to be undone on them.
+
+        ``snapshot``: they weren't compared since with what they were. Raises HostStorageError.
+        """
+        wanted = {f".{suffix}" for suffix in suffixes or ("undo",)}
         try:
-            names = sorted(path.name for path in self.folder.iterdir() if path.suffix == ".undo")
+            stems = {path.stem for path in self.folder.iterdir() if path.suffix in wanted}
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._unreadable(self.folder, error) from error
-        return [
-            Serial(unquote(name.removesuffix(".undo").removeprefix("device-"))) for name in names
-        ]
+        return [Serial(unquote(stem.removeprefix("device-"))) for stem in sorted(stems)]
 
     def snapshot(self, serial: Serial) -> Mapping[str, str] | None:
         """Return what the phone was before the first change that isn't undone and compared yet,

@@ -26,19 +26,16 @@ from orchestrator.engine.events import (
 )
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.reference_check import ReferenceCheck
+from orchestrator.engine.restoring import may_return, restore, why_not_restored
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.errors import (
-    AdbUnavailableError,
     BenchfarmError,
     DeviceBusyError,
-    DeviceChangedError,
     DeviceError,
     DeviceSetAsideError,
-    DeviceUnauthorizedError,
     DeviceUnfitError,
     HostStorageError,
     InterruptedByUserError,
-    NoDeviceError,
     StoreError,
 )
 from orchestrator.passes import goes_on, is_around_others
@@ -51,10 +48,6 @@ from orchestrator.records.run import Outcome, RunRecord
 
 #: After this many returns with nothing measured in between, a device is kept out.
 RETURNS_MAX: Final = 3
-#: How often restoring a device is tried when its connection fails, each time after this long to
-#: answer again: a phone that is gone must not hold the others' end.
-_RESTORES_MAX: Final = 3
-_RESTORE_READY_S: Final = 20.0
 #: How long a device that somebody else uses is waited for: a check of it takes a moment.
 _LEASE_WAIT_S: Final = 5.0
 #: How often a waiting thread checks whether all was cancelled.
@@ -206,7 +199,7 @@ class DeviceCampaign:
                         f"it was lost {fruitless + 1} times with nothing measured in between: {error}"
                     )
                     raise
-                if not _may_return(error) or not self._is_back(error):
+                if not may_return(error) or not self._is_back(error):
                     raise
             else:
                 return
@@ -349,31 +342,20 @@ class DeviceCampaign:
         )
 
     def _restore(self) -> None:
-        """Undo what was changed; what can't be undone now stays in the journal and is named."""
-        for attempt in range(1, _RESTORES_MAX + 1):
-            try:
-                if attempt > 1:
-                    self._device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                self._context.conditioner.restore(
-                    self._device, on_note=lambda text: self._note(text, is_problem=True)
-                )
-            except BenchfarmError as error:
-                if (
-                    attempt < _RESTORES_MAX
-                    and isinstance(error, DeviceError)
-                    and _may_return(error)
-                ):
-                    continue
-                if self._serial in self._context.conditioner.unrestored():
-                    again = f"'benchfarm device restore {shlex.quote(self._serial)}' tries again"
-                    text = f"could not be restored ({error}); {again}"
-                    self._note(text, is_problem=True)
-                elif not isinstance(error, DeviceBusyError):
-                    # Nothing of ours is changed there; the next command that uses the phone ends
-                    # what still runs.
-                    text = f"could not be released ({error}); its note there expires by itself"
-                    self._note(text, is_problem=True)
-            return
+        """Undo what was changed; what can't be undone now is named."""
+        conditioner = self._context.conditioner
+        try:
+            restore(
+                self._device, conditioner, on_note=lambda text: self._note(text, is_problem=True)
+            )
+        except BenchfarmError as error:
+            if self._serial in conditioner.unrestored():
+                self._note(why_not_restored(self._serial, error), is_problem=True)
+            elif not isinstance(error, DeviceBusyError):
+                # Nothing of ours is changed there; the next command that uses the phone ends what
+                # still runs.
+                text = f"could not be released ({error}); its note there expires by itself"
+                self._note(text, is_problem=True)
 
     def _note(self, text: str, *, is_problem: bool = False, is_away: bool | None = None) -> None:
         self._context.observer.on_event(
@@ -456,14 +438,3 @@ def run_sustained(
 
 def _text(device: Device, error: DeviceError) -> str:
     return str(error).removeprefix(f"{device.serial}: ")
-
-
-def _may_return(error: DeviceError) -> bool:
-    """Whether waiting may help: the connection to the device is lost, or another one is in its
-    place.
-    """
-    if isinstance(error, DeviceBusyError):
-        return False
-    return error.transient or isinstance(
-        error, DeviceChangedError | DeviceUnauthorizedError | AdbUnavailableError | NoDeviceError
-    )

@@ -140,8 +140,11 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(
         assert {run["outcome"] for run in runs} == {"completed"}
 
 
+@pytest.mark.parametrize(
+    "when", [(), ("moment=tool", "subject=*/dumpsys")], ids=["before", "compared"]
+)
 def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
-    matrix_lab: Lab, model: Path, tmp_path: Path
+    matrix_lab: Lab, model: Path, tmp_path: Path, when: tuple[str, ...]
 ) -> None:
     lab = matrix_lab
     before = changed(lab)
@@ -151,10 +154,14 @@ def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
     for line in process.stderr:
         told.append(line)
         if (stored := re.match(r"\S+ (\S+): (\d+)/(\d+) ", line)) and stored[2] == stored[3]:
-            give(lab, stored[1], "hang")
+            give(lab, stored[1], "hang", *when)
             last.append(stored[1])
             if {*last} == {*lab.serials}:
                 break
+    poll_until(
+        lambda: not any(fault["moment"] for serial in last for fault in faults_of(lab, serial)),
+        "all phones hang",
+    )
     told.append(ended(process))
     clear(lab)
     log = "".join(told)

@@ -3,6 +3,7 @@ time."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,15 +15,25 @@ from tests.conftest import poll_until
 
 
 def when(happened: Callable[[], object], then: Callable[[], object]) -> threading.Thread:
-    """Do something from outside once something has happened."""
+    """Do something from outside once something has happened; nothing once the test is over."""
+    test = current_test()
+
+    def is_over() -> bool:
+        return current_test() != test
 
     def watch() -> None:
-        poll_until(happened, "what is waited for happens", 120.0)
-        then()
+        poll_until(lambda: is_over() or happened(), "what is waited for happens", 120.0)
+        if not is_over():
+            then()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     return thread
+
+
+def current_test() -> str:
+    """Return which test runs now, in whichever of its phases."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
 
 
 def runs(phone: Phone, command: str) -> Callable[[], bool]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
+from orchestrator.app.phones import restore_phones
 from orchestrator.config.declared_programs import lent
 from orchestrator.errors import (
     ArtifactError,
@@ -170,9 +171,10 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
     that.
     """
     try:
-        if workspace.conditioner.pending(device):
-            with workspace.lease.acquire(device.serial):
-                workspace.conditioner.restore(device)
+        is_left = workspace.conditioner.pending(device)
+        for item in restore_phones(workspace, [device.serial] if is_left else []):
+            if item.error is not None:
+                raise item.error
     except _PASSING as error:
         return Ended(
             status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}"

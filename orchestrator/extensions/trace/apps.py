@@ -19,6 +19,7 @@ from typing import Final
 from orchestrator.bootstrap import Workspace
 from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
+from orchestrator.engine.restoring import restore, why_not_restored
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TraceRecording
 from orchestrator.extensions.trace.runs import TraceRequest, check_folder, write_trace
@@ -287,10 +288,9 @@ def _give_back(workspace: Workspace, device: Device, facts: DeviceFacts) -> None
     What can't be undone now stays in the journal and is named, and hides no other fault.
     """
     try:
-        workspace.conditioner.restore(device, on_note=lambda text: _tell(workspace, facts, text))
+        restore(device, workspace.conditioner, on_note=lambda text: _tell(workspace, facts, text))
     except BenchfarmError as error:
-        hint = f"'benchfarm device restore {shlex.quote(device.serial)}' tries again"
-        _tell(workspace, facts, f"could not be restored ({error}); {hint}")
+        _tell(workspace, facts, why_not_restored(device.serial, error))
 
 
 def _faults(

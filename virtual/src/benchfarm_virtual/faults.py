@@ -379,9 +379,7 @@ class FaultTable:
                     continue
                 if FAULT_NOTES[kind].lasting:
                     # From here on the condition waits for nothing, and stays until it is removed.
-                    waiting.fault = dataclasses.replace(
-                        fault, moment="", at_bytes=None, subject=""
-                    )
+                    waiting.fault = dataclasses.replace(fault, moment="", at_bytes=None, subject="")
                     waiting.bytes_left = None
                     return waiting.fault
                 return self._fire(waiting)
