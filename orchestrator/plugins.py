@@ -10,6 +10,7 @@ name is known by its entry point.
   :func:`command` |
 | delegates | a prefix, a dot and a name: ``acme.npu`` | its :class:`Delegate` |
 | passes | the pass; a third party's with a prefix and a dot: ``acme.idle`` | a ``PassSpec`` |
+| devices | any | a :class:`DeviceSource` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
 | importers | any | an :class:`Importer` |
 | notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.frame import command
     from orchestrator.cli.result import CommandResult
     from orchestrator.delegates.specification import Delegate, FlagFamily
+    from orchestrator.devices.host import HostDevice
     from orchestrator.engine.importing import ForeignRun, ImportBatch
     from orchestrator.passes.specification import (
         Figure,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         no_findings,
         plainly,
     )
+    from orchestrator.ports import CheckResult, Device, PhoneCheck, Seen
     from orchestrator.programs.running.collected import run_and_collect
     from orchestrator.programs.specification import Program
     from orchestrator.records.campaign import Campaign
@@ -57,15 +60,19 @@ if TYPE_CHECKING:
     from orchestrator.tables.escapes import text_table
 
 __all__ = [
+    "CheckResult",
     "CommandResult",
     "CommandWords",
     "Delegate",
+    "Device",
+    "DeviceSource",
     "ExportRequest",
     "Exported",
     "Exporter",
     "Figure",
     "FlagFamily",
     "ForeignRun",
+    "HostDevice",
     "ImportBatch",
     "ImportRequest",
     "Importer",
@@ -74,9 +81,11 @@ __all__ = [
     "Page",
     "Pass",
     "PassSpec",
+    "PhoneCheck",
     "Program",
     "Receiver",
     "Repetition",
+    "Seen",
     "Settings",
     "Texts",
     "Workspace",
@@ -106,7 +115,9 @@ _HOMES: Final = {
     **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
     **dict.fromkeys(("Workspace", "Settings"), "bootstrap"),
     **dict.fromkeys(("Delegate", "FlagFamily"), "delegates.specification"),
+    "HostDevice": "devices.host",
     "Program": "programs.specification",
+    **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "ports"),
     "run_and_collect": "programs.running.collected",
     "command": "cli.frame",
     "import_result": "cli.exchange",
@@ -286,6 +297,27 @@ class Page:
     #: Returns the HTML document; its policy loads nothing from elsewhere and runs no script that
     #: stands in it.
     render: Callable[[Workspace], str]
+
+
+def _nothing_lacks(settings: Settings) -> tuple[str, str]:
+    return "", ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSource:
+    """A way to reach devices beside Android phones behind adb, and this computer."""
+
+    #: What stands for its devices where Android's phones have an adb server: ``usbmuxd``.
+    title: str
+    #: Returns the devices that are attached, usable or not; none, at once, where this computer has
+    #: no way to any. Raises DeviceError, which is reported and keeps no other device from use.
+    attached: Callable[[Settings], Sequence[Seen]]
+    #: Opens one that can be used; a device that is a ``ports.CheckedDevice`` can be checked by
+    #: ``benchfarm device check``. Raises DeviceError kinds.
+    open: Callable[[Workspace, Seen], Device]
+    #: Returns what this computer lacks for devices that it may have, and the next step, for
+    #: ``benchfarm doctor``; empty texts for nothing.
+    lacking: Callable[[Settings], tuple[str, str]] = _nothing_lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

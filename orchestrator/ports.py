@@ -1,12 +1,13 @@
 """Every seam of benchfarm, as a Protocol: where several bodies ship, or the engine would else
 import an adapter.
 
-What can be done with a device (a phone, an iPhone or this computer), how benchmark programs are
+What can be done with a device (a phone or this computer), how benchmark programs are
 called and read; references, and observers of a run.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -73,6 +74,55 @@ class PackageInfo:
     #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...);
     #: empty when unknown.
     flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A device as an adb server or another source lists it, and whether benchfarm can use it."""
+
+    #: How the server names it: USB serial or host:port.
+    address: str
+    #: ``ro.serialno``; empty when the phone couldn't be asked.
+    serial: str = ""
+    state: str
+    transport_id: int | None = None
+    #: The path of its USB port, ``1-2.3``; empty where the server tells none.
+    usb: str = ""
+    product: str = ""
+    model: str = ""
+    codename: str = ""
+    usable: bool = False
+    #: Why it can't be used; for a usable one what to know (empty: nothing).
+    reason: str = ""
+    #: What to do about it.
+    advice: str = ""
+    boot_id: str = ""
+    #: The server takes the phone for sound and it doesn't answer.
+    hangs: bool = False
+    #: What its source says of it beside that.
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class CheckResult(enum.StrEnum):
+    """What came of one check."""
+
+    WORKS = "works"
+    ANOTHER_WAY = "works another way"
+    MISSING = "missing"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneCheck:
+    """One check of a phone."""
+
+    name: str
+    result: CheckResult
+    #: What was seen.
+    seen: str = ""
+    #: What the phone loses by it; empty when nothing.
+    cost: str = ""
+    took_s: float = 0.0
 
 
 class Device(Protocol):
@@ -188,6 +238,17 @@ class Device(Protocol):
 
     def close(self) -> None:
         """Let go of the link; the device itself is left as it is."""
+
+
+@runtime_checkable
+class CheckedDevice(Device, Protocol):
+    """A device of a source that can try what benchfarm relies on."""
+
+    def checks(self) -> Iterator[PhoneCheck]:
+        """Yield what came of each check; nothing is measured and nothing stays changed.
+
+        The device must be leased. A check that fails says so and the next one is made.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

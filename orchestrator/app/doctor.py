@@ -73,7 +73,7 @@ def of_host(workspace: Workspace) -> list[Finding]:
         "access": _access,
         "adb": _adb,
         "phones": _phones,
-        "iphones": _iphones,
+        "sources": _sources,
         "devices.yaml": _inventory,
         "quarantine": _quarantine,
         "journals": _journals,
@@ -252,7 +252,7 @@ def _phones(workspace: Workspace) -> list[Finding]:
     real = [
         item
         for item in attached
-        if item.seen.usable and (lab is None or item.server.address != lab.address)
+        if item.seen.usable and (lab is None or item.via != str(lab.address))
     ]
     unchecked = [
         item.seen.serial
@@ -265,22 +265,13 @@ def _phones(workspace: Workspace) -> list[Finding]:
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
 
-def _iphones(workspace: Workspace) -> list[Finding]:
-    """Find what iPhones need of this computer, where the service that reaches them is there."""
-    from orchestrator.devices.usbmux import find_command, has_usbmuxd
+def _sources(workspace: Workspace) -> list[Finding]:
+    """Find what this computer lacks for devices that adb doesn't reach."""
+    from orchestrator.plugins import DeviceSource, every
 
-    environ = workspace.settings.environ
-    if not has_usbmuxd(environ):
-        return []
-    if not find_command(environ):
-        text = "pymobiledevice3, which talks to iPhones, isn't installed"
-        return [warning("iphones", text, "pip install 'benchfarm[ios]', if any is to be measured")]
-    return [
-        ok(
-            "iphones",
-            "pymobiledevice3 is there; 'benchfarm device check -s UDID' tells what a phone lacks",
-        )
-    ]
+    sources = every("devices", DeviceSource).items()
+    told = [(name, *source.lacking(workspace.settings)) for name, source in sources]
+    return [warning(name, text, step) for name, text, step in told if text]
 
 
 def _inventory(workspace: Workspace) -> list[Finding]:

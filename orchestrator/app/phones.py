@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import PHONES_AT_ONCE
-from orchestrator.devices.iphone import IPhoneDevice
 from orchestrator.engine.restoring import restore
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -27,6 +26,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import check_writable
+from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
@@ -34,7 +34,6 @@ from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.devices.audit import Difference
-    from orchestrator.devices.checking import PhoneCheck
     from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
@@ -195,7 +194,7 @@ def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
         reason="" if is_usable else known if isinstance(known, str) else seen.reason,
         hint=seen.advice,
         facts=facts,
-        adb_server=str(item.server.address),
+        adb_server=item.via,
     )
 
 
@@ -233,13 +232,13 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 def check_phones(
     workspace: Workspace, serials: Sequence[str], *, apk: Path | None, out: Path | None
-) -> Iterator[tuple[AdbDevice | IPhoneDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
+) -> Iterator[tuple[AdbDevice | CheckedDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
     Yields each phone, what it found, and the file of its report, which can be written. Raises
     UsageError, DeviceError kinds.
     """
-    from orchestrator.devices.checking import check_iphone, check_phone
+    from orchestrator.devices.checking import check_phone
 
     app = None
     if apk is not None:
@@ -249,7 +248,7 @@ def check_phones(
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
-        if not isinstance(device, AdbDevice | IPhoneDevice):
+        if not isinstance(device, AdbDevice | CheckedDevice):
             raise UsageError(
                 "only phones are checked", hint="benchfarm doctor checks this computer"
             )
@@ -259,7 +258,7 @@ def check_phones(
             checks = list(
                 check_phone(device, workspace.conditioner, app=app)
                 if isinstance(device, AdbDevice)
-                else check_iphone(device)
+                else device.checks()
             )
         yield device, facts, checks, path
 

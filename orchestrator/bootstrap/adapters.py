@@ -269,9 +269,13 @@ class Adapters:
         journal = UndoJournal(self.settings.state_folder / "journals")
         return HubPower(journal, search_path=self.settings.environ.get("PATH"))
 
-    def match_profile(self, facts: DeviceFacts) -> str:
-        """Return the name of the profile that fits a phone, empty when none does."""
+    def profile_of(self, properties: Mapping[str, str]) -> DeviceProfile | None:
+        """Return the profile that fits a device with these properties, None when none does."""
         from orchestrator.config.profiles import match_profile
 
-        profile = match_profile(tuple(self.profiles.values()), facts.properties)
+        return match_profile(tuple(self.profiles.values()), properties)
+
+    def match_profile(self, facts: DeviceFacts) -> str:
+        """Return the name of the profile that fits a phone, empty when none does."""
+        profile = self.profile_of(facts.properties)
         return profile.name if profile is not None else ""

@@ -8,13 +8,11 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.resources import look_for_programs_in
 
 #: As the app's project has it; whoever signs it chooses another.
-_IPHONE_APP: Final = "com.example.LiteRTBenchmark"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +35,6 @@ class Settings:
     environ: Mapping[str, str]
     #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
     mirror: str = ""
-    #: $BENCHFARM_IPHONE_APP: the bundle identifier of the benchmark app on iPhones.
-    iphone_app: str = _IPHONE_APP
     #: $BENCHFARM_CHECK_OUTPUTS: whether campaigns compare the outputs of what is new, where their
     #: plan doesn't say.
     checks_outputs: bool = True
@@ -53,7 +49,7 @@ class Settings:
         home: Path | None = None,
         store: str | None = None,
     ) -> Settings:
-        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _IPHONE_APP, _CHECK_OUTPUTS, _LOG, _TOKEN.
+        """Read $BENCHFARM_HOME, _STORE, _ADB, _ADB_SERVER, _MIRROR, _CHECK_OUTPUTS, _LOG, _TOKEN.
 
         Raises UsageError.
         """
@@ -81,7 +77,6 @@ class Settings:
             adb_server=values.get("BENCHFARM_ADB_SERVER", ""),
             environ=values,
             mirror=values.get("BENCHFARM_MIRROR", ""),
-            iphone_app=values.get("BENCHFARM_IPHONE_APP") or _IPHONE_APP,
             checks_outputs=_is_on(values, "BENCHFARM_CHECK_OUTPUTS"),
         )
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -37,11 +37,11 @@ from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
-    from orchestrator.devices.discovery import KnownPhones, Seen
+    from orchestrator.devices.discovery import KnownPhones
     from orchestrator.devices.push_slots import PushSlots
     from orchestrator.devices.server import AdbServer
-    from orchestrator.devices.usbmux import Usbmux
-    from orchestrator.ports import Device, Observer
+    from orchestrator.plugins import DeviceSource
+    from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
 
 #: How long a virtual phone may take to let its server in.
@@ -282,15 +282,15 @@ class Workspace(Adapters):
         if lab is not None:
             self._join_lab(lab)
             listed = [(lab, seen) for seen in list_devices(lab, known=self._known)]
-        iphones: list[Attached] = []
+        others: list[Attached] = []
         if not _holds(serials, listed):
-            iphones = self.iphones()
-        if not _holds(serials, [*listed, *((None, item.seen) for item in iphones)]):
+            others = self._of_sources()
+        if not _holds(serials, [*listed, *((None, item.seen) for item in others)]):
             try:
                 plugged = self.plugged_server() if start_server else self.running_plugged_server()
             except AdbUnavailableError:
-                # Neither a lab nor iPhones need a server for real phones.
-                if not listed and not iphones:
+                # Neither a lab nor another source needs a server for real phones.
+                if not listed and not others:
                     raise
                 plugged = None
             if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
@@ -306,24 +306,24 @@ class Workspace(Adapters):
             Attached(server=server, seen=seen)
             for (server, _), seen in zip(listed, judged, strict=True)
         ]
-        attached += iphones
+        attached += others
         # A server lists phones in the order in which they came; people look for them by name.
         return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
 
-    def iphones(self) -> list[Attached]:
-        """Return the iPhones that are attached.
+    def _of_sources(self) -> list[Attached]:
+        """Return the devices that are reached by other ways than adb."""
+        from orchestrator.plugins import DeviceSource, every
 
-        None where there is no usbmuxd, or no pymobiledevice3.
-        """
-        from orchestrator.devices.usbmux import Usbmux, find_command, has_usbmuxd
-
-        environ = self.settings.environ
-        command = find_command(environ) if has_usbmuxd(environ) else ()
-        if not command:
-            return []
-        usbmux = Usbmux(command, environ)
-        found = self._known.iphones(usbmux.seen) if self._known is not None else usbmux.seen()
-        return [Attached(server=usbmux, seen=seen, told=told) for seen, told in found]
+        found: list[Attached] = []
+        for name, source in every("devices", DeviceSource).items():
+            look = partial(source.attached, self.settings)
+            try:
+                seen = look() if self._known is None else self._known.of_source(name, look)
+            except DeviceError as error:
+                self.note(name, str(error))
+            else:
+                found += [Attached(source=source, seen=one) for one in seen]
+        return found
 
     def open_devices(
         self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
@@ -532,25 +532,14 @@ class Workspace(Adapters):
         self, attached: Attached, facts: DeviceFacts | None = None
     ) -> tuple[Device, DeviceFacts]:
         """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
-        from orchestrator.devices.adb import AdbDevice
-        from orchestrator.devices.server import AdbServer
-
         seen = attached.seen
-        if not isinstance(attached.server, AdbServer):
-            from orchestrator.config.profiles import match_profile
-            from orchestrator.devices.iphone import IPhoneDevice
+        if attached.server is None:
+            assert attached.source is not None
+            other = attached.source.open(self, seen)
+            self._opened.append(other)
+            return other, facts or other.facts()
+        from orchestrator.devices.adb import AdbDevice
 
-            iphone = IPhoneDevice(
-                attached.server,
-                seen.serial,
-                attached.told,
-                app=self.settings.iphone_app,
-                journal=self.conditioner.journal,
-                folder=self.settings.state_folder / "iphones",
-                profile=match_profile(tuple(self.profiles.values()), attached.told),
-            )
-            self._opened.append(iphone)
-            return iphone, facts or iphone.facts()
         device = AdbDevice(
             attached.server,
             seen.address,
@@ -592,14 +581,23 @@ class Workspace(Adapters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """A phone as one adb server sees it, or an iPhone as usbmuxd does."""
+    """A phone as one adb server sees it, or a device as its source does."""
 
-    server: AdbServer | Usbmux
+    #: None for a device of a source.
+    server: AdbServer | None = None
+    source: DeviceSource | None = None
     seen: Seen
-    #: What an iPhone's list says of it.
-    told: Mapping[str, str] = field(default_factory=dict)
     #: Another process uses it.
     is_busy: bool = False
+
+    @property
+    def via(self) -> str:
+        """Through what it is reached: an adb server's address, or what a source is called."""
+        return (
+            self.source.title
+            if self.source is not None
+            else str(getattr(self.server, "address", ""))
+        )
 
     def fits(self, serials: Sequence[str]) -> bool:
         """Whether one of these names the phone: its serial number or the server's name for it."""

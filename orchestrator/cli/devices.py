@@ -31,10 +31,9 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, of_table, to_json
 from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.checking import CheckResult, PhoneCheck
 from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
-from orchestrator.ports import Device
+from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
 from orchestrator.tables import text

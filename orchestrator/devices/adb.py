@@ -15,7 +15,7 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushProgress
 from orchestrator.devices.connection import Connection, service_failure
 from orchestrator.devices.detached import DetachedRuns
-from orchestrator.devices.discovery import NOT_BOOTED, Seen
+from orchestrator.devices.discovery import NOT_BOOTED
 from orchestrator.devices.installing import InstalledApps
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
@@ -42,7 +42,7 @@ from orchestrator.errors import (
     LogOverrunError,
     SystemDownError,
 )
-from orchestrator.ports import ShellResult
+from orchestrator.ports import Seen, ShellResult
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import Serial
 

@@ -1,4 +1,4 @@
-"""Everything that benchfarm relies on, tried on one phone or iPhone: what works, works another way,
+"""Everything that benchfarm relies on, tried on one phone: what works, works another way,
 or is missing.
 
 Nothing is measured and nothing stays changed. A check that fails says so and the next one is made.
@@ -6,7 +6,6 @@ Nothing is measured and nothing stays changed. A check that fails says so and th
 
 from __future__ import annotations
 
-import enum
 import hashlib
 import secrets
 import shlex
@@ -21,12 +20,11 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.iphone import IPhoneDevice
 from orchestrator.devices.processes import PhoneProcess, parse_processes
 from orchestrator.devices.shell import quote, reason_of
-from orchestrator.devices.usbmux import PROGRAM
 from orchestrator.errors import BenchfarmError, DeviceTimeoutError
 from orchestrator.files import sha256_of
+from orchestrator.ports import CheckResult, PhoneCheck
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import ask, call
@@ -50,30 +48,8 @@ _SHORT_RUNS: Final = 5
 _SLOW_WAKE_UP_S: Final = 0.5
 
 
-class CheckResult(enum.StrEnum):
-    """What came of one check."""
-
-    WORKS = "works"
-    ANOTHER_WAY = "works another way"
-    MISSING = "missing"
-    FAILS = "fails"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneCheck:
-    """One check of a phone."""
-
-    name: str
-    result: CheckResult
-    #: What was seen.
-    seen: str = ""
-    #: What the phone loses by it; empty when nothing.
-    cost: str = ""
-    took_s: float = 0.0
-
-
 #: Result, what was seen, what the phone loses by it.
-_Found = tuple[CheckResult, str, str]
+Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
 _MISSING, _OTHER = CheckResult.MISSING, CheckResult.ANOTHER_WAY
 _UNREADABLE: Final = "heat status, battery and screen are unknown"
@@ -208,7 +184,7 @@ def check_phone(
     ``app``: package and APK of an app that is installed and removed again, unless it is there
     already. A phone that fails a check raises nothing; what comes of it says so.
     """
-    checks: dict[str, Callable[[], _Found]] = {
+    checks: dict[str, Callable[[], Found]] = {
         "shell": lambda: _shell(device),
         "silence": lambda: _silence(device),
         "facts": lambda: _facts(device),
@@ -236,34 +212,12 @@ def check_phone(
     ]:
         seen = f"not tried: {', '.join(hung)} gave no answer within {_TOOL_LIMIT_S:g} s"
         checks |= dict.fromkeys(
-            ("facts", "state", "quiet mode"), lambda: _fails(seen, "reboot the phone")
+            ("facts", "state", "quiet mode"), lambda: fails(seen, "reboot the phone")
         )
-    yield from _made(device.clock, checks)
+    yield from make_checks(device.clock, checks)
 
 
-def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
-    """Yield what came of each check, with the next step where one fails.
-
-    The device must be leased.
-    """
-    unknown = (
-        CheckResult.MISSING,
-        "no command tells it",
-        "throttling shows by the battery's heat and the figures only",
-    )
-    checks: dict[str, Callable[[], _Found]] = {
-        "trust and app": lambda: _iphone_app(device),
-        "push and pull": lambda: _iphone_files(device),
-        "developer mode": lambda: _developer_mode(device),
-        "developer image": lambda: _image(device),
-        "developer services": lambda: _services(device),
-        "battery": lambda: _battery(device),
-        "thermal state": lambda: unknown,
-    }
-    yield from _made(device.clock, checks)
-
-
-def _made(clock: Clock, checks: Mapping[str, Callable[[], _Found]]) -> Iterator[PhoneCheck]:
+def make_checks(clock: Clock, checks: Mapping[str, Callable[[], Found]]) -> Iterator[PhoneCheck]:
     """Make checks; one that raises has failed."""
     for name, check in checks.items():
         begun_s = clock.monotonic_s()
@@ -337,16 +291,16 @@ def _answers(device: AdbDevice) -> bool:
     return True
 
 
-def _shell(device: AdbDevice) -> _Found:
+def _shell(device: AdbDevice) -> Found:
     told = device.shell("echo out; echo err >&2; exit 7", timeout_s=_STEP_TIMEOUT_S)
     if told.exit_code == 7 and b"out" in told.stdout.split() and b"err" in told.stderr.split():
-        return _works("exit codes and both streams")
+        return works("exit codes and both streams")
     if told.exit_code == 7 and {b"out", b"err"} <= set(told.stdout.split()):
         return CheckResult.ANOTHER_WAY, "one stream", "output and errors come in one stream"
-    return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
+    return fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
 
 
-def _silence(device: AdbDevice) -> _Found:
+def _silence(device: AdbDevice) -> Found:
     """Tell what the phone prints that nobody asked for.
 
     Benchfarm ignores it, and this report keeps it.
@@ -360,10 +314,10 @@ def _silence(device: AdbDevice) -> _Found:
             if part.strip()
         )
         return CheckResult.ANOTHER_WAY, text, "what it prints beside its answers is ignored"
-    return _works("nothing but answers is printed")
+    return works("nothing but answers is printed")
 
 
-def _facts(device: AdbDevice) -> _Found:
+def _facts(device: AdbDevice) -> Found:
     facts = device.facts()
     known = {
         "model": facts.model,
@@ -379,7 +333,7 @@ def _facts(device: AdbDevice) -> _Found:
     return _known(seen, [name for name, value in known.items() if not value])
 
 
-def _state(device: AdbDevice) -> _Found:
+def _state(device: AdbDevice) -> Found:
     state = device.state()
     known = {
         "heat": state.heat_c,
@@ -396,30 +350,30 @@ def _state(device: AdbDevice) -> _Found:
     return _known(seen, [name for name, value in known.items() if value is None or value == {}])
 
 
-def _known(seen: str, unknown: Sequence[str]) -> _Found:
+def _known(seen: str, unknown: Sequence[str]) -> Found:
     return (
         (CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}")
         if unknown
-        else _works(seen)
+        else works(seen)
     )
 
 
-def _processes(device: AdbDevice) -> _Found:
+def _processes(device: AdbDevice) -> Found:
     found = _process_list(device)
     if not any(item.group for item in found):
         if not found:
-            return _fails(
+            return fails(
                 "ps can't be read", "programs left behind can't be found: no run is started"
             )
         return CheckResult.ANOTHER_WAY, f"{len(found)} processes, without groups", ""
-    return _works(f"{len(found)} processes")
+    return works(f"{len(found)} processes")
 
 
 def _run_id() -> RunId:
     return RunId(f"check-{secrets.token_hex(6)}")
 
 
-def _detached(device: AdbDevice) -> _Found:
+def _detached(device: AdbDevice) -> Found:
     run_id = _run_id()
     try:
         told = device.run_detached(
@@ -436,11 +390,11 @@ def _detached(device: AdbDevice) -> _Found:
         b"err\n",
         b"x\n",
     ):
-        return _works("exit code, both streams and a file")
-    return _fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
+        return works("exit code, both streams and a file")
+    return fails(f"exit code {told.exit_code}, {told.stdout!r}, {told.stderr!r}", _FATAL)
 
 
-def _wake_up(device: AdbDevice) -> _Found:
+def _wake_up(device: AdbDevice) -> Found:
     """Tell how long after its end a run is known to have ended, round trips included."""
     late_s = []
     for _ in range(_SHORT_RUNS):
@@ -455,10 +409,10 @@ def _wake_up(device: AdbDevice) -> _Found:
     if median_s > _SLOW_WAKE_UP_S:
         cost = f"each invocation takes {median_s:.1f} s longer"
         return CheckResult.ANOTHER_WAY, seen, cost
-    return _works(seen)
+    return works(seen)
 
 
-def _deadline(device: AdbDevice) -> _Found:
+def _deadline(device: AdbDevice) -> Found:
     """Let a run pass its deadline: all its processes must be gone."""
     run_id, mark = _run_id(), 86000 + secrets.randbelow(400)
     try:
@@ -469,15 +423,15 @@ def _deadline(device: AdbDevice) -> _Found:
         device.discard_run(run_id)
         left = _end_left(device, mark)
     if not told.timed_out:
-        return _fails(
+        return fails(
             f"it ended by itself, exit code {told.exit_code}", "a program that hangs isn't noticed"
         )
     if left:
-        return _fails(f"{left} processes stayed", "a program that hangs keeps heating the phone")
-    return _works("the run and its child were killed")
+        return fails(f"{left} processes stayed", "a program that hangs keeps heating the phone")
+    return works("the run and its child were killed")
 
 
-def _strays(device: AdbDevice) -> _Found:
+def _strays(device: AdbDevice) -> Found:
     """Leave a child of a run behind, and have it found."""
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
     try:
@@ -488,10 +442,10 @@ def _strays(device: AdbDevice) -> _Found:
     finally:
         left = _end_left(device, mark)
     if left:
-        return _fails(
+        return fails(
             f"{left} processes stayed", "what a crash leaves behind keeps heating the phone"
         )
-    return _works("found and killed")
+    return works("found and killed")
 
 
 def _end_left(device: AdbDevice, mark: int) -> int:
@@ -514,7 +468,7 @@ def _process_list(device: AdbDevice) -> list[PhoneProcess]:
     return parse_processes(answer.text("processes"))
 
 
-def _files(device: AdbDevice) -> _Found:
+def _files(device: AdbDevice) -> Found:
     """Send a file, have the phone compare its sum, read it back and remove it."""
     data = secrets.token_bytes(_FILE_BYTES)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -530,14 +484,14 @@ def _files(device: AdbDevice) -> _Found:
     finally:
         device.shell(f"rm -rf {quote(device.work_folder)}/checks")
     if found != data:
-        return _fails("another file came back", "models and programs arrive damaged")
+        return fails("another file came back", "models and programs arrive damaged")
     up, down = (
         _FILE_BYTES / 1e6 / max(1e-6, span) for span in (pushed_s - begun_s, pulled_s - pushed_s)
     )
-    return _works(f"{up:.0f} MB/s there, {down:.0f} MB/s back, sums equal")
+    return works(f"{up:.0f} MB/s there, {down:.0f} MB/s back, sums equal")
 
 
-def _program(device: AdbDevice) -> _Found:
+def _program(device: AdbDevice) -> Found:
     """Send a program and run it from where benchmark programs are run."""
     data = f"#!/system/bin/sh\nexit {_PROGRAM_CODE}\n".encode()
     with tempfile.TemporaryDirectory(prefix="benchfarm-check-") as folder:
@@ -552,11 +506,11 @@ def _program(device: AdbDevice) -> _Found:
     finally:
         device.shell(f"rm -rf {quote(device.work_folder)}/checks")
     if told.exit_code != _PROGRAM_CODE:
-        return _fails(f"{placed.path} can't be run: {reason_of(told)}", _FATAL)
-    return _works("a program that was sent is run")
+        return fails(f"{placed.path} can't be run: {reason_of(told)}", _FATAL)
+    return works("a program that was sent is run")
 
 
-def _log(device: AdbDevice) -> _Found:
+def _log(device: AdbDevice) -> Found:
     nonce = secrets.token_hex(8)
     deadline = Deadline(_LOG_TIMEOUT_S, device.clock)
     with device.follow_log() as lines:
@@ -564,7 +518,7 @@ def _log(device: AdbDevice) -> _Found:
             return CheckResult.MISSING, "no tool log", "the log can't be tried by this check"
         for line in lines:
             if nonce.encode() in line:
-                return _works("a line written was read")
+                return works("a line written was read")
             if deadline.expired:
                 break
     return (
@@ -574,7 +528,7 @@ def _log(device: AdbDevice) -> _Found:
     )
 
 
-def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
+def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
     """Bring the phone into the default quiet mode and back.
 
     Tell what can't be had and what isn't as before.
@@ -586,75 +540,29 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> _Found:
     finally:
         restored = conditioner.restore(device, on_note=left.append)
     if left:
-        return _fails("; ".join(left), "the phone isn't left as it was found")
+        return fails("; ".join(left), "the phone isn't left as it was found")
     seen = f"{len(restored)} changes made and undone"
     if notes:
         return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
-    return _works(seen)
+    return works(seen)
 
 
-def _app(device: AdbDevice, package: str, apk: Path) -> _Found:
+def _app(device: AdbDevice, package: str, apk: Path) -> Found:
     """Install an app and remove it again; one that is there already is left alone."""
     if device.package(package) is not None:
-        return _works(f"{package} is installed already, left as it is")
+        return works(f"{package} is installed already, left as it is")
     device.install(apk, sha256=sha256_of(apk), package=package)
     device.shell(f"pm uninstall {quote(package)}", timeout_s=60.0)
     if device.package(package) is not None:
-        return _fails(f"{package} can't be removed", "remove it by hand")
-    return _works(f"{package} was installed and removed")
+        return fails(f"{package} can't be removed", "remove it by hand")
+    return works(f"{package} was installed and removed")
 
 
-def _iphone_app(device: IPhoneDevice) -> _Found:
-    found = device.package(device.app)
-    if found is None:
-        step = "install it, or name an .ipa with --build; $BENCHFARM_IPHONE_APP names another bundle id"
-        return _fails(f"{device.app} isn't installed", step)
-    return _works(f"{device.app} {found.version_name}")
-
-
-def _iphone_files(device: IPhoneDevice) -> _Found:
-    with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
-        local = Path(folder) / "file"
-        local.write_bytes(b"benchfarm looks whether it may put files here\n")
-        is_whole = device.try_file(local)
-    return (
-        _works("a file came back as it was sent")
-        if is_whole
-        else _fails("a file came back changed", "try again")
-    )
-
-
-def _developer_mode(device: IPhoneDevice) -> _Found:
-    # iOS before 16 has no such mode and the program says so.
-    if device.ask("mounter", "query-developer-mode-status") is False:
-        return _fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots)")
-    return _works("it is on")
-
-
-def _image(device: IPhoneDevice) -> _Found:
-    if device.ask("mounter", "list") == []:
-        cost = "the first run mounts it, which needs a way to Apple's server"
-        return CheckResult.ANOTHER_WAY, "it isn't mounted", cost
-    return _works("it is mounted")
-
-
-def _services(device: IPhoneDevice) -> _Found:
-    # Also through the tunnel that iOS 17 wants; whether any process has this number doesn't matter.
-    device.ask("developer", "dvt", "is-running-pid", "1")
-    return _works("apps can be started")
-
-
-def _battery(device: IPhoneDevice) -> _Found:
-    state = device.state()
-    if state.battery_heat_c is None:
-        cost = "its heat is unknown: nobody waits until it has cooled down"
-        return CheckResult.MISSING, "it tells nothing", cost
-    return _works(f"{state.battery_percent} %, {state.battery_heat_c:g} C")
-
-
-def _works(seen: str) -> _Found:
+def works(seen: str) -> Found:
+    """Return that something works."""
     return CheckResult.WORKS, seen, ""
 
 
-def _fails(seen: str, cost: str) -> _Found:
+def fails(seen: str, cost: str) -> Found:
+    """Return that something fails, and what the device loses by it or what to do."""
     return CheckResult.FAILS, seen, cost

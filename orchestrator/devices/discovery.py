@@ -7,18 +7,19 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.server import AdbServer, is_tcp
 from orchestrator.errors import DeviceError, LinkLostError
+from orchestrator.ports import Seen
 from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
-#: Who looks for phones on and on looks for iPhones after so long.
-_IPHONES_S: Final = 15.0
+#: Who looks for phones on and on asks the other sources of devices after so long.
+_SOURCES_S: Final = 15.0
 #: So many phones are asked, opened or restored at once; each is one connection to the server.
 PHONES_AT_ONCE: Final = 32
 
@@ -80,31 +81,6 @@ _UDEV_ADVICE: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A phone as an adb server lists it, and whether benchfarm can use it."""
-
-    #: How the server names it: USB serial or host:port.
-    address: str
-    #: ``ro.serialno``; empty when the phone couldn't be asked.
-    serial: str = ""
-    state: str
-    transport_id: int | None = None
-    #: The path of its USB port, ``1-2.3``; empty where the server tells none.
-    usb: str = ""
-    product: str = ""
-    model: str = ""
-    codename: str = ""
-    usable: bool = False
-    #: Why it can't be used; for a usable one what to know (empty: nothing).
-    reason: str = ""
-    #: What to do about it.
-    advice: str = ""
-    boot_id: str = ""
-    #: The server takes the phone for sound and it doesn't answer.
-    hangs: bool = False
-
-
 def parse_devices(text: str) -> list[Seen]:
     """Read ``adb devices -l`` of any version, with or without its headline.
 
@@ -146,8 +122,8 @@ class KnownPhones:
 
     def __init__(self) -> None:
         self._seen: dict[str, Mapping[tuple[str, int], Seen]] = {}
-        #: When iPhones were last looked for, and what was found.
-        self._iphones: tuple[float, Sequence[tuple[Seen, Mapping[str, str]]]] | None = None
+        #: Source of devices -> when it was last asked, and what it said.
+        self._of_sources: dict[str, tuple[float, Sequence[Seen]]] = {}
         #: Server and its name for a phone -> who the phone said last that it is.
         self._names: dict[tuple[str, str], str] = {}
 
@@ -157,16 +133,14 @@ class KnownPhones:
             return None
         return self._seen.get(str(server.address), {}).get((listed.address, listed.transport_id))
 
-    def iphones(
-        self, look: Callable[[], Sequence[tuple[Seen, Mapping[str, str]]]]
-    ) -> Sequence[tuple[Seen, Mapping[str, str]]]:
-        """Return the iPhones that were found a moment ago, else by a look, which takes a second of
-        this computer's.
+    def of_source(self, name: str, look: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
+        """Return what a source of devices said a moment ago, else by a look, which may take a
+        second of this computer's.
         """
         now_s = time.monotonic()
-        if self._iphones is None or now_s - self._iphones[0] > _IPHONES_S:
-            self._iphones = now_s, look()
-        return self._iphones[1]
+        if name not in self._of_sources or now_s - self._of_sources[name][0] > _SOURCES_S:
+            self._of_sources[name] = now_s, look()
+        return self._of_sources[name][1]
 
     def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
         """Know these phones of a server, and no others of it any more.

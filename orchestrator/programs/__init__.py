@@ -5,13 +5,17 @@ folders beside.
 from __future__ import annotations
 
 import functools
+import pkgutil
 from importlib import import_module
 
 from orchestrator.errors import PluginError
 from orchestrator.plugins import find, plugins
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import IMPORTED_TOOLS, ToolName
+from orchestrator.records.workload import ToolName
+
+#: The programs of the core.
+_OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))
 
 
 def program(tool: ToolName) -> Program:
@@ -19,31 +23,28 @@ def program(tool: ToolName) -> Program:
 
     Raises UsageError for one whose file or plugin isn't here.
     """
-    if tool.is_of_plugin or tool in IMPORTED_TOOLS:
-        found = find("programs", tool.value, Program)
-        if found.name is not tool:
-            raise PluginError(f"the program {tool} calls itself {found.name}")
-        return found
     if tool.is_declared:
         from orchestrator.programs.declared import program_of
 
         return program_of(tool)
-    return _own_program(tool)
+    return _program(tool)
 
 
 @functools.cache
-def _own_program(tool: ToolName) -> Program:
-    found = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
-    assert isinstance(found, Program)
+def _program(tool: ToolName) -> Program:
+    if tool.value not in _OWN:
+        found = find("programs", tool.value, Program)
+    else:
+        found = import_module(f"{__name__}.{tool.value.replace('-', '_')}").PROGRAM
+    if found.name is not tool:
+        raise PluginError(f"the program {tool} calls itself {found.name}")
     return found
 
 
 def programs() -> tuple[Program, ...]:
     """Return all programs of benchfarm's own, in the order in which they are listed."""
-    known = plugins("programs")
-    return tuple(
-        program(tool) for tool in ToolName if tool not in IMPORTED_TOOLS or tool.value in known
-    )
+    here = {*_OWN, *plugins("programs")}
+    return tuple(program(tool) for tool in ToolName if tool.value in here)
 
 
 def is_usual(tool: ToolName) -> bool:

@@ -188,6 +188,26 @@ def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(
     assert "'acme.sleep' isn't one of" in told
 
 
+def test_devices_of_a_source_are_listed_checked_and_measured(benchfarm: Installed) -> None:
+    boards = benchfarm.home / "boards"
+    assert "there is no folder of boards" in benchfarm("doctor", code=None)
+    boards.mkdir()
+    (boards / "ACME-1").mkdir()
+    try:
+        (listed,) = [one for one in benchfarm.json("devices") if one["serial"] == "ACME-1"]
+        assert (listed["adb_server"], listed["usable"]) == ("acme", True)
+        (checked,) = benchfarm.json("device", "check", "-s", "ACME-1")["phones"]
+        assert [check["result"] for check in checked["checks"]] == ["works"]
+        words = ("-s", "ACME-1", "--tool", "acme.sleep", "-d", "cpu", "-t", "1", "-n", "1")
+        done = benchfarm("bench", MODEL, *words, code=None)
+    finally:
+        shutil.rmtree(boards)
+    runs = benchfarm.json("results", "runs", "newest")
+    assert {(run["case"]["serial"], run["outcome"]) for run in runs} == {("ACME-1", "completed")}, (
+        done
+    )
+
+
 def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
     benchfarm: Installed,
 ) -> None:

@@ -16,7 +16,7 @@ from orchestrator.bootstrap import Attached, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.discovery import KnownPhones, look_at
-from orchestrator.devices.server import AdbServer, is_tcp
+from orchestrator.devices.server import is_tcp
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.farm.callbacks import Look, Say
 from orchestrator.extensions.farm.manifest import dump, labels_of
@@ -223,7 +223,7 @@ class HostPhones:
         Its USB port, and with it maybe others of its hub, is powered while no phone is used.
         """
         name = item.seen.serial
-        if name in used() or not isinstance(item.server, AdbServer):
+        if name in used() or item.server is None:
             return
         self._say(f"{name} has no job and doesn't answer; it is reconnected")
         try:

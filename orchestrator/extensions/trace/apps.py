@@ -275,8 +275,7 @@ def _during(
 def _environ(workspace: Workspace, facts: DeviceFacts) -> dict[str, str]:
     """Return what makes plain ``adb`` in the command reach this phone."""
     attached = workspace.pick(facts.serial, workspace.attached(serials=[facts.serial]))
-    address = getattr(attached.server, "address", None)
-    reach = {} if address is None else {"ADB_SERVER_SOCKET": str(address)}
+    reach = {} if attached.server is None else {"ADB_SERVER_SOCKET": attached.via}
     return child_environment(
         workspace.settings.environ, **reach, ANDROID_SERIAL=attached.seen.address
     )

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Attached
-from orchestrator.devices.discovery import Seen
 from orchestrator.devices.server import AdbServer
 from orchestrator.extensions.farm.looking import hanging
 from orchestrator.extensions.farm.manifest import Content, Manifest, Payload, kind_of, read_manifest
 from orchestrator.extensions.farm.phones import usable
 from orchestrator.extensions.farm.submit import submission_of
+from orchestrator.ports import Seen
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan, PlanModel

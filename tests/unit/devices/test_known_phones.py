@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.devices.discovery import KnownPhones, Seen
+from orchestrator.devices.discovery import KnownPhones
 from orchestrator.devices.server import AdbServer
+from orchestrator.ports import Seen
 
 
 def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:

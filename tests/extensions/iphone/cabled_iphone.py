@@ -61,7 +61,7 @@ def install(folder: Path, *phones: Path, udid: str = "00008150-000A") -> None:
     # Without what is installed beside Python it starts sooner; it needs nothing of that.
     path.write_text(
         f"#!{sys.executable} -SE\nimport sys\nsys.path[:0] = [{str(REPO)!r}, {str(REPO / 'virtual' / 'src')!r}]\n"
-        f"from tests.samples.cabled_iphone import main\nmain({[str(phone) for phone in phones]!r}, sys.argv[1:])\n"
+        f"from tests.extensions.iphone.cabled_iphone import main\nmain({[str(phone) for phone in phones]!r}, sys.argv[1:])\n"
     )
     path.chmod(0o755)
 

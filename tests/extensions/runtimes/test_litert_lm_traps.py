@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.programs.litert_lm import LitertLmTool, _host_command, _phone_command
+from orchestrator.extensions.runtimes.litert_lm import LitertLmTool, _host_command, _phone_command
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport
 from orchestrator.records.tokens import flag_faults

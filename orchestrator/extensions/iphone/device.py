@@ -15,7 +15,7 @@ import shlex
 import tempfile
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn
@@ -23,14 +23,6 @@ from typing import Final, NoReturn
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.host import AloneDevice, check_content
 from orchestrator.devices.journal import Change, UndoJournal
-from orchestrator.devices.usbmux import (
-    ASK_TIMEOUT_S,
-    NO_SERVICE,
-    VIRTUAL,
-    FileAbsentError,
-    Usbmux,
-    plain,
-)
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -41,8 +33,23 @@ from orchestrator.errors import (
     LinkLostError,
     UsageError,
 )
+from orchestrator.extensions.iphone.usbmux import (
+    ASK_TIMEOUT_S,
+    NO_SERVICE,
+    VIRTUAL,
+    FileAbsentError,
+    Usbmux,
+    plain,
+)
 from orchestrator.files import make_private, write_file
-from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.ports import (
+    PackageInfo,
+    PhoneCheck,
+    PlacedFile,
+    ProcessResult,
+    Seen,
+    ShellResult,
+)
 from orchestrator.records.device import (
     CpuCluster,
     DeviceFacts,
@@ -79,8 +86,7 @@ class IPhoneDevice(AloneDevice):
     def __init__(
         self,
         usbmux: Usbmux,
-        udid: str,
-        told: Mapping[str, str],
+        seen: Seen,
         *,
         app: str,
         journal: UndoJournal,
@@ -88,17 +94,16 @@ class IPhoneDevice(AloneDevice):
         profile: DeviceProfile | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """``told`` is what the list says of it; ``app`` the bundle identifier of the benchmark app
-        on it.
+        """``app``: the bundle identifier of the benchmark app on it.
 
         ``folder``: where this computer keeps what an app's folder held before, and which .ipa was
         installed.
         """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
-        self.serial, self.app = Serial(udid), app
+        self.serial, self.app = Serial(seen.serial), app
         self.clock = clock or SystemClock()
-        self._usbmux, self._told = usbmux, told
+        self._usbmux, self._told = usbmux, seen.properties
         self._journal, self._folder, self._profile = journal, folder, profile
         self._facts: DeviceFacts | None = None
         #: Begins the names of this object's result files; no other file of the app has it.
@@ -170,7 +175,7 @@ class IPhoneDevice(AloneDevice):
         """See Device.wait_until_ready; raises LinkLostError when it isn't listed in time."""
         deadline = Deadline(timeout_s, self.clock)
         while True:
-            if any(seen.serial == self.serial for seen, _ in self._usbmux.seen()):
+            if any(seen.serial == self.serial for seen in self._usbmux.seen()):
                 return
             if deadline.expired:
                 raise LinkLostError("isn't attached", serial=self.serial, hint="look at its cable")
@@ -353,6 +358,12 @@ class IPhoneDevice(AloneDevice):
             path=text["Path"],
             sha256=sha256,
         )
+
+    def checks(self) -> Iterator[PhoneCheck]:
+        """See CheckedDevice.checks."""
+        from orchestrator.extensions.iphone.checks import check_iphone
+
+        return check_iphone(self)
 
     def try_file(self, local: Path) -> bool:
         """Put a file into the app's folder, read it back and remove it; whether it was whole.

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.child_environment import child_environment
-from orchestrator.devices.discovery import Seen
 from orchestrator.devices.host import run_program
 from orchestrator.errors import (
     DeviceCommandError,
@@ -32,6 +31,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
+from orchestrator.ports import Seen
 
 PROGRAM: Final = "pymobiledevice3"
 ASK_TIMEOUT_S: Final = 60.0
@@ -141,13 +141,8 @@ class Usbmux:
         chosen.pop("PYMOBILEDEVICE3_UDID", None)
         self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
 
-    @property
-    def address(self) -> str:
-        """What stands where Android's phones have an adb server."""
-        return "usbmuxd"
-
-    def seen(self) -> list[tuple[Seen, Mapping[str, str]]]:
-        """Return the iPhones that are attached, and what each is.
+    def seen(self) -> list[Seen]:
+        """Return the iPhones that are attached, each with what the list says of it.
 
         None where usbmuxd doesn't answer.
 
@@ -166,16 +161,14 @@ class Usbmux:
             if udid not in found or told["ConnectionType"] == "USB":
                 found[udid] = told
         return [
-            (
-                Seen(
-                    address=udid,
-                    serial=udid,
-                    state="device",
-                    model=told["ProductType"],
-                    codename=told["ProductType"],
-                    usable=True,
-                ),
-                told,
+            Seen(
+                address=udid,
+                serial=udid,
+                state="device",
+                model=told["ProductType"],
+                codename=told["ProductType"],
+                usable=True,
+                properties=told,
             )
             for udid, told in sorted(found.items())
         ]

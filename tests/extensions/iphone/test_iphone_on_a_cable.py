@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import poll_until
-from tests.samples import cabled_iphone
-from tests.samples.cabled_iphone import calls, change, give
+from tests.extensions.iphone import cabled_iphone
+from tests.extensions.iphone.cabled_iphone import calls, change, give
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from orchestrator.extensions.farm.queue import FarmQueue
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.e2e.test_iphone_on_a_cable import UDID, environ
-from tests.samples import cabled_iphone
+from tests.extensions.iphone import cabled_iphone
+from tests.extensions.iphone.test_iphone_on_a_cable import UDID, environ
 from tests.samples.command import Cli
 from tests.samples.farm_hosts import OVER, Host, private_database
 

@@ -1,0 +1,82 @@
+"""Everything that benchfarm relies on, tried on one iPhone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.devices.checking import Found, fails, make_checks, works
+from orchestrator.extensions.iphone.usbmux import PROGRAM
+from orchestrator.ports import CheckResult, PhoneCheck
+
+if TYPE_CHECKING:
+    from orchestrator.extensions.iphone.device import IPhoneDevice
+
+
+def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
+    """See CheckedDevice.checks; one that fails says the next step."""
+    unknown = (
+        CheckResult.MISSING,
+        "no command tells it",
+        "throttling shows by the battery's heat and the figures only",
+    )
+    checks: dict[str, Callable[[], Found]] = {
+        "trust and app": lambda: _app(device),
+        "push and pull": lambda: _files(device),
+        "developer mode": lambda: _developer_mode(device),
+        "developer image": lambda: _image(device),
+        "developer services": lambda: _services(device),
+        "battery": lambda: _battery(device),
+        "thermal state": lambda: unknown,
+    }
+    yield from make_checks(device.clock, checks)
+
+
+def _app(device: IPhoneDevice) -> Found:
+    found = device.package(device.app)
+    if found is None:
+        step = "install it, or name an .ipa with --build; $BENCHFARM_IPHONE_APP names another bundle id"
+        return fails(f"{device.app} isn't installed", step)
+    return works(f"{device.app} {found.version_name}")
+
+
+def _files(device: IPhoneDevice) -> Found:
+    with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+        local = Path(folder) / "file"
+        local.write_bytes(b"benchfarm looks whether it may put files here\n")
+        is_whole = device.try_file(local)
+    return (
+        works("a file came back as it was sent")
+        if is_whole
+        else fails("a file came back changed", "try again")
+    )
+
+
+def _developer_mode(device: IPhoneDevice) -> Found:
+    # iOS before 16 has no such mode and the program says so.
+    if device.ask("mounter", "query-developer-mode-status") is False:
+        return fails("it is off", f"'{PROGRAM} amfi enable-developer-mode' (the phone reboots)")
+    return works("it is on")
+
+
+def _image(device: IPhoneDevice) -> Found:
+    if device.ask("mounter", "list") == []:
+        cost = "the first run mounts it, which needs a way to Apple's server"
+        return CheckResult.ANOTHER_WAY, "it isn't mounted", cost
+    return works("it is mounted")
+
+
+def _services(device: IPhoneDevice) -> Found:
+    # Also through the tunnel that iOS 17 wants; whether any process has this number doesn't matter.
+    device.ask("developer", "dvt", "is-running-pid", "1")
+    return works("apps can be started")
+
+
+def _battery(device: IPhoneDevice) -> Found:
+    state = device.state()
+    if state.battery_heat_c is None:
+        cost = "its heat is unknown: nobody waits until it has cooled down"
+        return CheckResult.MISSING, "it tells nothing", cost
+    return works(f"{state.battery_percent} %, {state.battery_heat_c:g} C")
