@@ -83,10 +83,8 @@ class ActivityService:
         system = self._system
         found = system.packages.get(package)
         name = full_class(package, activity)
-        known = found is not None and name in {
-            full_class(package, known) for known in found.info.activities
-        }
-        program = system.shelf.activity(package, name, extras) if known else None
+        known = found is not None and name == found.info.activity
+        program = system.shelf.activity(package, extras) if known else None
         component = short_component(package, activity)
         self.log("ActivityTaskManager", f"START u0 {{{shown}}} from uid {from_uid}")
         if found is None or program is None:

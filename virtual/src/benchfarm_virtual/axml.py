@@ -1,5 +1,4 @@
-"""Android's binary XML, as AndroidManifest.xml has it in an APK: reading what a package says, and
-writing small ones.
+"""Writing Android's binary XML, as AndroidManifest.xml has it in an APK.
 
 Layout (frameworks/base/libs/androidfw/include/androidfw/ResourceTypes.h): chunks of type, header
 size, size; a string pool, the resource ids of attribute names, then elements whose attributes hold
@@ -16,7 +15,6 @@ from typing import Final
 _XML, _STRING_POOL, _RESOURCE_MAP = 0x0003, 0x0001, 0x0180
 _START_NAMESPACE, _END_NAMESPACE, _START_ELEMENT, _END_ELEMENT = 0x0100, 0x0101, 0x0102, 0x0103
 _TYPE_STRING, _TYPE_INT, _TYPE_BOOL = 0x03, 0x10, 0x12
-_UTF8: Final = 1 << 8
 _NONE: Final = 0xFFFFFFFF
 ANDROID_NAMESPACE: Final = "http://schemas.android.com/apk/res/android"
 #: Resource ids of the attributes that are written (android.R.attr).
@@ -29,14 +27,8 @@ _ATTRIBUTE_IDS: Final = {
     "versionCode": 0x0101021B,
     "versionName": 0x0101021C,
 }
-_BY_ID: Final = {number: name for name, number in _ATTRIBUTE_IDS.items()}
-_MOST_ELEMENTS: Final = 20_000
 
 Value = str | int | bool
-
-
-class MalformedXmlError(Exception):
-    """The bytes are no binary XML."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,108 +38,6 @@ class Element:
     name: str
     attributes: dict[str, Value] = field(default_factory=dict)
     children: list[Element] = field(default_factory=list)
-
-    def every(self, name: str) -> list[Element]:
-        """Return all descendants of a name."""
-        found: list[Element] = []
-        stack = list(reversed(self.children))
-        while stack:
-            element = stack.pop()
-            if element.name == name:
-                found.append(element)
-            stack.extend(reversed(element.children))
-        return found
-
-
-def parse(content: bytes) -> Element:
-    """Return the root element; raise MalformedXmlError."""
-    try:
-        return _parse(content)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
-        raise MalformedXmlError(str(error)) from None
-
-
-def _parse(content: bytes) -> Element:
-    kind, header, size = struct.unpack_from("<HHI", content, 0)
-    if kind != _XML or size > len(content):
-        raise MalformedXmlError("no binary XML")
-    strings: Sequence[str] = ()
-    ids: Sequence[int] = ()
-    root: Element | None = None
-    stack: list[Element] = []
-    at, count = header, 0
-    while at + 8 <= size:
-        kind, header, chunk = struct.unpack_from("<HHI", content, at)
-        if chunk < 8 or at + chunk > size:
-            raise MalformedXmlError(f"chunk of {chunk} bytes at {at}")
-        if kind == _STRING_POOL:
-            strings = _read_strings(content, at)
-        elif kind == _RESOURCE_MAP:
-            ids = struct.unpack_from(f"<{(chunk - header) // 4}I", content, at + header)
-        elif kind == _START_ELEMENT:
-            count += 1
-            if count > _MOST_ELEMENTS:
-                raise MalformedXmlError("too many elements")
-            element = _read_element(content, at + header, strings, ids)
-            if stack:
-                stack[-1].children.append(element)
-            root = root or element
-            stack.append(element)
-        elif kind == _END_ELEMENT and stack:
-            stack.pop()
-        at += chunk
-    if root is None:
-        raise MalformedXmlError("no element")
-    return root
-
-
-def _read_strings(content: bytes, at: int) -> list[str]:
-    _, header, _, count, _, flags, start = struct.unpack_from("<HHIIIII", content, at)[:7]
-    if count * 4 > len(content):
-        raise MalformedXmlError(f"{count} strings")
-    offsets = struct.unpack_from(f"<{count}I", content, at + header)
-    found = []
-    for offset in offsets:
-        place = at + start + offset
-        if flags & _UTF8:
-            _, place = _length8(content, place)
-            length, place = _length8(content, place)
-            found.append(content[place : place + length].decode("utf-8"))
-        else:
-            length = struct.unpack_from("<H", content, place)[0]
-            place += 2
-            if length & 0x8000:
-                length = (length & 0x7FFF) << 16 | struct.unpack_from("<H", content, place)[0]
-                place += 2
-            found.append(content[place : place + 2 * length].decode("utf-16-le"))
-    return found
-
-
-def _length8(content: bytes, place: int) -> tuple[int, int]:
-    first = content[place]
-    return (
-        ((first & 0x7F) << 8 | content[place + 1], place + 2)
-        if first & 0x80
-        else (first, place + 1)
-    )
-
-
-def _read_element(content: bytes, at: int, strings: Sequence[str], ids: Sequence[int]) -> Element:
-    _, name, start, width, count = struct.unpack_from("<IIHHH", content, at)
-    element = Element(name=strings[name])
-    for position in range(count):
-        place = at + start + position * max(20, width)
-        _, key, raw, _, _, kind, data = struct.unpack_from("<IIIHBBI", content, place)
-        label = strings[key] or (_BY_ID.get(ids[key], "") if key < len(ids) else "")
-        if key < len(ids) and ids[key] in _BY_ID:
-            label = _BY_ID[ids[key]]
-        if kind == _TYPE_STRING:
-            element.attributes[label] = strings[raw if raw != _NONE else data]
-        elif kind == _TYPE_BOOL:
-            element.attributes[label] = data != 0
-        else:
-            element.attributes[label] = data
-    return element
 
 
 def encode(root: Element) -> bytes:

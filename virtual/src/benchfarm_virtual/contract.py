@@ -229,12 +229,15 @@ class Program(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppInfo:
-    """What an APK says about itself, read from the bytes that were pushed."""
+    """What a fake APK says about itself."""
 
     package: str
-    activities: tuple[str, ...]
+    #: Its activity, with its package.
+    activity: str
     version_code: int
     version_name: str
     abis: tuple[str, ...]
     min_sdk: int
     debuggable: bool
+    #: Whether it holds the build with TensorFlow's operators.
+    flex: bool

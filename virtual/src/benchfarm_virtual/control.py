@@ -18,7 +18,6 @@ import hmac
 import json
 import socketserver
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
@@ -51,8 +50,6 @@ class ControlServer:
         """Listen on a free port."""
         self._desk = desk
         self._token = token
-        #: When the last request was answered, on the monotonic clock.
-        self.last_request_s = time.monotonic()
         control = self
 
         class Handler(socketserver.StreamRequestHandler):
@@ -84,7 +81,6 @@ class ControlServer:
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
-            self.last_request_s = time.monotonic()
             return answer_of(self._desk, request)
         except ValueError as fault:
             return _refused(UsageError(f"no JSON: {fault}"))

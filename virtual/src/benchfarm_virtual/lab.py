@@ -43,36 +43,51 @@ _START_S: Final = 60.0
 _STOP_S: Final = 10.0
 _ANSWER_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.02
+_LOCK_PATIENCE_S: Final = 1.0
 _LOG_TAIL_BYTES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabSettings:
-    """What the phones of a lab have in common, whichever process runs them."""
+    """What a lab's processes are started with."""
 
     #: Folder for lab.json and the log; absolute.
     state_dir: Path
-    #: Public keys (adbkey.pub) of the adb servers that get in.
+    #: Public keys (adbkey.pub) of the adb servers that get in; absolute.
     adb_keys: Sequence[Path]
     #: Phone seconds in one real second.
     time_factor: float = 1.0
     #: Where the phones' noise comes from.
     seed: int = 1
+    #: The phones to begin with, for the leader.
+    phones: Sequence[PhoneSpec] = ()
+    #: How many processes run the phones at most; 0: as suits the phones and this computer.
+    processes: int = 0
+    #: End when this process has ended; 0: no process is waited for.
+    parent_pid: int = 0
 
     def command(self, word: str) -> list[str]:
         """Return the command line of a process of the lab, ``serve`` or ``share``, for
         :data:`SOURCES`.
         """
-        return [
-            sys.executable,
-            "-m",
-            "benchfarm_virtual",
-            word,
-            f"--state-dir={self.state_dir}",
-            f"--time-factor={self.time_factor!r}",
-            f"--seed={self.seed}",
-            *(f"--adb-key={Path(key).absolute()}" for key in self.adb_keys),
-        ]
+        rest = {
+            "adb_keys": [str(key) for key in self.adb_keys],
+            "time_factor": self.time_factor,
+            "seed": self.seed,
+        }
+        if word == "serve":
+            rest["phones"] = [spec.to_json() for spec in self.phones]
+            rest |= {"processes": self.processes, "parent_pid": self.parent_pid}
+        module = [sys.executable, "-m", "benchfarm_virtual"]
+        return [*module, word, str(self.state_dir), json.dumps(rest)]
+
+    @classmethod
+    def from_command(cls, state_dir: str, rest: str) -> LabSettings:
+        """Read the settings of a command line."""
+        given = json.loads(rest)
+        given["adb_keys"] = [Path(key) for key in given["adb_keys"]]
+        given["phones"] = [PhoneSpec.from_json(spec) for spec in given.get("phones", ())]
+        return cls(state_dir=Path(state_dir), **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,15 +125,14 @@ def start_lab(
     seed: int = 1,
     processes: int = 0,
     exit_with_parent: bool = False,
-    idle_s: float = 0.0,
     environ: Mapping[str, str] | None = None,
 ) -> LabInfo:
     """Start a lab with these phones and return when they listen.
 
     ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is
     how many run the phones at most; 0: as suits the phones and this computer. With
-    ``exit_with_parent`` the lab ends when the calling process does; with ``idle_s`` after so long
-    without a connection. ``environ``: its variables (None: this process's).
+    ``exit_with_parent`` the lab ends when the calling process does. ``environ``: its variables
+    (None: this process's).
 
     Raises UsageError when a lab is running in this folder already, and for phones, keys or figures
     that can't be; DeviceError with the lab's last words when it doesn't start, DeviceTimeoutError
@@ -133,19 +147,17 @@ def start_lab(
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     settings = LabSettings(
-        state_dir=state_dir, adb_keys=adb_keys, time_factor=time_factor, seed=seed
+        state_dir=state_dir,
+        adb_keys=[key.absolute() for key in adb_keys],
+        time_factor=time_factor,
+        seed=seed,
+        phones=phones,
+        processes=processes,
+        parent_pid=os.getpid() if exit_with_parent else 0,
     )
-    command = [
-        *settings.command("serve"),
-        f"--processes={processes}",
-        f"--idle={idle_s!r}",
-        *(f"--phone={json.dumps(spec.to_json())}" for spec in phones),
-    ]
-    if exit_with_parent:
-        command.append(f"--exit-with-parent={os.getpid()}")
     with (state_dir / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
-            command,
+            settings.command("serve"),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -270,17 +282,40 @@ def _read_state(state_dir: Path) -> LabInfo | None:
         return None
 
 
+def take_lock(state_dir: Path) -> int:
+    """Lock the folder until this process and those that inherit the descriptor have ended, and
+    return that.
+
+    Whoever can take the lock knows that no process of a lab runs.
+
+    Raises UsageError when another lab has it.
+    """
+    descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    end_s = time.monotonic() + _LOCK_PATIENCE_S
+    # Someone who only asks whether a lab runs holds it for a moment.
+    while not _can_lock(descriptor, fcntl.LOCK_EX):
+        if time.monotonic() > end_s:
+            os.close(descriptor)
+            raise UsageError(f"{state_dir}: a virtual lab is running here already")
+        time.sleep(_LOOK_AGAIN_S)
+    return descriptor
+
+
 def _is_running(state_dir: Path) -> bool:
     """Say whether a process of a lab holds the folder's lock."""
     try:
         with (state_dir / LOCK_FILE).open("r+") as lock:
-            # Shared: another one who only looks is no lab.
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return not _can_lock(lock.fileno(), fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
+
+
+def _can_lock(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    return False
+        return False
+    return True
 
 
 def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
@@ -301,8 +336,8 @@ def _is_this_lab(pid: int, state_dir: Path) -> bool:
         check=False,
         errors="replace",
     )
-    started = any(f"benchfarm_virtual {word}" in listed.stdout for word in ("serve", "share"))
-    return started and f"--state-dir={state_dir}" in listed.stdout
+    commands = (f"benchfarm_virtual {word} {state_dir} " for word in ("serve", "share"))
+    return any(command in listed.stdout for command in commands)
 
 
 def _end_group(pid: int) -> None:

@@ -11,10 +11,10 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import Any, Final, Literal, get_args, get_origin
 
 import yaml
 
@@ -207,101 +207,28 @@ def profile_names() -> list[str]:
 def load_profile(name: str) -> VirtualProfile:
     """Return a profile by its name.
 
-    Raise UsageError when there is none, or when its file has a fault.
+    Raise UsageError when there is none.
     """
     if name not in profile_names():
         raise UsageError(
             f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}"
         )
-    return parse_profile(name, (PROFILE_FOLDER / f"{name}.yaml").read_text(encoding="utf-8"))
-
-
-def parse_profile(name: str, text: str) -> VirtualProfile:
-    """Return the profile that a YAML text describes.
-
-    Raise UsageError naming the key that is wrong.
-    """
-    where = f"virtual phone {name}"
-    try:
-        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise UsageError(f"{where}: no YAML: {error}") from error
-    profile: VirtualProfile = _build(
-        VirtualProfile, {"name": name, **_mapping(content, where)}, where
-    )
-    cpus = sorted(cpu for cluster in profile.clusters for cpu in cluster.cpus)
-    if cpus != list(range(len(cpus))):
-        raise UsageError(
-            f"{where}: clusters: the cores must be numbered 0 to n without gap, not {cpus}"
-        )
-    for key in (
-        "ro.build.version.sdk",
-        "ro.product.cpu.abilist",
-        "ro.product.model",
-        "ro.build.fingerprint",
-    ):
-        if key not in profile.props:
-            raise UsageError(f"{where}: props: {key} is missing")
+    text = (PROFILE_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
+    profile: VirtualProfile = _converted(VirtualProfile, {"name": name, **content})
     return profile
 
 
-_T = TypeVar("_T")
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{where}: expected keys and values, found {value!r}")
-    return value
-
-
-def _build(kind: type[_T], value: object, where: str) -> _T:
-    """Make a dataclass from a mapping.
-
-    Every key must be known and every value of the field's type.
-    """
-    given = _mapping(value, where)
-    hints = typing.get_type_hints(kind)
-    known = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for key in given:
-        if key not in known:
-            raise UsageError(f"{where}: {key}: unknown key; known are {', '.join(known)}")
-    for key, spec in known.items():
-        required = (
-            spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
-        )
-        if required and key not in given:
-            raise UsageError(f"{where}: {key} is missing")
-    return kind(
-        **{key: _convert(hints[key], item, f"{where}: {key}") for key, item in given.items()}
-    )
-
-
-def _convert(kind: Any, value: object, where: str) -> object:  # noqa: ANN401 - a type of any form
+def _converted(kind: Any, value: Any) -> Any:  # noqa: ANN401 - a type of any form, and its value
+    """Return a value of a YAML file as the type that the profiles' dataclasses want there."""
     origin, args = get_origin(kind), get_args(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _build(kind, value, where)
+        hints = typing.get_type_hints(kind)
+        return kind(**{key: _converted(hints[key], item) for key, item in value.items()})
     if origin is types.UnionType:
-        return None if value is None else _convert(args[0], value, where)
+        return None if value is None else _converted(args[0], value)
     if origin is tuple:
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            raise UsageError(f"{where}: expected a list, found {value!r}")
-        if args[-1] is not Ellipsis and len(value) != len(args):
-            raise UsageError(f"{where}: expected {len(args)} values, found {len(value)}")
-        return tuple(_convert(args[0], item, f"{where}[{i}]") for i, item in enumerate(value))
-    if origin is Literal:
-        if value not in args:
-            raise UsageError(
-                f"{where}: expected one of {', '.join(map(str, args))}, found {value!r}"
-            )
-        return value
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind is bool and isinstance(value, bool):
-        return value
-    if kind is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if kind is str and isinstance(value, str | int | float):
-        return str(value)
-    if origin is not None and issubclass(origin, Mapping):
-        return {str(key): str(item) for key, item in _mapping(value, where).items()}
-    raise UsageError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {value!r}")
+        return tuple(_converted(args[0], item) for item in value)
+    if origin is Mapping:
+        return {str(key): str(item) for key, item in value.items()}
+    return value if origin is Literal else kind(value)

@@ -5,6 +5,7 @@ virtual phones only.
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,6 +61,8 @@ _NEEDED: Final = (
     "libdl.so",
     "libc.so",
 )
+#: What a fake APK says that it is, as JSON.
+APP_NOTE: Final = "assets/benchfarm.json"
 #: Files in an APK have this date, so that the same APK has the same bytes.
 _ZIP_DATE: Final = (2024, 1, 1, 0, 0, 0)
 
@@ -140,6 +143,17 @@ def benchmark_apk(
             ),
         ],
     )
+    # What a virtual phone reads of it.
+    note = {
+        "package": package,
+        "activity": package + activity if activity.startswith(".") else activity,
+        "version_code": version_code,
+        "version_name": version_name,
+        "abis": list(abis),
+        "min_sdk": min_sdk,
+        "debuggable": debuggable,
+        "flex": flex,
+    }
     program = "benchmark_model_plus_flex" if flex else "benchmark_model"
     library = (
         "libtensorflowlite_benchmark_plus_flex.so" if flex else "libtensorflowlite_benchmark.so"
@@ -151,6 +165,7 @@ def benchmark_apk(
         for abi in abis:
             content = benchmark_elf(program, abi, version=version_name, min_sdk=min_sdk)
             archive.writestr(_member(f"lib/{abi}/{library}"), content)
+        archive.writestr(_member(APP_NOTE), json.dumps(note))
     return out.getvalue()
 
 

@@ -222,10 +222,6 @@ class SpreadLab:
             case _:
                 return self._here.ask(request)
 
-    def connected(self) -> bool:
-        """Say whether an adb server is connected to a phone."""
-        return any(phone["connections"] for phone in self.phones())
-
     def close(self) -> None:
         """End the shares; this process's phones belong to its lab."""
         self._closing = True

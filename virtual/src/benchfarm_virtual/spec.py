@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from benchfarm_virtual.errors import UsageError
 from benchfarm_virtual.profiles import VirtualProfile, load_profile
@@ -104,27 +104,12 @@ class PhoneSpec:
         return dataclasses.asdict(self) | {"abis": list(self.abis)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> PhoneSpec:
+    def from_json(cls, value: Mapping[str, Any]) -> PhoneSpec:
         """Read what to_json wrote.
 
-        Raise UsageError naming a key that doesn't belong there or has a wrong value.
+        Raise UsageError for what isn't a phone.
         """
-        fields = {field.name: field for field in dataclasses.fields(cls)}
-        arguments: dict[str, object] = {}
-        for name, item in value.items():
-            if name not in fields:
-                raise UsageError(
-                    f"virtual phone: unknown key {name!r}; known are {', '.join(fields)}"
-                )
-            default = fields[name].default
-            wanted = str if default is dataclasses.MISSING else type(default)
-            taken = tuple(item) if wanted is tuple and isinstance(item, list) else item
-            if type(taken) is not wanted:
-                raise UsageError(
-                    f"virtual phone: {name}: expected {wanted.__name__}, found {item!r}"
-                )
-            arguments[name] = taken
-        for name, field in fields.items():
-            if name not in arguments and field.default is dataclasses.MISSING:
-                raise UsageError(f"a virtual phone needs {name!r}")
-        return cls(**arguments)  # type: ignore[arg-type]
+        try:
+            return cls(**{**value, "abis": tuple(value.get("abis", ()))})
+        except TypeError as error:
+            raise UsageError(f"the request describes no virtual phone: {error}") from None

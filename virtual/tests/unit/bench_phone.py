@@ -14,7 +14,7 @@ from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.moments import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
-from benchfarm_virtual.samples import benchmark_elf, library_elf
+from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk, benchmark_elf, library_elf
 from benchfarm_virtual.shelf import build_shelf
 from benchfarm_virtual.space import Storage
 from benchfarm_virtual.time import ScaledTime
@@ -93,6 +93,7 @@ class BenchPhone:
         self.hardware = VirtualHardware(self.profile, self.time, seed)
         self.faults = FaultTable()
         self.shelf = build_shelf(self.profile, self.hardware, self.faults)
+        self.shelf.inspect_apk([benchmark_apk()])
         self.files = PhoneTree(
             storage=Storage(total_bytes=1 << 34, shipped_bytes=0), denied=lambda _path, _kind: 0,
             passing=lambda _path, count: count,
@@ -134,9 +135,7 @@ class BenchPhone:
         writes: list[tuple[str, bytes]] = []
         fake = self.program(program)
         if extras is not None:
-            found = self.shelf.activity(
-                "org.tensorflow.lite.benchmark", ".BenchmarkModelActivity", extras
-            )
+            found = self.shelf.activity(BENCHMARK_PACKAGE, extras)
             assert found is not None
             fake = found
         argv: Sequence[str] = [program, *arguments]

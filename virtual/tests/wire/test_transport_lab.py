@@ -136,8 +136,3 @@ def test_lab_ends_with_the_process_that_started_it(state_dir, adb_server, wait_u
         check=True,
     )  # fmt: skip
     wait_until(lambda: process_is_gone(int(started.stdout)), "the lab has ended")
-
-
-def test_idle_lab_ends_by_itself(state_dir, adb_server, wait_until):
-    info = start_lab(state_dir, [], adb_keys=[adb_server.public_key], idle_s=3.0)
-    wait_until(lambda: process_is_gone(info.pid), "the lab has ended")

@@ -152,8 +152,8 @@ def _activity(call: Invocation, args: Sequence[str]) -> int:
     )
     for process in reversed(_apps(call)):
         found = call.system.packages.get(process.argv[0])
-        names = found.info.activities if found is not None else ()
-        shown = short_component(process.argv[0], names[0]) if names else process.argv[0]
+        activity = found.info.activity if found is not None else ""
+        shown = short_component(process.argv[0], activity) if activity else process.argv[0]
         call.out.line(
             f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown} t{process.pid}}}"
         )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchfarm_virtual.contract import PhoneFileError, ProcessContext
-from benchfarm_virtual.latency import Noise, Speed, Threads, cpu_speed, gpu_speed, place_threads
+from benchfarm_virtual.latency import Speed
+from benchfarm_virtual.programs.pace import Pace
 from benchfarm_virtual.programs.phone_files import read_whole, size_of, write_whole
 from benchfarm_virtual.programs.process import Bench, announce, pause
 from benchfarm_virtual.protos import bytes_field, number_field
@@ -54,8 +55,6 @@ _INIT_US: Final = 9000.0
 _WARM: Final = 0.5
 #: A core that waits for the weights of each token takes less than one that multiplies.
 DECODING_SHARE: Final = 0.7
-#: Phone time that is slept through at once; clocks are looked at in between.
-_SLEEP_S: Final = 0.32
 _RULE: Final = "-" * 50
 _SAMPLER: Final = "libLiteRtTopKOpenClSampler.so"
 _GPU_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtGpuAccelerator.so")
@@ -112,15 +111,9 @@ class _Engine:
         self._process = process
         self._flags = flags
         self._model_bytes = model_bytes
-        self._noise = Noise(bench.hardware.next_process_seed())
         self._is_gpu = flags["backend"] == "gpu"
-        self._threads = place_threads(
-            bench.profile,
-            threads=int(flags["num_cpu_threads"]) or _USUAL_THREADS,
-            affinity=process.affinity,
-            group=process.group,
-            stray_draw=self._noise.stray_draw,
-        )
+        threads = int(flags["num_cpu_threads"]) or _USUAL_THREADS
+        self._pace = Pace(bench, process, threads=threads, on_gpu=self._is_gpu)
 
     def run(self) -> int:
         """Run it; return the exit code."""
@@ -130,7 +123,9 @@ class _Engine:
         if flags["backend"] == "npu" or (self._is_gpu and not has_gpu):
             return _failed(process, "UNKNOWN: Failed to create engine: No adapters found", 2)
         self._say_delegates()
-        init_us = (_INIT_US + self._model_bytes / _LOAD_BYTES_PER_US) * self._noise.process_factor
+        init_us = (
+            _INIT_US + self._model_bytes / _LOAD_BYTES_PER_US
+        ) * self._pace.noise.process_factor
         if flags["disable_cache"] != "true":
             # What an engine has compiled is kept under the model's name, for the next one.
             name = flags["model_path"].rpartition("/")[2]
@@ -194,46 +189,23 @@ class _Engine:
 
     def _turn(self, tokens: int, *, is_prompt: bool) -> _Turn:
         """Work on so many tokens, as fast as the phone is meanwhile."""
-        hardware = self._bench.hardware
-        cpus = () if self._is_gpu else self._threads.cpus
-        work = hardware.begin_work(
-            cpus,
-            gpu_share=1.0 if self._is_gpu else 0.0,
-            pid=self._process.pid,
-            cpu_share=1.0 if is_prompt else DECODING_SHARE,
-        )
-        left, time_us = tokens, 0.0
-        try:
-            while left > 0:
-                token_us = self._token_us(is_prompt=is_prompt)
-                count = max(1, min(left, int(_SLEEP_S * 1e6 / token_us)))
-                spent_us = float(self._noise.samples_us(token_us, min(count, 64)).mean()) * count
-                time_us += spent_us
-                left -= count
-                pause(self._process, spent_us / 1e6)
-        finally:
-            hardware.end_work(work)
-        return _Turn(tokens, time_us)
+        share = 1.0 if is_prompt else DECODING_SHARE
+        step = self._prompt_us if is_prompt else self._answer_us
+        return _Turn(tokens, sum(self._pace.times_us(tokens, step, cpu_share=share)))
 
-    def _token_us(self, *, is_prompt: bool) -> float:
-        hardware = self._bench.hardware
-        speed: Speed
-        if self._is_gpu and self._bench.profile.gpu is not None:
-            speed = gpu_speed(
-                self._bench.profile.gpu, hardware.gpu_share(), fp16=True, backend="cl"
-            )
-        else:
-            threads = Threads(cpus=self._threads.cpus, oversubscribed=self._threads.oversubscribed)
-            speed = cpu_speed(self._bench.profile, threads, hardware.core_shares(), xnnpack=True)
+    def _prompt_us(self, speed: Speed) -> float:
+        """Return the time of a token of the prompt."""
+        moved_us, computed_us = self._costs_us(speed)
+        return computed_us + moved_us / _PROMPT_STEP + speed.op_overhead_us
+
+    def _answer_us(self, speed: Speed) -> float:
+        """Return the time of a token of the answer."""
+        sampled_us = _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
+        return max(self._costs_us(speed)) + sampled_us + speed.op_overhead_us
+
+    def _costs_us(self, speed: Speed) -> tuple[float, float]:
         moved_us = self._model_bytes / speed.memory_gbps / 1e3
-        computed_us = self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
-        each_us = computed_us + moved_us / _PROMPT_STEP if is_prompt else max(computed_us, moved_us)
-        sampled_us = (
-            0.0
-            if is_prompt
-            else _TOKEN_US * (3.0 if self._is_gpu and not self._has(_SAMPLER) else 1.0)
-        )
-        return (each_us + sampled_us + speed.op_overhead_us) * self._bench.time_factor
+        return moved_us, self._model_bytes * _MACS_A_BYTE / speed.int8_gmacs / 1e3
 
     def _say_info(self, init_us: float, prefill: _Turn, decode: _Turn) -> None:
         lines = [

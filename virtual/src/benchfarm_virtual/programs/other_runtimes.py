@@ -13,15 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from benchfarm_virtual.contract import PhoneFileError, ProcessContext
-from benchfarm_virtual.latency import Noise, Threads, cpu_speed, gpu_speed, place_threads
+from benchfarm_virtual.programs.pace import Pace
 from benchfarm_virtual.programs.phone_files import read_whole
-from benchfarm_virtual.programs.process import Bench, announce, pause
+from benchfarm_virtual.programs.process import Bench, announce
 
 #: Two bytes a weight, one multiply-add each; and so much at the least.
 _MACS_A_BYTE: Final = 0.5
 _LEAST_US: Final = 80.0
-#: Phone time that is slept through at once.
-_SLEEP_S: Final = 0.3
 
 
 class OtherRuntimeProgram:
@@ -46,7 +44,6 @@ class _Runtime:
         self.process = process
         self.has_gpu = bench.profile.gpu is not None
         self._bench = bench
-        self._noise = Noise(bench.hardware.next_process_seed())
 
     def out(self, text: str) -> None:
         self.process.stdout.write(f"{text}\n".encode())
@@ -71,42 +68,12 @@ class _Runtime:
 
         Return each time.
         """
-        bench, process = self._bench, self.process
-        announce(process, "run")
-        placed = place_threads(
-            bench.profile,
-            threads=threads,
-            affinity=process.affinity,
-            group=process.group,
-            stray_draw=self._noise.stray_draw,
+        announce(self.process, "run")
+        pace = Pace(self._bench, self.process, threads=threads, on_gpu=on_gpu and self.has_gpu)
+        macs = model_bytes * _MACS_A_BYTE * work
+        return pace.times_us(
+            count, lambda speed: _LEAST_US + macs / speed.f32_gmacs / 1e3 + speed.op_overhead_us
         )
-        cpus = () if on_gpu else placed.cpus
-        held = bench.hardware.begin_work(cpus, gpu_share=1.0 if on_gpu else 0.0, pid=process.pid)
-        times: list[float] = []
-        try:
-            while len(times) < count:
-                if on_gpu and bench.profile.gpu is not None:
-                    speed = gpu_speed(
-                        bench.profile.gpu, bench.hardware.gpu_share(), fp16=True, backend="cl"
-                    )
-                else:
-                    own = Threads(cpus=placed.cpus, oversubscribed=placed.oversubscribed)
-                    speed = cpu_speed(
-                        bench.profile, own, bench.hardware.core_shares(), xnnpack=True
-                    )
-                each_us = (
-                    _LEAST_US
-                    + model_bytes * _MACS_A_BYTE * work / speed.f32_gmacs / 1e3
-                    + speed.op_overhead_us
-                )
-                each_us *= bench.time_factor
-                some = max(1, min(count - len(times), int(_SLEEP_S * 1e6 / each_us)))
-                spent = [float(each) for each in self._noise.samples_us(each_us, some)]
-                pause(process, sum(spent) / 1e6)
-                times += spent
-        finally:
-            bench.hardware.end_work(held)
-        return times
 
 
 def _options(words: list[str], bare: frozenset[str] = frozenset()) -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 
 from benchfarm_virtual.contract import (
     AppInfo,
@@ -19,6 +17,8 @@ from benchfarm_virtual.contract import (
 from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile
+from benchfarm_virtual.samples import benchmark_apk
+from benchfarm_virtual.shelf import build_shelf
 from benchfarm_virtual.system import PhoneBuild
 from benchfarm_virtual.time import ScaledTime
 from benchfarm_virtual.userland import build_userland, run_command
@@ -69,7 +69,7 @@ def _probe(process: ProcessContext) -> int:
 
 @dataclass(slots=True)
 class Shelf:
-    """Programs called probe, and APKs that are zip files with an ``app.json``."""
+    """Programs called probe, and apps that do what a test says."""
 
     started: list[Mapping[str, str]] = field(default_factory=list)
     activity_body: Callable[[ProcessContext], int] = lambda process: 0
@@ -82,16 +82,12 @@ class Shelf:
         )
 
     def inspect_apk(self, source: Iterable[bytes]) -> AppInfo | None:
-        try:
-            with zipfile.ZipFile(BytesIO(b"".join(source))) as archive:
-                return AppInfo(**{
-                    key: tuple(value) if isinstance(value, list) else value
-                    for key, value in json.loads(archive.read("app.json")).items()
-                })  # fmt: skip
-        except (zipfile.BadZipFile, KeyError):
-            return None
+        real = build_shelf(
+            load_profile("pixel-3"), VirtualHardware(load_profile("pixel-3"), HandTime(), seed=1)
+        )
+        return real.inspect_apk(source)
 
-    def activity(self, package: str, activity: str, args: Mapping[str, str]) -> Program | None:
+    def activity(self, package: str, args: Mapping[str, str]) -> Program | None:
         self.started.append(args)
         return ScriptProgram(self.activity_body)
 
@@ -100,14 +96,10 @@ def make_apk(
     package: str = "org.example.bench", *, version_code: int = 1, abis: Sequence[str] = ("arm64-v8a",),
     min_sdk: int = 23, debuggable: bool = True,
 ) -> bytes:  # fmt: skip
-    info = {
-        "package": package, "activities": [f"{package}.MainActivity"], "version_code": version_code,
-        "version_name": f"{version_code}.0", "abis": list(abis), "min_sdk": min_sdk, "debuggable": debuggable,
-    }  # fmt: skip
-    content = BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("app.json", json.dumps(info))
-    return content.getvalue()
+    return benchmark_apk(
+        package=package, activity=".MainActivity", version_code=version_code, abis=abis, min_sdk=min_sdk,
+        debuggable=debuggable,
+    )  # fmt: skip
 
 
 class Collected:
