@@ -4,6 +4,7 @@ servers.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -23,6 +24,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceError,
     DeviceStorageError,
+    DeviceUnusableError,
     UsageError,
 )
 from orchestrator.files import check_writable
@@ -175,7 +177,8 @@ def list_devices(workspace: Workspace) -> list[ListedDevice]:
     _ = workspace.inventory
     attached = workspace.attached()
     usable = [item for item in attached if item.seen.usable]
-    opened = all_at_once(lambda item: _facts(workspace, item), usable)
+    stored = workspace.store.devices() if usable else {}
+    opened = all_at_once(lambda item: _facts(workspace, item, stored), usable)
     known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
     # What is known of those that are kept out is shown all the same.
     return [_seen(workspace.kept_out(item), known.get(item.seen.address)) for item in attached]
@@ -198,10 +201,17 @@ def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:
     )
 
 
-def _facts(workspace: Workspace, attached: Attached) -> DeviceFacts | str:
-    """Return a phone's facts, or why they can't be had."""
+def _facts(
+    workspace: Workspace, attached: Attached, stored: Mapping[Serial, DeviceFacts]
+) -> DeviceFacts | str:
+    """Return a phone's facts, or why they can't be had; another one of a serial number that is
+    stored is kept out.
+    """
     try:
-        return workspace.open_phone(attached)[1]
+        facts = workspace.open_phone(attached)[1]
+        with contextlib.suppress(DeviceUnusableError):
+            workspace.check_known(facts, stored)
+        return facts
     except BenchfarmError as error:
         return str(error)
 

@@ -470,13 +470,13 @@ class Workspace(Adapters):
         for serial, phone in opening.items():
             try:
                 device, facts = phone.result()
-                self._check_known(facts, before)
+                self.check_known(facts, before)
                 opened.append((device, facts))
             except DeviceError as error:
                 lost[serial] = error
         return opened, lost
 
-    def _check_known(self, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> None:
+    def check_known(self, facts: DeviceFacts, known: Mapping[Serial, DeviceFacts]) -> None:
         """Keep a phone out under whose serial number another one was measured, until somebody lets
         it in.
 
@@ -494,7 +494,10 @@ class Workspace(Adapters):
                 f" {facts.title} (not the same {differences})"
             )
             self.quarantine.put(facts.serial, reason)
-            advice = f"if it may go on under this number: benchfarm device release {facts.serial}"
+            advice = (
+                "if it may go on under this number (after a reset to factory settings, say): benchfarm device release "
+                + shlex.quote(facts.serial)
+            )
             raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
 
     def user_of(self, serial: Serial) -> str:

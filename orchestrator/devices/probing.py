@@ -4,6 +4,7 @@ together from that.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -39,6 +40,7 @@ FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "meminfo": "cat /proc/meminfo",
     "gles": "dumpsys SurfaceFlinger 2>/dev/null | grep GLES:",
     "uid": call("root_user"),
+    "setup": "settings get secure android_id",
 }
 
 #: What is asked for before and after every run.
@@ -103,8 +105,19 @@ def facts_from(sections: Mapping[str, str], *, serial: str) -> DeviceFacts:
         gpu_driver=gpu_driver,
         boot_id=sections.get("boot_id", "").strip(),
         is_rooted="0" in sections.get("uid", "").split(),
+        setup_id=_setup_id(sections.get("setup", "").strip(), serial),
         properties=properties,
     )
+
+
+def _setup_id(told: str, serial: str) -> str:
+    """Return what stands for the number that Android draws at its first start.
+
+    Not the number, which identifies its user to apps. Empty when the phone doesn't tell it.
+    """
+    if not re.fullmatch("[0-9a-f]{8,32}", told):
+        return ""
+    return hashlib.sha256(f"{serial}\n{told}".encode()).hexdigest()[:16]
 
 
 #: What an emulator of Android calls its hardware.

@@ -79,6 +79,9 @@ class DeviceFacts:
     gpu: str = ""
     gpu_driver: str = ""
     boot_id: str = ""
+    #: Differs between two phones of one kind: made from what Android draws at its first start, and
+    #: after a reset to factory settings. Empty when unknown.
+    setup_id: str = ""
     #: Whether commands can be run as root.
     is_rooted: bool = False
     #: The name of the matching DeviceProfile, empty when none matches.
@@ -149,8 +152,13 @@ def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -
     ``at_once``: both were seen at the same time, so that neither was updated or restarted in
     between.
     """
-    names = ["manufacturer", "model", "codename", *(["fingerprint"] if at_once else [])]
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    pairs = {
+        "manufacturer": (one.manufacturer, other.manufacturer),
+        "model": (one.model, other.model),
+        "codename": (one.codename, other.codename),
+        "first start": (one.setup_id, other.setup_id),
+        **({"fingerprint": (one.fingerprint, other.fingerprint)} if at_once else {}),
+    }
     differing = [name for name, (own, its) in pairs.items() if own and its and own != its]
     if not differing and at_once and one.boot_id and other.boot_id and one.boot_id != other.boot_id:
         return "boot"

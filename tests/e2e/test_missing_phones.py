@@ -74,3 +74,23 @@ def test_a_pool_of_which_a_phone_is_away_or_kept_out_is_measured_and_both_are_to
     told = [line for line in done.stdout.splitlines() if "not measured" in line]
     assert (told[0], len(told)) == ("AWAY: not measured: is not attached", 2)
     assert told[1].startswith(f"{kept_out}: not measured: {AILS}")
+
+
+def test_another_phone_of_the_same_kind_and_serial_number_is_kept_out_and_listed_so(
+    lab: Lab, model: Path
+) -> None:
+    words = ("-s", A, "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.1")
+    lab.cli("bench", model, *words).ok()
+    own = lab.shell(A, "settings get secure android_id")
+    lab.shell(A, "settings put secure android_id fedcba9876543210")
+    try:
+        listed = lab.cli("devices", "--json").ended_with(3).json
+        (told,) = (item for item in listed if item["serial"] == A)
+        assert not told["usable"]
+        assert "several phones have this serial number" in told["reason"]
+        assert "(not the same first start)" in told["reason"]
+        assert "in quarantine: several" in lab.cli("bench", model, *words).ended_with(3).stderr
+    finally:
+        lab.shell(A, f"settings put secure android_id {own}")
+        lab.cli("device", "release", A)
+    lab.cli("bench", model, *words).ok()
