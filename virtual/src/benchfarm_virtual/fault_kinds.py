@@ -14,7 +14,7 @@ IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
 #: While which service sends its output, or a program prints.
 PRINTING: Final = ("shell", "exec", "program")
 #: At which so many bytes of a file pass.
-OF_FILES: Final = ("push", "pull")
+OF_FILES: Final = ("push",)
 #: What is announced to everything on a phone; ``open`` is for all of its kind, ``tool`` is the start
 #: of a tool or program (subject: its path).
 ANNOUNCED: Final = (
@@ -25,7 +25,6 @@ ANNOUNCED: Final = (
     "open:sync",
     *OF_FILES,
     "push:done",
-    "list",
     "tool",
     *IN_A_RUN,
 )
@@ -165,7 +164,7 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
         counts_bytes=False,
     ),
     FaultKind.BIT_FLIP: FaultNote(
-        summary="One bit of a pushed (moment 'push') or pulled (moment 'pull') file is turned over at byte 'bytes'; "
+        summary="One bit of a pushed file is turned over at byte 'bytes'; "
         "sizes stay right and nobody is told.",
         moments=OF_FILES,
     ),

@@ -1,8 +1,7 @@
-"""The ``sync:`` service: files and folders to and from a phone, as ``adb push``, ``pull`` and
-``ls`` ask for them.
+"""The ``sync:`` service: files to a phone, as ``adb push`` sends them.
 
-A request is a four-letter name, a length and that many bytes (usually a path). The first version
-(STAT, LIST, SEND, RECV) is served. Source of the format: SYNC.TXT in the Android Open Source
+A request is a four-letter name, a length and that many bytes (usually a path). STAT and SEND of the first
+version are served. Source of the format: SYNC.TXT in the Android Open Source
 Project's adb.
 """
 
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import ByteSink, FileStat, PhoneFileError, StreamClosedError
+from benchfarm_virtual.contract import ByteSink, PhoneFileError, StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.stream import Stream, StreamReader
 
@@ -23,12 +22,9 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct("<4sI")
 _STAT: Final = struct.Struct("<4s3I")
-_DENT: Final = struct.Struct("<4s4I")
 #: The largest DATA frame that clients take, and the longest path.
 _DATA_BYTES: Final = 64 * 1024
 _PATH_BYTES: Final = 1024
-#: How many DATA frames are put together into one write, so that a packet of the link is filled.
-_FRAMES_PER_WRITE: Final = 15
 
 
 class _SyncFailedError(Exception):
@@ -48,9 +44,7 @@ class SyncService:
         reader = StreamReader(stream)
         requests: dict[bytes, Callable[[str, StreamReader, Stream], None]] = {
             b"STAT": self._stat,
-            b"LIST": self._list,
             b"SEND": self._send,
-            b"RECV": self._recv,
         }
         while True:
             name, length = _HEAD.unpack(reader.exactly(_HEAD.size))
@@ -79,63 +73,6 @@ class SyncService:
         stream.write(
             _STAT.pack(b"STAT", stat.mode, stat.size_bytes & 0xFFFFFFFF, stat.mtime_s & 0xFFFFFFFF)
         )
-
-    # What is in a folder
-
-    def _list(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        pieces = []
-        for name, stat in self._entries(path):
-            if stat.size_bytes <= 0xFFFFFFFF:
-                entry = _DENT.pack(
-                    b"DENT", stat.mode, stat.size_bytes, stat.mtime_s & 0xFFFFFFFF, len(name)
-                )
-                pieces.append(entry + name)
-        pieces.append(_DENT.pack(b"DONE", 0, 0, 0, 0))
-        stream.write(b"".join(pieces))
-
-    def _entries(self, path: str) -> list[tuple[bytes, FileStat]]:
-        """Return names and what they are; nothing for a folder that can't be read, as adbd does."""
-        self._faults.reach("list", subject=path)
-        try:
-            names = self._files.list(path, uid=self._uid)
-        except PhoneFileError:
-            return []
-        entries = []
-        for name in names:
-            try:
-                stat = self._files.stat(f"{path.rstrip('/')}/{name}", follow=False, uid=self._uid)
-            except PhoneFileError:
-                continue  # it vanished between the two calls
-            entries.append((name.encode("utf-8", "surrogateescape"), stat))
-        return entries
-
-    # From the phone
-
-    def _recv(self, path: str, reader: StreamReader, stream: Stream) -> None:
-        self._faults.reach("pull", subject=path)
-        try:
-            source = self._files.open_read(path, uid=self._uid)
-        except PhoneFileError as fault:
-            raise _SyncFailedError(f"open failed: {fault}") from None
-        while True:
-            frames = []
-            for _ in range(_FRAMES_PER_WRITE):
-                try:
-                    data = source.read(_DATA_BYTES)
-                except PhoneFileError as fault:
-                    raise _SyncFailedError(f"read failed: {fault}") from None
-                if not data:
-                    break
-                frames += [_HEAD.pack(b"DATA", len(data)), self._maybe_flipped(data, "pull", path)]
-            self._faults.reach("pull", sum(map(len, frames)), subject=path)
-            last = len(frames) < 2 * _FRAMES_PER_WRITE
-            if last:
-                # In one write with the data: a small packet of its own would wait 40 ms in the adb
-                # server's socket.
-                frames.append(_HEAD.pack(b"DONE", 0))
-            stream.write(b"".join(frames))
-            if last:
-                return
 
     # To the phone
 
@@ -214,7 +151,7 @@ class SyncService:
                 raise _SyncFailedError(f"invalid data message: {name!r} of {value} bytes")
             data = reader.exactly(value)
             try:
-                writer.write(self._maybe_flipped(data, "push", path))
+                writer.write(self._maybe_flipped(data, path))
             except PhoneFileError as fault:
                 raise _SyncFailedError(f"write failed: {fault}") from None
             self._faults.reach("push", value, subject=path)
@@ -233,8 +170,8 @@ class SyncService:
                 return
             reader.exactly(value)
 
-    def _maybe_flipped(self, data: bytes, moment: str, path: str) -> bytes:
-        passing, flip = self._faults.advance(FaultKind.BIT_FLIP, len(data), moment, subject=path)
+    def _maybe_flipped(self, data: bytes, path: str) -> bytes:
+        passing, flip = self._faults.advance(FaultKind.BIT_FLIP, len(data), "push", subject=path)
         if flip is None or passing >= len(data):
             return data
         return data[:passing] + bytes([data[passing] ^ 1]) + data[passing + 1 :]

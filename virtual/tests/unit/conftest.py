@@ -7,7 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from virtual.tests.unit import networks as published_networks
 from virtual.tests.unit import tiny_models
 from virtual.tests.unit.bench_phone import BenchPhone
 
@@ -16,12 +15,6 @@ from virtual.tests.unit.bench_phone import BenchPhone
 def models() -> ModuleType:
     """Builders of tiny models."""
     return tiny_models
-
-
-@pytest.fixture(scope="session")
-def networks() -> ModuleType:
-    """The networks of the published table."""
-    return published_networks
 
 
 @pytest.fixture

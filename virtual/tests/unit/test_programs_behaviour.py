@@ -97,8 +97,7 @@ def test_a_build_without_gpu_runs_on_the_cpu_and_only_the_warning_tells(phone):
     assert "WARN: Unconsumed cmdline flags: --use_gpu=true" in run.stdout
 
 
-def test_heat_slows_a_run_down(bench_phone, models, networks):
-    del networks
+def test_heat_slows_a_run_down(bench_phone, models):
     phone = bench_phone()
     phone.put("m.tflite", models.BY_NAME["mobilenet_v1_0.25_128_static_float.tflite"]())
     flags = (

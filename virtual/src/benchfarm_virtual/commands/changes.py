@@ -116,37 +116,18 @@ def mv(call: Invocation) -> int:
     return 1 if call.failed else 0
 
 
-def changed_mode(text: str, mode: int) -> int | None:
-    """Return a mode after ``755``, ``u+x``, ``go-w,a=r``; None when that can't be read."""
-    if re.fullmatch(r"[0-7]{1,4}", text):
-        return int(text, 8)
-    for clause in text.split(","):
-        match = re.fullmatch(r"([ugoa]*)([-+=])([rwx]*)", clause)
-        if match is None:
-            return None
-        who, operator, letters = match.groups()
-        bits = sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(letters))
-        for person in "ugo" if not who or "a" in who else who:
-            shift = {"u": 6, "g": 3, "o": 0}[person]
-            if operator == "=":
-                mode = mode & ~(7 << shift) | bits << shift
-            else:
-                mode = mode | bits << shift if operator == "+" else mode & ~(bits << shift)
-    return mode & 0o7777
-
-
 @command("chmod")
 def chmod(call: Invocation) -> int:
     """Change permissions."""
     if len(call.args) < 2:
         call.fail('Needs 2 arguments (see "chmod --help")')
     text, *paths = call.args
+    if not re.fullmatch(r"[0-7]{1,4}", text):
+        call.fail(f"bad mode '{text}'")
     for path in paths:
         try:
-            mode = changed_mode(text, call.system.files.stat(call.path(path), uid=call.uid).mode)
-            if mode is None:
-                call.fail(f"bad mode '{text}'")
-            call.system.files.change_mode(call.path(path), mode, uid=call.uid)
+            call.system.files.stat(call.path(path), uid=call.uid)
+            call.system.files.change_mode(call.path(path), int(text, 8), uid=call.uid)
         except PhoneFileError as exc:
             _trouble(
                 call,

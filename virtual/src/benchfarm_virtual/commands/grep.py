@@ -26,12 +26,8 @@ def translated(pattern: str, *, extended: bool) -> str:
             following = pattern[at + 1 : at + 2]
             if not extended and following in "(){}|+?" and following:
                 out.append(following)
-            elif following in {"<", ">"}:
-                out.append(r"\b")
             elif following.isalnum() and following not in "wWsSbBnt123456789":
                 out.append(re.escape(following))
-            elif following == "`":
-                out.append(r"\A")
             else:
                 out.append("\\" + following if following else r"\\")
             at += 2

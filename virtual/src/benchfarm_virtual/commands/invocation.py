@@ -171,29 +171,3 @@ class Invocation:
         except LaunchFaultError as exc:
             words = "No such file or directory" if exc.code == 127 else "Permission denied"
             self.fail(f"exec {argv[0]}: {words}", exc.code)
-
-    def run_as(
-        self, child: Process, argv: Sequence[str], *, fds: Mapping[int, Handle] | None = None
-    ) -> int:
-        """Run a program as a process that is in the table already, and wait for it."""
-        from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
-
-        self.out.flush()
-        request = Launch(
-            system=self.system,
-            process=child,
-            argv=argv,
-            env=self.env,
-            cwd=self.cwd,
-            fds=self.launch.fds if fds is None else fds,
-        )
-        status = 127
-        try:
-            status = launch(request)
-        except LaunchFaultError as exc:
-            words = "No such file or directory" if exc.code == 127 else "Permission denied"
-            self.complain(f"exec {argv[0]}: {words}")
-            status = exc.code
-        finally:
-            self.system.processes.end(child, status)
-        return status

@@ -1,15 +1,14 @@
-"""Commands that run other commands: sh, setsid, timeout, taskset, su, run-as; and renice."""
+"""Commands that run other commands: sh, setsid, taskset, su, run-as; and renice."""
 
 from __future__ import annotations
 
 import re
-import threading
 
 from benchfarm_virtual.commands.invocation import MAX_SCRIPT_BYTES, Invocation, decoded
 from benchfarm_virtual.commands.options import need_args, read_options
 from benchfarm_virtual.commands.registry import command
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.processes import signal_number, user_id
+from benchfarm_virtual.processes import user_id
 
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -19,10 +18,9 @@ def seconds(call: Invocation, text: str) -> float:
     """Return a span of time (``1.5``, ``2m``) in seconds."""
     match = _SPAN.fullmatch(text)
     if match is None:
-        code = 125 if call.name == "timeout" else 1
         if text and re.match(r"[\d.]", text):
-            call.fail(f"Unknown suffix '{text[-1]}'", code)
-        call.fail(f"Not a number '{text}'", code)
+            call.fail(f"Unknown suffix '{text[-1]}'")
+        call.fail(f"Not a number '{text}'")
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
@@ -64,43 +62,6 @@ def setsid(call: Invocation) -> int:
     need_args(call, options, 1)
     call.process.pgid = call.process.pid
     return call.become(options.args)
-
-
-@command("timeout")
-def timeout(call: Invocation) -> int:
-    """End a command by a signal when its time is over (exit code 124)."""
-    options = read_options(call, "", "s", stop_early=True)
-    if len(options.args) < 2:
-        call.fail('Need 2 arguments (see "timeout --help")', 125)
-    span_s = seconds(call, options.args[0])
-    signal = signal_number(options.last("s", "TERM"))
-    if signal is None:
-        call.fail(f"bad -s: '{options.last('s')}'")
-    table = call.system.processes
-    child = table.spawn(
-        options.args[1:], uid=call.uid, parent=call.process, group=call.process.group
-    )
-    over = threading.Event()
-
-    def watch() -> None:
-        if span_s <= 0 or call.system.time.sleep(span_s, child.done):
-            return
-        over.set()
-        table.kill(child, signal)
-
-    def pass_on() -> None:
-        table.kill(child, call.process.signal)
-
-    threading.Thread(target=watch, daemon=True, name="phone-timeout").start()
-    call.process.add_waker(pass_on)
-    try:
-        status = call.run_as(child, options.args[1:])
-    finally:
-        call.process.remove_waker(pass_on)
-    call.check_alive()
-    if over.is_set():
-        return 137 if child.signal == 9 and signal == 9 else 124
-    return status
 
 
 @command("taskset")

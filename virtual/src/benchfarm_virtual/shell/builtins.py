@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
 from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError
-from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError, ReturnError
+from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.parsing import RESERVED
 from benchfarm_virtual.shell.printing import echoed
 from benchfarm_virtual.shell.variable_builtins import (
-    export_builtin,
     kill_builtin,
     read_builtin,
     set_builtin,
@@ -194,10 +193,6 @@ def _exit(shell: Shell, args: Sequence[str]) -> int:
     raise ExitError(_status_argument(shell, args))
 
 
-def _return(shell: Shell, args: Sequence[str]) -> int:
-    raise ReturnError(_status_argument(shell, args))
-
-
 def _leave(*, again: bool) -> Callable[[Shell, Sequence[str]], int]:
     def run(shell: Shell, args: Sequence[str]) -> int:
         wanted = max(1, int(args[0])) if args and args[0].isdigit() else 1
@@ -273,13 +268,11 @@ BUILTINS: Mapping[str, Builtin] = {
     "[": Builtin(_bracket),
     "cd": Builtin(_cd),
     "pwd": Builtin(_pwd),
-    "export": Builtin(export_builtin, special=True),
     "set": Builtin(set_builtin, special=True),
     "shift": Builtin(shift_builtin, special=True),
     "read": Builtin(read_builtin),
     "eval": Builtin(_eval, special=True),
     "exit": Builtin(_exit, special=True),
-    "return": Builtin(_return, special=True),
     "break": Builtin(_leave(again=False), special=True),
     "continue": Builtin(_leave(again=True), special=True),
     "trap": Builtin(trap_builtin, special=True),

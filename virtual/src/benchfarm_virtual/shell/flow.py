@@ -16,14 +16,6 @@ class LeaveLoopError(Exception):
         self.again = again
 
 
-class ReturnError(Exception):
-    """``return`` from a function or a sourced file."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__()
-        self.status = status
-
-
 class ExitError(Exception):
     """``exit``."""
 

@@ -13,7 +13,7 @@ from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process
 from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_virtual.shell.expansion import Expander, ExpansionFaultError
-from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError, ReturnError, ShellKilledError
+from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError, ShellKilledError
 from benchfarm_virtual.shell.parsing import parse_script
 from benchfarm_virtual.shell.redirection import (
     RedirectFaultError,
@@ -189,8 +189,8 @@ class Shell:
             return body()
         except ExitError as exc:
             return exc.status
-        except (ReturnError, LeaveLoopError) as exc:
-            return exc.status if isinstance(exc, ReturnError) else self.status
+        except LeaveLoopError:
+            return self.status
         except ShellSyntaxError as exc:
             self.complain_of_syntax(exc)
             return 1

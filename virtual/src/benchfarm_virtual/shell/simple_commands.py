@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.launching import Launch, LaunchFaultError, launch
 from benchfarm_virtual.shell.expansion import ExpansionFaultError
-from benchfarm_virtual.shell.flow import ExitError, ReturnError
+from benchfarm_virtual.shell.flow import ExitError
 from benchfarm_virtual.shell.redirection import RedirectFaultError, redirected
 from benchfarm_virtual.shell.syntax import Redirect, Simple
 
@@ -180,8 +180,6 @@ def _call(shell: Shell, name: str, arguments: list[str]) -> int:
     shell.calls += 1
     try:
         return shell.execute(shell.functions[name])
-    except ReturnError as exc:
-        return exc.status
     finally:
         shell.calls -= 1
         shell.positional = before

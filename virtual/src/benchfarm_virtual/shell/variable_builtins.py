@@ -1,6 +1,4 @@
-"""Builtins about variables, positional parameters and processes: export, set, shift, read, trap,
-wait, kill.
-"""
+"""Builtins about variables, positional parameters and processes: set, shift, read, trap, wait, kill."""
 
 from __future__ import annotations
 
@@ -12,19 +10,6 @@ from benchfarm_virtual.handles import NullHandle
 from benchfarm_virtual.processes import signal_number
 from benchfarm_virtual.shell.flow import ExitError
 from benchfarm_virtual.shell.interpreter import Shell
-
-
-def export_builtin(shell: Shell, args: Sequence[str]) -> int:
-    """Mark variables for the environment: ``export NAME[=VALUE]...``."""
-    for arg in args or [""]:
-        name, equals, value = arg.partition("=")
-        if not name.isidentifier():
-            shell.complain(f"export: {name}: is not an identifier")
-            return 1
-        if equals:
-            shell.assign(name, value)
-        shell.variables.exported.add(name)
-    return 0
 
 
 def set_builtin(shell: Shell, args: Sequence[str]) -> int:
