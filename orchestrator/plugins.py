@@ -15,6 +15,7 @@ name is known by its entry point.
 | importers | any | an :class:`Importer` |
 | notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
 | pages | the page's file without its ending | a :class:`Page` |
+| program_sources | any | a :class:`ProgramSource` |
 | programs | a prefix, a dot and a name: ``acme.sleep`` | its :class:`Program` |
 | queues | queue, control | modules of the farm's extension; nobody else's |
 """
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -55,8 +56,10 @@ if TYPE_CHECKING:
     from orchestrator.ports import CheckResult, Device, PhoneCheck, Seen
     from orchestrator.programs.running.collected import run_and_collect
     from orchestrator.programs.specification import Program
+    from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.campaign import Campaign
-    from orchestrator.records.workload import Pass
+    from orchestrator.records.run import ToolReport
+    from orchestrator.records.workload import Pass, ToolName
     from orchestrator.tables.escapes import text_table
 
 __all__ = [
@@ -83,6 +86,7 @@ __all__ = [
     "PassSpec",
     "PhoneCheck",
     "Program",
+    "ProgramSource",
     "Receiver",
     "Repetition",
     "Seen",
@@ -101,6 +105,7 @@ __all__ = [
     "opt",
     "plainly",
     "plugins",
+    "program_sources",
     "run_and_collect",
     "store_import",
     "text_table",
@@ -318,6 +323,31 @@ class DeviceSource:
     #: Returns what this computer lacks for devices that it may have, and the next step, for
     #: ``benchfarm doctor``; empty texts for nothing.
     lacking: Callable[[Settings], tuple[str, str]] = _nothing_lacks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramSource:
+    """Programs that files of the user's declare: each file becomes a :class:`Program`."""
+
+    #: Returns the names of all; reads no file.
+    names: Callable[[], Sequence[str]]
+    #: Returns the program that a plan means by a name or a file, None for another word. Raises
+    #: ValueError for a faulty file.
+    named: Callable[[str], ToolName | None]
+    #: Returns a program; raises UsageError where it is no longer declared, PlanError for a faulty
+    #: file.
+    program: Callable[[ToolName], Program]
+    #: Lets these files declare their programs meanwhile, before others of their names; raises
+    #: ProgramInUseError, PlanError.
+    lent: Callable[[Sequence[Path]], AbstractContextManager[None]]
+    #: Returns the runs of its programs in a text of unknown origin, given what yields the text's
+    #: lines and the delegate that was asked for.
+    read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]], str], list[ToolReport]]
+
+
+def program_sources() -> Iterable[ProgramSource]:
+    """Return what declares programs."""
+    return every("program_sources", ProgramSource).values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from orchestrator.errors import BenchfarmError
 
-DataFolder = Literal["reports", "apk_builds", "device_profiles", "programs", "docs"]
+DataFolder = Literal["reports", "apk_builds", "device_profiles", "docs"]
 
 
 #: Where a user's own declared programs are, files or folders, before the shipped ones.
@@ -29,8 +29,8 @@ def forget_programs_in(place: Path) -> None:
 
 
 def program_places() -> tuple[Path, ...]:
-    """Return the files and folders of declared programs, in the order in which they count."""
-    return (*_programs, data_folder("programs"))
+    """Return the user's files and folders of declared programs, in the order in which they count."""
+    return tuple(_programs)
 
 
 @cache

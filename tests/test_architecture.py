@@ -103,6 +103,7 @@ DEBTS = {
         "models": "a submission carries models by content",
         "planning": "a submission says which phones its plan fits",
         "predicates": "a submission chooses phones as a plan does",
+        "programs": "a job carries the files that declare its programs",
     },
     "models": {
         "artifacts": "downloads of published models",
@@ -115,6 +116,8 @@ DEBTS = {
         "programs": "its app is LiteRT's benchmark_model: flags and reading are that program's",
     },
     "runtimes": {
+        "cli": "a faulty file is reported as all commands report",
+        "config": "its files are read, and their faults told, as plans are",
         "programs": "its programs are started, and their output collected, as the core's are",
     },
     "history": {
@@ -154,8 +157,9 @@ OWNERS = {
         "fields.py",
         "records/plan.py",
         "extensions/farm/manifest.py",
+        "extensions/runtimes",
     },
-    "regex": {"config/patterns.py"},
+    "regex": {"extensions/runtimes/patterns.py"},
     "yaml": {"config"},
     "requests": {"artifacts", "extensions/history/notifying.py"},
     "urllib3": {"artifacts"},
@@ -412,6 +416,7 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
+    "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/ios_app.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",
     "extensions/energy/figure.py": "what rails of a chip are called",

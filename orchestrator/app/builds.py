@@ -17,7 +17,7 @@ from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
 from orchestrator.bootstrap import Workspace
 from orchestrator.child_environment import child_environment
-from orchestrator.config.declared_programs import tool_named
+from orchestrator.config.tool_words import tool_named
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.workload import Build

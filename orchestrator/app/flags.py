@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.config.declared_programs import declared, declared_names, tool_named
+from orchestrator.config.tool_words import known_tools, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
+from orchestrator.plugins import plugins
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
@@ -39,12 +41,10 @@ def flags_of(
     DeviceError kinds for a device that was named.
     """
     with Workspace(settings) as workspace:
-        if name in declared_names() and name not in list(ToolName):
+        declared = set(known_tools()) - {*ToolName, *plugins("programs")}
+        if name in declared:
             name, tool = "", name
-        wanted = _tool(tool)
-        found = (
-            _declared(wanted) if wanted.is_declared else _source(workspace, wanted, build, serial)
-        )
+        found = _source(workspace, _tool(tool, declared), build, serial)
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in found.schema.flags:
         nearest = found.schema.nearest(bare)
@@ -53,36 +53,24 @@ def flags_of(
     return found, found.schema.flags[bare] if bare else None
 
 
-def _tool(name: str) -> ToolName:
+def _tool(name: str, declared: Iterable[str]) -> ToolName:
     with_flags = [own.name for own in programs() if own.has_flags]
     wanted = tool_named(name)
     if wanted in with_flags or wanted.is_declared:
         return wanted
-    hint = f"tools with flags are {', '.join([*with_flags, *declared_names()])}"
+    hint = f"tools with flags are {', '.join([*with_flags, *sorted(declared)])}"
     raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
-
-
-def _declared(tool: ToolName) -> Flags:
-    """Return the parameters of a declared program, in the order of its file."""
-    section = declared(str(tool))
-    specs = [
-        FlagSpec(
-            name=name,
-            kind=own.type,
-            default="(required)" if own.default is None else own.default,
-            meaning=f"{own.meaning}: {own.kind}" if own.meaning else own.kind,
-            choices=own.values,
-        )
-        for name, own in section.parameters.items()
-    ]
-    schema = FlagSchema(flags={spec.name: spec for spec in specs})
-    return Flags(tool=tool, schema=schema, build=None, title=section.title)
 
 
 def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
     from orchestrator.programs.flags.checking import documented_flags
 
+    if tool.is_declared:
+        own = program(tool)
+        return Flags(
+            tool=tool, schema=own.own_schema or FlagSchema(flags={}), build=None, title=own.title
+        )
     book = workspace.flag_book
     build = (
         _on_device(workspace, tool, named, serial)

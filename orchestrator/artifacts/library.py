@@ -24,7 +24,6 @@ from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
 from orchestrator.programs import program as program_of
 from orchestrator.programs import usual_tool
-from orchestrator.programs.declared import libraries_beside
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
@@ -35,6 +34,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: In place of the ABI of an APK without native code.
 _ANY_ABI: Final = ""
 _UNKNOWN: Final = "its (unknown) ABI"
+
+
+def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
+    """Return the libraries that a program needs, from the folder that it lies in, by name."""
+    found = [each for glob in program_of(tool).beside for each in path.parent.glob(glob)]
+    return {each.name: each for each in sorted(found) if each.is_file()}
 
 
 class BuildLibrary:
@@ -108,7 +113,7 @@ class BuildLibrary:
             ]
             return self._add_libraries(files, name, tool)
         beside = {item: path.parent / item for item in groups if (path.parent / item).is_file()}
-        if tool is not None and tool.is_declared:
+        if tool is not None:
             beside |= libraries_beside(tool, path)
         beside |= {file.name: file for file in libraries}
         files = [

@@ -20,9 +20,9 @@ from orchestrator.app.flags import flags_of, public_flag
 from orchestrator.app.options import Listed, Paths, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
-from orchestrator.cli.progress import downloads_on_stderr, tell
+from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, of_table, table
-from orchestrator.errors import ArtifactError, PlanError
+from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec, FlagSpec
 from orchestrator.records.workload import USUAL_TOOL, Build
 from orchestrator.tables.column import Column
@@ -243,51 +243,6 @@ def which(
             "debuggable": facts.debuggable,
         },
     )
-
-
-@command("build programs")
-def declared_programs(
-    settings: Settings,
-    files: Annotated[Paths, arg("Files to check (default: list those that are known).")] = (),
-) -> CommandResult:
-    """List or check declared programs of other runtimes.
-
-    Example: benchfarm build programs mine.yaml
-    """
-    from orchestrator.config.declared_programs import declared, declared_names, load_declared
-
-    found, is_faulty = [load_declared(path) for path in files], False
-    for name in () if files else declared_names():
-        try:
-            found.append(declared(name))
-        except PlanError as error:
-            # One faulty file hides none of the others.
-            is_faulty = True
-            tell(settings.log_format, "declared-program", str(error), level="error")
-    rows = [
-        (
-            each.name,
-            " ".join(each.models) or "output only",
-            ", ".join(each.delegates) or "-",
-            each.title,
-        )
-        for each in found
-    ]
-    data = {
-        each.name: {
-            "title": each.title,
-            "program": each.program,
-            "models": list(each.models),
-            "delegates": [str(name) for name in each.delegates],
-            "figures": list(each.figures),
-            "parameters": {
-                name: own.model_dump(exclude_none=True) for name, own in each.parameters.items()
-            },
-        }
-        for each in found
-    }
-    text = table(("program", "models", "delegates", "what it is"), rows)
-    return CommandResult(text=text, data=data, exit_code=PlanError.exit_code if is_faulty else 0)
 
 
 @command("build verify")

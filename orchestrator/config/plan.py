@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.config.faults import Faults, OptionSource, Source, checked
 from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
-from orchestrator.config.tool_words import tool_of
+from orchestrator.config.tool_words import known_tools, tool_of
 from orchestrator.config.yaml_file import parse_yaml, read_yaml
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
@@ -30,7 +30,7 @@ from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.quantities import each, split
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import DelegateChoice, Plan, PlanKey, PlanModel, PlanOptions, keys_of
-from orchestrator.records.workload import USUAL_TOOL, DelegateName, Pass, ToolName
+from orchestrator.records.workload import USUAL_TOOL, DelegateName, Pass
 
 #: Characters of a model's name that a campaign is called after.
 _NAME_SHOWN: Final = 80
@@ -274,8 +274,6 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
 
     ``tools`` are those that were asked for; none of them means ``native``. Raises UsageError.
     """
-    from orchestrator.config.declared_programs import declared_names
-
     # A declared program may be named by its file.
     tools = [Path(tool).stem if tool.endswith(".yaml") else tool for tool in tools]
     used = list(dict.fromkeys(tools)) or [USUAL_TOOL.value]
@@ -290,7 +288,7 @@ def builds_of(texts: Sequence[str], tools: Sequence[str]) -> dict[str, str]:
                     f"--build {text!r} doesn't say which of {', '.join(used)} it is for",
                     hint=f"write TOOL=NAME: --build {used[0]}={text}",
                 )
-        known = dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])
+        known = known_tools()
         if tool not in known and tool not in used:
             raise UsageError(
                 f"--build {text!r}: {tool!r} isn't a tool", hint=f"there are {', '.join(known)}"

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
-from orchestrator.programs import program, programs, usual_tool
-from orchestrator.programs.declared import declared_for
+from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import DelegateChoice, Plan
 from orchestrator.records.tokens import is_foreign, is_language_model

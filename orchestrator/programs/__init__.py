@@ -8,11 +8,11 @@ import functools
 import pkgutil
 from importlib import import_module
 
-from orchestrator.errors import PluginError
-from orchestrator.plugins import find, plugins
+from orchestrator.errors import PluginError, UsageError
+from orchestrator.plugins import find, plugins, program_sources
 from orchestrator.programs.specification import Program
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import ToolName
+from orchestrator.records.workload import DECLARED, ToolName
 
 #: The programs of the core.
 _OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))
@@ -23,11 +23,11 @@ def program(tool: ToolName) -> Program:
 
     Raises UsageError for one whose file or plugin isn't here.
     """
-    if tool.is_declared:
-        from orchestrator.programs.declared import program_of
-
-        return program_of(tool)
-    return _program(tool)
+    if not tool.is_declared:
+        return _program(tool)
+    for source in program_sources():
+        return source.program(tool)
+    raise UsageError(f"nothing here reads the file that declares {tool}")
 
 
 @functools.cache
@@ -45,6 +45,20 @@ def programs() -> tuple[Program, ...]:
     """Return all programs of benchfarm's own, in the order in which they are listed."""
     here = {*_OWN, *plugins("programs")}
     return tuple(program(tool) for tool in ToolName if tool.value in here)
+
+
+def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
+    """Return the declared programs that run files with these endings, by name.
+
+    Raises PlanError for a faulty file.
+    """
+    found = []
+    for source in program_sources():
+        for name in source.names():
+            own = source.program(ToolName(f"{DECLARED}{name}"))
+            if own.kinds and own.endings & endings:
+                found.append(own.name)
+    return tuple(found)
 
 
 def is_usual(tool: ToolName) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from orchestrator.delegates import delegates_of
@@ -81,6 +82,10 @@ class Program:
     is_for_bundles: bool = False
     #: The file's usual name; empty for an app.
     file_name: str = ""
+    #: Patterns of the libraries that it needs beside it, from the folder that it lies in.
+    beside: tuple[str, ...] = ()
+    #: The file that declares it; None for a program of a module.
+    declared_in: Path | None = None
     #: Whether files of that name are another program's, so that a file name doesn't say which it
     #: is.
     shares_file_name: bool = False

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
-from orchestrator.resources import data_folder
 from tests.samples.farm_hosts import (
     Database,
     FarmOfHosts,
@@ -118,8 +117,9 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
 def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_goes_along(
     farm: FarmOfHosts, tmp_path: Path, name: str
 ) -> None:
-    from tests.e2e.test_declared_programs import GGUF
+    from orchestrator.extensions.runtimes.declaration import SHIPPED
     from tests.e2e.test_language_models import TINY
+    from tests.extensions.runtimes.test_declared_programs import GGUF
 
     gguf, words, plan = tmp_path / "little.gguf", tmp_path / "words.txt", tmp_path / "plan.yaml"
     gguf.write_bytes(GGUF.read_bytes() + name.encode())
@@ -146,7 +146,7 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
     words.write_bytes(gguf.read_bytes())
     own, shipped = (
         tmp_path / "my-bench.yaml",
-        (data_folder("programs") / "llama-bench.yaml").read_text(),
+        (SHIPPED / "llama-bench.yaml").read_text(),
     )
     for number, tokens in enumerate(("16", "24")):
         text = shipped.replace("name: llama-bench", "name: my-bench").replace(

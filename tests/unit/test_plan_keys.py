@@ -184,7 +184,7 @@ SHOWN_BY = {
         "test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_asked_for",
     ),
     "builds": (
-        "e2e/test_declared_programs.py",
+        "extensions/runtimes/test_declared_programs.py",
         "test_a_file_of_ones_own_measures_on_this_computer",
     ),
     "check_outputs": (

@@ -4,6 +4,7 @@ delivered.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import tempfile
 import threading
@@ -16,7 +17,6 @@ from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, identify, named_paths, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.phones import restore_phones
-from orchestrator.config.declared_programs import lent
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -33,7 +33,7 @@ from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import read_facts, read_manifest
 from orchestrator.extensions.farm.payload import Unpacked, unpack
 from orchestrator.extensions.farm.queue import Delivery
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import Workspace, program_sources
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts, told_apart
@@ -96,7 +96,10 @@ def _run_job(
         ):
             workspace.cancelled = cancelled
             # First, for a model's ending may be one that only its program's file tells of.
-            with lent([contents.fetch(item.sha256, item.name) for item in payload.programs]):
+            files = [contents.fetch(item.sha256, item.name) for item in payload.programs]
+            with contextlib.ExitStack() as lent:
+                for source in program_sources():
+                    lent.enter_context(source.lent(files))
                 unpacked = unpack(workspace, contents, manifest.plan, payload, Path(folder))
                 return _measure(workspace, job, facts, unpacked, host)
     except InterruptedByUserError:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.app.beginning import host_files, reference_model
-from orchestrator.config.declared_programs import file_of
 from orchestrator.errors import PlanError
 from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import (
@@ -25,6 +24,7 @@ from orchestrator.files import sha256_of
 from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import tools_for
 from orchestrator.plugins import Settings, Workspace
+from orchestrator.programs import program
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan, PlanModel
@@ -96,7 +96,9 @@ def pack(
     reference = None if plan.reference_check is False else reference_model().path
     # Another host, or a later version, has other files that declare programs.
     declaring = dict.fromkeys(
-        file_of(tool) for tool in tools_for(plan, DeviceKind.ANDROID) if tool.is_declared
+        path
+        for tool in tools_for(plan, DeviceKind.ANDROID)
+        if (path := program(tool).declared_in) is not None
     )
     bare = Payload(
         flag_files=tuple(

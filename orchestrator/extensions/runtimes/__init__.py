@@ -1,1 +1,1 @@
-"""Programs of other runtimes: LiteRT-LM."""
+"""Programs of other runtimes: LiteRT-LM, and those that YAML files declare."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.declared import declared_reports
+from orchestrator.plugins import program_sources
 from orchestrator.programs.grammar.forms import json_text, unwrapped
 from orchestrator.programs.grammar.headers import is_long_logcat, iterate_long_logcat
 from orchestrator.programs.grammar.ios_view import parse_ios_view
@@ -219,7 +219,8 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
             held = None
             yield report
         others = _litert_result(buffer) if texts is not None else []
-        others = others or declared_reports(buffer, _lines, requested)
+        for source in program_sources():
+            others = others or source.read(buffer, _lines, requested)
         if held is None or any(map(_has_figure, others)):
             yield from filter(_is_surely_ours, held or ())
             yield from others if held is not None else filter(_has_figure, others)

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.config.declared_programs import declared, every_declared, lent, load_declared
-from orchestrator.config.patterns import Pattern
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
-from orchestrator.programs.declared import DeclaredTool
-from orchestrator.programs.grammar.declared import DeclaredReader
+from orchestrator.extensions.runtimes.declaration import (
+    SHIPPED,
+    declared,
+    every_declared,
+    lent,
+    load_declared,
+)
+from orchestrator.extensions.runtimes.declared import DeclaredTool
+from orchestrator.extensions.runtimes.output import DeclaredReader
+from orchestrator.extensions.runtimes.patterns import Pattern
 from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
 from orchestrator.records.workload import DelegateName
-from orchestrator.resources import data_folder
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
 from tests.samples.tools import case_of, raw_of
@@ -25,7 +30,7 @@ from tests.samples.tools import case_of, raw_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orchestrator.config.declared_programs import ProgramSection
+    from orchestrator.extensions.runtimes.declaration import ProgramSection
     from orchestrator.records.run import ToolReport
     from orchestrator.records.workload import Case
 
@@ -431,11 +436,7 @@ def test_lines_that_a_log_lost_are_told() -> None:
 def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_declares_it_otherwise(
     tmp_path: Path,
 ) -> None:
-    text = (
-        (data_folder("programs") / "llama-bench.yaml")
-        .read_text()
-        .replace("name: llama-bench", "name: of-a-job")
-    )
+    text = (SHIPPED / "llama-bench.yaml").read_text().replace("name: llama-bench", "name: of-a-job")
     one, other = tmp_path / "1" / "of-a-job.yaml", tmp_path / "2" / "of-a-job.yaml"
     for path, title in ((one, "first"), (other, "second")):
         path.parent.mkdir()

@@ -19,16 +19,17 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.patterns import Pattern
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
+from orchestrator.extensions.runtimes.patterns import Pattern
 from orchestrator.fields import AnyText, OneOrMany, Text, unique
-from orchestrator.plugins import plugins
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.tokens import FOREIGN, PHASES
 from orchestrator.records.workload import DECLARED, DelegateName, ToolName
 from orchestrator.resources import forget_programs_in, look_for_programs_in, program_places
 
+#: The files that come with benchfarm.
+SHIPPED: Final = Path(__file__).with_name("declarations")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
 _FILE: Final = re.compile(r"[A-Za-z0-9_][\w.*-]{0,79}")
@@ -342,7 +343,7 @@ _read: dict[tuple[Path, int], ProgramSection] = {}
 def _files() -> dict[str, Path]:
     """Return every file by the name that its program has: the file's own."""
     found: dict[str, Path] = {}
-    for place in program_places():
+    for place in (*program_places(), SHIPPED):
         for path in [place] if place.suffix == ".yaml" else sorted(place.glob("*.yaml")):
             found.setdefault(path.stem, path)
     return found
@@ -353,13 +354,9 @@ def declared_names() -> list[str]:
     return sorted(_files())
 
 
-def file_of(tool: ToolName) -> Path:
-    """Return the file that declares a tool, which is read.
-
-    Raises UsageError and PlanError as declared().
-    """
-    declared(str(tool))
-    return _files()[str(tool)]
+def file_of(section: ProgramSection) -> Path:
+    """Return the file that declares a program."""
+    return _files()[section.name]
 
 
 #: Files that jobs brought -> how many jobs need them now.
@@ -428,16 +425,11 @@ def every_declared() -> list[ProgramSection]:
     return [_declared(name, files) for name in sorted(files)]
 
 
-def tool_word(word: object) -> object:
-    """Return the tool that a plan means: one of benchfarm's own, a declared program by name or by
-    its file.
+def named(word: str) -> ToolName | None:
+    """Return the declared program that a plan means by its name or its file, None for another word.
 
-    Raises ValueError for one that isn't known.
+    Raises ValueError for a faulty file, or one that isn't there.
     """
-    if not isinstance(word, str) or word in list(ToolName):
-        return word
-    if word in plugins("programs"):
-        return ToolName(word)
     name = word.removeprefix(DECLARED)
     if word.endswith(".yaml"):
         path = Path(word).expanduser().absolute()
@@ -445,20 +437,9 @@ def tool_word(word: object) -> object:
             raise ValueError(f"there is no file {word!r}")
         look_for_programs_in(path)
         name = path.stem
-    if name in _files():
-        try:
-            return declared(name).tool
-        except PlanError as error:
-            raise ValueError(str(error)) from None
-    known = [*dict.fromkeys([*ToolName, *plugins("programs"), *declared_names()])]
-    hint = nearest(word, known)
-    raise ValueError(f"{word!r} isn't one of {', '.join(known)}" + (f"; {hint}" if hint else ""))
-
-
-def tool_named(word: str) -> ToolName:
-    """Return the tool that a command names; raises UsageError for one that isn't known."""
+    if name not in _files():
+        return None
     try:
-        found = tool_word(word)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    return found if isinstance(found, ToolName) else ToolName(word)
+        return declared(name).tool
+    except PlanError as error:
+        raise ValueError(str(error)) from None

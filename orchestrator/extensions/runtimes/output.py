@@ -1,4 +1,4 @@
-"""What declared programs print, read as their files say (config/declared_programs.py).
+"""What declared programs print, read as their files say (declaration.py).
 
 Lines become fields, fields become results, results become reports. A figure that follows an error
 of the same process is no result, nor is one whose line was cut off inside it.
@@ -24,7 +24,7 @@ from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:
-    from orchestrator.config.declared_programs import (
+    from orchestrator.extensions.runtimes.declaration import (
         MeasureSection,
         ProgramSection,
         RanOnSection,
@@ -330,7 +330,7 @@ def declared_reports(
 
     Raises PlanError for a faulty file.
     """
-    from orchestrator.config.declared_programs import every_declared
+    from orchestrator.extensions.runtimes.declaration import every_declared
 
     readers = [(each, DeclaredReader(each)) for each in _named_in(buffer, every_declared())]
     if readers:

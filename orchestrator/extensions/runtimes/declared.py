@@ -1,5 +1,5 @@
 """Programs that a file declares: how one is started, and its output read, as
-config/declared_programs.py describes.
+declaration.py describes.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.delegates.specification import Delegate
-from orchestrator.errors import ArtifactError
+from orchestrator.errors import ArtifactError, OutputParseError
+from orchestrator.extensions.runtimes.declaration import ProgramSection, declared, file_of
+from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.native import affinity_mask
@@ -24,13 +26,11 @@ from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import signal_failure
 from orchestrator.reading.lines import parse_line
+from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 from orchestrator.records.tokens import FIGURE
-from orchestrator.records.workload import DECLARED, Build, Case, Companion, DelegateName, ToolName
-
-if TYPE_CHECKING:
-    from orchestrator.config.declared_programs import ProgramSection
+from orchestrator.records.workload import DECLARED, Build, Case, ToolName
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
@@ -70,9 +70,6 @@ class DeclaredTool:
 
         An error or an exit code that isn't declared as good leaves no figure.
         """
-        from orchestrator.errors import OutputParseError
-        from orchestrator.programs.grammar.declared import DeclaredReader, reports_of
-
         section, flags = self._section, dict(case.flags)
         variant = section.delegates.get(case.delegate)
         reader = DeclaredReader(section)
@@ -268,33 +265,23 @@ def installed_build(section: ProgramSection, named: str) -> Build:
     )
 
 
-def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
-    """Return the libraries that a declared program's file requires, from the folder of the program,
-    by name.
-    """
-    from orchestrator.config.declared_programs import declared
-
-    found = [each for glob in declared(str(tool)).beside for each in path.parent.glob(glob)]
-    return {each.name: each for each in sorted(found) if each.is_file()}
-
-
-def with_libraries(build: Build) -> Build:
-    """Return a declared program with the libraries that its file requires, from its folder."""
-    if build.path is None or build.companions or build.is_virtual:
-        return build
-    return replace(
-        build,
-        companions=tuple(
-            Companion(name=name, sha256=sha256_of(path), path=path)
-            for name, path in libraries_beside(build.tool, build.path).items()
-        ),
-    )
+def _schema(section: ProgramSection) -> FlagSchema:
+    """Return the parameters of a declared program, in the order of its file."""
+    specs = [
+        FlagSpec(
+            name=name,
+            kind=own.type,
+            default="(required)" if own.default is None else own.default,
+            meaning=f"{own.meaning}: {own.kind}" if own.meaning else own.kind,
+            choices=own.values,
+        )
+        for name, own in section.parameters.items()
+    ]
+    return FlagSchema(flags={spec.name: spec for spec in specs})
 
 
 def program_of(tool: ToolName) -> Program:
     """Return a declared program; raises UsageError where it is no longer declared."""
-    from orchestrator.config.declared_programs import declared
-
     section = declared(tool.value.removeprefix(DECLARED))
     return Program(
         name=section.tool,
@@ -306,21 +293,9 @@ def program_of(tool: ToolName) -> Program:
         flag_faults=functools.partial(_flag_faults, section),
         endings=frozenset(section.models),
         file_name=section.program or "",
+        beside=section.beside,
+        declared_in=file_of(section),
+        own_schema=_schema(section),
         installed=functools.partial(installed_build, section),
         title=section.title,
     )
-
-
-def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
-    """Return the declared programs that run files with these endings, by name."""
-    from orchestrator.config.declared_programs import every_declared
-
-    return tuple(
-        each.tool for each in every_declared() if each.program and endings & {*each.models}
-    )
-
-
-def delegate_word(tool: ToolName) -> DelegateName | None:
-    """Return the delegate that a declared program is tried with by default."""
-    own = program_of(tool).own_delegates or frozenset()
-    return next((name for name in DelegateName if name in own), None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orchestrator.extensions.runtimes.declaration import SHIPPED
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_random_bytes_are_no_model_whatever_their_name_says(
 
 def test_a_virtual_phone_refuses_what_its_program_could_not_load(lab: Lab, tmp_path: Path) -> None:
     """Of a file whose ending says nothing, only the program can tell that it is no model."""
-    shipped = (REPO / "programs" / "onnxruntime_perf_test.yaml").read_text("utf-8")
+    shipped = (SHIPPED / "onnxruntime_perf_test.yaml").read_text("utf-8")
     text = shipped.replace("name: onnxruntime_perf_test", "name: of-any-ending")
     declared = lab.cli.home / "programs" / "of-any-ending.yaml"
     declared.parent.mkdir(exist_ok=True)
