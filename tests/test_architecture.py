@@ -127,9 +127,11 @@ DEBTS = {
         "engine": "events of a confirmation",
     },
     "interop": {
+        "app": "a run's log is read again as 'results log' wrote it",
+        "cli": "runs are shown while they are read",
         "engine": "what is imported is judged as it is stored, and what a bundle holds is read again",
         "models": "a measured model is known by its content",
-        "programs": "a program that is only read is a program's record, and its text is split as others are",
+        "programs": "a program that is only read is a program's record",
     },
 }
 
@@ -416,6 +418,7 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
+    "extensions/interop/texts/public.py": "which library ran what an accelerator left, as 'parse' names it",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/ios_app.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",

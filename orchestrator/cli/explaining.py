@@ -1,6 +1,4 @@
-"""``benchfarm explain``, ``parse`` and ``completion``: terms and codes, outputs of programs, and a
-shell's TAB key.
-"""
+"""``benchfarm explain`` and ``completion``: terms and codes, and a shell's TAB key."""
 
 from __future__ import annotations
 
@@ -9,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from orchestrator.app.options import Texts, arg
+from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, Streamed
+from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.resources import data_folder
-from orchestrator.tables.escapes import one_line
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 
@@ -89,46 +86,6 @@ def explain(
         lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
     return CommandResult(text="\n".join(lines), data=found)
-
-
-@command("parse")
-def parse_files(
-    files: Annotated[Texts, arg("Files with benchmark output. '-' is standard input.")],
-) -> CommandResult:
-    """Show what benchfarm reads from benchmark output.
-
-    Example: benchfarm parse log.txt
-    """
-    from orchestrator.app.run_logs import begun_reading, describe_report, public_report
-
-    # A file without any run is told before anything is printed; runs are read while they are
-    # written, so that a file may hold any number of them.
-    readers = [(file, *begun_reading(file)) for file in files]
-
-    def items() -> Iterator[dict[str, object]]:
-        for file, _, reports in readers:
-            for report in reports:
-                yield (
-                    {"file": file, **public_report(report)}
-                    if len(files) > 1
-                    else public_report(report)
-                )
-
-    def lines() -> Iterator[str]:
-        is_first = True
-        for file, begun, reports in readers:
-            for number, report in enumerate(reports, start=1):
-                if not is_first:
-                    yield ""
-                is_first = False
-                yield f"{file}, run {number}" if len(begun) > 1 else file
-                yield from (f"  {one_line(line)}" for line in describe_report(report))
-
-    begun = readers[0][1]
-    is_single = len(files) == 1 and len(begun) == 1
-    return CommandResult(
-        text="", lines=lines(), data=public_report(begun[0]) if is_single else Streamed(items)
-    )
 
 
 _SHELLS: Final = ("bash", "zsh", "fish")

@@ -38,7 +38,8 @@ def tool_of(word: object) -> object:
 def tool_named(word: str) -> ToolName:
     """Return the tool that a command names; raises UsageError for one that isn't known."""
     try:
-        return ToolName(str(tool_of(word)))
+        found = tool_of(word)
+        return found if isinstance(found, ToolName) else ToolName(word)
     except ValueError as error:
         raise UsageError(str(error)) from None
 

@@ -20,7 +20,11 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
-from orchestrator.programs.grammar.option_blocks import (
+from orchestrator.programs.native import command_line
+from orchestrator.programs.running.collected import read_collected, run_and_collect
+from orchestrator.programs.running.environment import in_mode
+from orchestrator.programs.specification import Program
+from orchestrator.reading.option_blocks import (
     ACCELERATOR_FLAG,
     OPTION_FLAGS,
     OPTION_GROUPS,
@@ -32,10 +36,6 @@ from orchestrator.programs.grammar.option_blocks import (
     split_options,
     summary_rows_in,
 )
-from orchestrator.programs.native import command_line
-from orchestrator.programs.running.collected import read_collected, run_and_collect
-from orchestrator.programs.running.environment import in_mode
-from orchestrator.programs.specification import Program
 from orchestrator.reading.run import parse_run
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.identity import RunId

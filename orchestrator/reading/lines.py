@@ -2,7 +2,7 @@
 
 A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm
 has it written, puts ``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in
-``programs/grammar/headers.py``.
+``extensions/interop/texts/headers.py``.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from typing import Final
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.programs.foreign_app import ImportedTool
-from orchestrator.programs.grammar.output import parse_text
 from orchestrator.programs.specification import Program, Results, Scenario
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport

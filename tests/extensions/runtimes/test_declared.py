@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError
+from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.public import to_public
 from orchestrator.extensions.runtimes.declaration import (
     SHIPPED,
     declared,
@@ -21,7 +23,6 @@ from orchestrator.extensions.runtimes.declaration import (
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader
 from orchestrator.extensions.runtimes.patterns import Pattern
-from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
 from orchestrator.records.workload import DelegateName
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.programs import program
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
 from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of
@@ -21,6 +21,7 @@ from tests.samples.sample_lab import (
     case,
     profile,
 )
+from tests.samples.tools import raw_of
 
 GPU = case(PIXEL_3, delegate=DelegateName.GPU, threads=1)
 NATIVE = Path(__file__).parents[2] / "data" / "native"
@@ -28,7 +29,7 @@ NATIVE = Path(__file__).parents[2] / "data" / "native"
 
 def profile_in(name: str) -> Profile:
     """Return the profile that a program really printed."""
-    (report,) = parse_text((NATIVE / name).read_bytes())
+    report = program(GPU.tool).tool().parse(raw_of((NATIVE / name).read_bytes()), GPU)
     (found,) = profiles_of([replace(profile(GPU, GPU_ROWS), report=report)])
     return found
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe
+from orchestrator.extensions.interop.texts.public import describe
 from orchestrator.reading.protos import decode_result, decode_runtime_info
 from orchestrator.reading.report import RunFiles
 from orchestrator.reading.run import parse_run

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.records.run import ToolReport
 from tests.samples.beside import WILD, needs_wild
 from tests.samples.places import NATIVE

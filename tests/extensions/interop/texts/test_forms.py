@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar import forms
-from orchestrator.programs.grammar.output import parse_file, parse_text, to_public
+from orchestrator.extensions.interop.texts import forms
+from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.public import to_public
 from tests.samples.outputs import RUN
 
 LINES = RUN.replace("\n\n", "\n").splitlines()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.programs.grammar.headers import any_header
+from orchestrator.extensions.interop.texts.headers import any_header
 from orchestrator.reading.figures import BANNER_KEYS, NUMBER
 from orchestrator.reading.lines import LAST_WORD, Line, parse_decoded
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from orchestrator.programs.grammar.pasted import parse_pasted
-from orchestrator.programs.grammar.splitting import RunSplitter
+from orchestrator.extensions.interop.texts.pasted import parse_pasted
+from orchestrator.extensions.interop.texts.splitting import RunSplitter
 from orchestrator.reading.figures import mean_as_printed, parse_footprint
 from orchestrator.reading.report import build_report, contradictions, warmup_and_inference
 from orchestrator.reading.transcript import Transcript

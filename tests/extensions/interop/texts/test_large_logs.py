@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.programs.grammar.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import parse_file, parse_text
 from tests.samples.outputs import RUN
 
 LINES = tuple(line for line in RUN.splitlines() if line)

@@ -4,7 +4,7 @@ each."""
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.records.run import ToolReport
 from tests.samples.beside import FRESH, needs_fresh
 

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe, parse_text, to_public
+from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.reading.report import RunFiles
 from orchestrator.reading.run import parse_run
 from tests.samples.places import NATIVE

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_text, to_public
+from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.public import to_public
 from tests.samples.beside import WILD, needs_wild
 
 EXPECTED = json.loads((WILD / "expected.json").read_text(encoding="utf-8")) if WILD.is_dir() else {}

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.outcome import ending_of
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.passes import passes
-from orchestrator.programs.grammar.option_blocks import (
+from orchestrator.programs.perf_options import PerformanceOptionsTool
+from orchestrator.reading.option_blocks import (
     label_of,
     options_of,
     split_options,
     summary_rows_in,
 )
-from orchestrator.programs.grammar.output import parse_text
-from orchestrator.programs.perf_options import PerformanceOptionsTool
 from orchestrator.records.identity import ModelSha
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.workload import DelegateName, Pass, ToolName

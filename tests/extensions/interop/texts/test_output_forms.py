@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe, parse_file, parse_text, to_public
+from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.public import describe, to_public
 from orchestrator.reading.run import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN

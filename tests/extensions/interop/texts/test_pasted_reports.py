@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import describe, parse_text, to_public
+from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.public import describe, to_public
 
 HEADER = "07-14 13:16:26.182 23002 23002 I tflite  : "
 #: What a phone's log holds of a run of benchmark_model.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.programs.grammar.output import iterate_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 
 END = (
     "count=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
@@ -213,8 +213,8 @@ def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
         finally:
             tracemalloc.stop()
 
-    # Each run is many lines, and each takes its time.
-    most = 3_000 if kind == "runs" else 12_000
+    # Each run is many lines, and each takes its time; a quarter is more than are held back.
+    most = 4_500 if kind == "runs" else 12_000
     # The first text also loads what is known of programs.
     peak(most // 12)
     assert peak(most) < 1.3 * peak(most // 4) + 100_000

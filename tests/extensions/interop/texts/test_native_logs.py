@@ -9,7 +9,7 @@ import re
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.run import parse_run
 from orchestrator.records.run import ToolReport
 from tests.samples.places import DATA, NATIVE

@@ -8,7 +8,8 @@ repository hold whole ones.
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.programs.grammar.output import parse_text, to_public
+from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.public import to_public
 
 
 def run(

@@ -17,20 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.plugins import program_sources
-from orchestrator.programs.grammar.forms import json_text, unwrapped
-from orchestrator.programs.grammar.headers import is_long_logcat, iterate_long_logcat
-from orchestrator.programs.grammar.ios_view import parse_ios_view
-from orchestrator.programs.grammar.option_blocks import SummaryRow
-from orchestrator.programs.grammar.pasted import Rejoiner, parse_pasted
-from orchestrator.programs.grammar.public import describe, to_public
-from orchestrator.programs.grammar.series import Series
-from orchestrator.programs.grammar.splitting import (
+from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
+from orchestrator.extensions.interop.texts.headers import is_long_logcat, iterate_long_logcat
+from orchestrator.extensions.interop.texts.ios_view import parse_ios_view
+from orchestrator.extensions.interop.texts.pasted import Rejoiner, parse_pasted
+from orchestrator.extensions.interop.texts.series import Series
+from orchestrator.extensions.interop.texts.splitting import (
     STARTING,
     RunSplitter,
     parse_adb_session,
     without_refused_starts,
 )
+from orchestrator.plugins import program_sources
 from orchestrator.reading.failures import Crash
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
@@ -41,11 +39,10 @@ from orchestrator.reading.lines import (
 )
 from orchestrator.reading.litert_json import is_result, report_of
 from orchestrator.reading.litert_lm import MARKS, LitertLmReader, reports_of
+from orchestrator.reading.option_blocks import SummaryRow
 from orchestrator.reading.report import build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
-
-__all__ = ["describe", "parse_file", "parse_text", "to_public"]
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000

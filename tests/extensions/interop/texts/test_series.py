@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.extensions.interop.texts.output import parse_text
 
 HEAD = """\
 STARTING!

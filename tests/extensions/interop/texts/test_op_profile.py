@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.programs.grammar.output import parse_text
+from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.profile import OperatorProfile, parse_tables
 from orchestrator.reading.protos import parse_op_profile
 from orchestrator.records.run import DelegateTruth

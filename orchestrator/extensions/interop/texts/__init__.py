@@ -1,0 +1,1 @@
+"""Texts of unknown origin, split into runs that ``orchestrator.reading`` reads."""

@@ -1,1 +1,0 @@
-"""What the benchmark programs print and write: the grammar that they share."""
