@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install develop sbom test test-fast test-lowest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence clean
+.PHONY: install develop sbom test test-fast test-lowest test-newest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence wheels release-check clean
 
 # What running needs, and both packages of this checkout.
 install: $(VENV)/installed
@@ -66,18 +66,26 @@ soak: develop
 fault-matrix: develop
 	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py tests/e2e/test_farm_kills.py
 
-# The lowest versions that pyproject.toml allows, with the fast tests: a bound that doesn't hold is told.
-LOWEST := $(VENV)/lowest
+# The fast tests with other versions than the pinned ones: the lowest that pyproject.toml allows (a bound that doesn't hold
+# is told), or the newest, on the Python that PYTHON names.
 EXTRAS := --extra analytics --extra farm --extra serve --extra trace
-test-lowest: develop
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
-	$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution lowest-direct $(EXTRAS) --extra models \
-		--no-emit-package benchfarm-virtual --output-file $(LOWEST)/requirements.txt pyproject.toml virtual/pyproject.toml
-	$(BIN)/uv pip install --quiet --python $(LOWEST) -r $(LOWEST)/requirements.txt
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --no-deps --editable . --editable virtual
-	$(BIN)/uv pip install --quiet --python $(LOWEST) --constraints $(LOWEST)/requirements.txt \
-		hypothesis pytest pytest-rerunfailures pytest-timeout pytest-xdist
-	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
+UV := $(VENV)/uv/bin/uv
+$(UV):
+	$(PYTHON) -m venv $(VENV)/uv
+	$(VENV)/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+test-lowest: RESOLUTION := lowest-direct
+test-newest: RESOLUTION := highest
+test-lowest test-newest: OTHER = $(VENV)/$(RESOLUTION)
+test-lowest test-newest: $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) $(OTHER)
+	$(UV) pip compile --quiet --python $(OTHER) --resolution $(RESOLUTION) $(EXTRAS) --no-emit-package benchfarm-virtual \
+		--output-file $(OTHER)/requirements.txt pyproject.toml virtual/pyproject.toml
+	$(UV) pip install --quiet --python $(OTHER) -r $(OTHER)/requirements.txt
+	$(UV) pip install --quiet --python $(OTHER) --no-deps --editable . --editable virtual
+	$(UV) pip install --quiet --python $(OTHER) --constraints $(OTHER)/requirements.txt \
+		hypothesis packaging pytest pytest-rerunfailures pytest-timeout pytest-xdist
+	$(OTHER)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
 
 check: develop
 	$(BIN)/ruff format --check .
@@ -114,6 +122,16 @@ benchmarks: develop
 # Writes docs/evidence.md from recorded noise; fails when a stated bound is missed. RECORD=--record takes the noise anew.
 evidence: develop
 	$(BIN)/python benchmarks/evidence $(RECORD)
+
+# What a release publishes, in dist/.
+wheels: develop
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	cd virtual && ../$(BIN)/python -m hatchling build -d ../dist
+
+# Whether a tag, both versions and CHANGELOG.md name one release: make release-check TAG=v1.2.3
+release-check:
+	$(PYTHON) requirements/release.py $(TAG)
 
 clean:
 	rm -rf $(VENV) reports/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
