@@ -2,8 +2,9 @@
 
 Pure.
 
-On every device a pilot runs first, then as many pairs as its noise requires. All of it follows from
-the stored runs, so that a resume plans the same pairs again.
+On every device a pair runs first, which shows whether the sides can be compared at all, then a
+pilot, then as many pairs as its noise requires. All of it follows from the stored runs, so that a
+resume plans the same pairs again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from orchestrator.units import format_duration, format_percent
 
 #: Kinds of sides whose operators may run in different places: that belongs to what is compared.
 PLACE_FREE: Final = frozenset({"delegate", "model"})
+#: So many pairs are measured of sides that can't be compared: enough for an interval of their ratio.
+_APART_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
 #: With which probability two equal sides are to be called the same.
@@ -207,7 +210,9 @@ def pair_round(
 def first_invocations(
     pairing: Pairing, cases: Mapping[CaseKey, Case], *, seed: int
 ) -> tuple[Invocation, ...]:
-    """Return warm-up and pilot of all devices, each device's in the order in which it runs them."""
+    """Return warm-up and first pair of all devices, each device's in the order in which it runs
+    them.
+    """
     return tuple(
         item
         for serial in dict.fromkeys(cases[baseline].serial for baseline, _ in pairing.sides)
@@ -253,16 +258,19 @@ class PairProgress:
 
         Empty before the pilot is whole.
         """
-        first = set(self._pairing.first_numbers)
-        if any({run.invocation for run in runs} & first != first for runs in self._runs.values()):
+        pilots = {side: self._pilot_of(side) for side in self._sides}
+        if not all(map(self._has, self._sides, pilots.values())):
             return {}
+        first = self._pairing.pilot_numbers
         pair_s = pair_seconds(
             [run for runs in self._runs.values() for run in runs if run.invocation in first]
         )
         return {
             side: planned_pairs(
                 self._pairing,
-                log_ratios(pair for number, pair in self._usable(side).items() if number in first),
+                log_ratios(
+                    pair for number, pair in self._usable(side).items() if number in pilots[side]
+                ),
                 log_ratios(self._usable(side).values()),
                 pair_s=pair_s,
                 sides=len(set(self._process.values())),
@@ -271,15 +279,20 @@ class PairProgress:
         }
 
     def added(self) -> list[Invocation]:
-        """Return what follows the pilot and isn't stored.
+        """Return what follows the first pair and isn't stored.
 
-        Empty before the pilot is whole and when all is done.
+        Empty before that is whole and when all is done.
 
-        Up to the planned pairs, then as many as were lost to runs that can't be used, until those
-        run out too: the pairs are of one device in one state, and not for ever.
+        The pilot, then up to the planned pairs, then as many as were lost to runs that can't be
+        used, until those run out too: the pairs are of one device in one state, and not for ever.
         """
         wanted: dict[int, list[int]] = {}
-        for side, count in self.counts().items():
+        counts = self.counts()
+        if not counts and all(self._has(side, self._pairing.first_numbers) for side in self._sides):
+            for side in self._sides:
+                for number in self._pilot_of(side):
+                    wanted.setdefault(number, []).append(side)
+        for side, count in counts.items():
             missing = count.pairs - len(self._usable(side))
             if count.limit == "pilot" or missing <= 0 or self.places(side):
                 continue
@@ -295,9 +308,32 @@ class PairProgress:
             if item.number not in self._numbers(item.case.case_key, every=True)
         ]
 
+    def _pilot_of(self, side: int) -> range:
+        """Return the numbers of warm-up and pilot; sides that ran in different places need no more
+        than shows their ratio.
+        """
+        numbers = self._pairing.pilot_numbers
+        return numbers[: self._pairing.warmup + _APART_PAIRS] if self.places(side) else numbers
+
+    def _has(self, side: int, numbers: range) -> bool:
+        """Whether both cases of a comparison have these numbers."""
+        return all(
+            set(numbers) <= self._numbers(key, every=True) for key in self._pairing.sides[side]
+        )
+
     def plan_text(self) -> str:
-        """Return what the pilot means in words: how many pairs, why, and how long they take."""
+        """Return what the pilot means in words: how many pairs, why, and how long they take.
+
+        Before the pilot only whether the sides can be compared; empty when they can.
+        """
         counts, added = self.counts(), self.added()
+        if apart := next(filter(None, map(self.places, self._sides)), ()):
+            return (
+                f"the operators of the two sides ran in different places ({apart[0]}; {apart[1]}): the ratio of "
+                f"{min(_APART_PAIRS, self._pairing.pilot)} pairs is shown, no change is claimed, and no more are measured"
+            )
+        if not counts:
+            return ""
         processes: dict[str, int] = {}
         for side, count in counts.items():
             processes[self._process[side]] = max(count.pairs, processes.get(self._process[side], 0))
@@ -313,11 +349,6 @@ class PairProgress:
         noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
         lasts = f", about {format_duration(len(left) / 2 * pair_s)} more" if pair_s else ""
         text = f"{sum(processes.values())} pairs are planned{noise}{lasts}"
-        if apart := next(filter(None, map(self.places, counts)), ()):
-            return (
-                f"the operators of the two sides ran in different places ({apart[0]}; {apart[1]}): the ratio of "
-                "these pairs is shown, no change is claimed, and no further pairs are measured"
-            )
         for limit, needed in {count.limit: count.needed for count in counts.values()}.items():
             if limit in {"most", "budget"}:
                 word = "the maximum allowed" if limit == "most" else "what the budget allows"

@@ -251,9 +251,7 @@ def pair_comparison(
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
     """Return what the plan of a pair says about its verdict."""
     if row.differences:
-        return [
-            "No pairs were added to the pilot's: more of them would not make the sides comparable."
-        ]
+        return ["No further pairs were measured: more of them would not make the sides comparable."]
     if count is None:
         return ["Its pilot isn't whole."]
     reasons = []

@@ -267,10 +267,10 @@ class DeviceCampaign:
         if self._pairs is None:
             self._context.observer.on_event(_round_of(self._serial, added))
             return
-        counts = repr(self._pairs.counts())
-        if counts != self._told:
+        counts, text = repr(self._pairs.counts()), self._pairs.plan_text()
+        if text and counts != self._told:
             self._told = counts
-            self._note(self._pairs.plan_text())
+            self._note(text)
 
     def _is_back(self, error: DeviceError) -> bool:
         """Wait for the device, which was lost, as long as others work: it costs nothing then."""

@@ -41,5 +41,10 @@ class Pairing:
 
     @property
     def first_numbers(self) -> range:
+        """The invocation numbers of warm-up and first pair."""
+        return range(self.warmup + 1)
+
+    @property
+    def pilot_numbers(self) -> range:
         """The invocation numbers of warm-up and pilot."""
         return range(self.warmup + self.pilot)

@@ -187,24 +187,30 @@ def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes(
     assert pair_seconds(at(0, 0, 5, 5, 10, 10, 15, 15)) == 10.0  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("kind", "is_ended"), [("build", True), ("model", False)])
-def test_no_pairs_follow_a_pilot_whose_sides_ran_in_different_places(
-    kind: str, is_ended: bool
+@pytest.mark.parametrize(("kind", "last"), [("build", 3), ("model", 8)])
+def test_a_first_pair_whose_sides_ran_in_different_places_is_followed_by_two(
+    kind: str, last: int
 ) -> None:
     """A build that gives the delegate less is no slower build.
 
     A model that does so is another model.
     """
-    pairing = replace(PAIRING, kind=kind)
-    noise = [1.0 + 0.03 * (number % 3) for number in range(len(pairing.first_numbers))]
-    runs = [run(A, number, 20_000 * noise[number]) for number in pairing.first_numbers]
-    runs += [
-        run(B, number, 21_000 * noise[-number], truth=DelegateTruth.PARTIAL, nodes=(20, 31))
-        for number in pairing.first_numbers
-    ]
-    campaign = replace(campaign_of(runs), terms=Terms(pairing=pairing))
-    progress = PairProgress(campaign, A.serial, runs)
-    assert (progress.added() == []) is is_ended
-    assert (
-        "ran in different places (xnnpack, full; xnnpack, partial)" in progress.plan_text()
-    ) is is_ended
+
+    def progress(numbers: range) -> PairProgress:
+        runs = [run(A, number, 20_000 + 600 * (number % 3)) for number in numbers]
+        runs += [
+            run(B, number, 21_000, truth=DelegateTruth.PARTIAL, nodes=(20, 31))
+            for number in numbers
+        ]
+        pairing = replace(PAIRING, kind=kind)
+        return PairProgress(
+            replace(campaign_of(runs), terms=Terms(pairing=pairing)), A.serial, runs
+        )
+
+    told = "ran in different places (xnnpack, full; xnnpack, partial)"
+    begun = progress(PAIRING.first_numbers)
+    assert {item.number for item in begun.added()} == set(range(2, last + 1))
+    assert (told in begun.plan_text()) is (kind == "build")
+    whole = progress(range(last + 1))
+    assert (whole.added() == []) is (kind == "build")
+    assert (told in whole.plan_text()) is (kind == "build")
