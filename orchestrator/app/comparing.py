@@ -233,7 +233,7 @@ def _serials(workspace: Workspace, word: str) -> set[str]:
 
     Raises UsageError for none.
     """
-    from orchestrator.report.guide_table import device_matches
+    from orchestrator.records.device import device_matches
 
     devices = workspace.store.devices()
     fitting = {

@@ -1,13 +1,11 @@
-"""``benchfarm report``, ``table``, ``advise`` and ``results sustained``: what stored campaigns say."""
+"""``benchfarm report``, ``advise`` and ``results sustained``: what stored campaigns say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from orchestrator.app import tabling
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.reporting import (
     load_accuracy,
@@ -19,7 +17,7 @@ from orchestrator.app.reporting import (
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, command
-from orchestrator.cli.result import CommandResult, format_of, table, to_json
+from orchestrator.cli.result import CommandResult, format_of, table
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
@@ -84,57 +82,6 @@ def _report_text(data: ReportData, form: str) -> str:
         "text": lambda data: tables.render_text_table(data, columns()),
     }
     return renderers[form](data)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableOutput:
-    """How 'table' is written."""
-
-    form: Annotated[
-        str,
-        opt(
-            "--format -f",
-            "text, markdown, html, csv, latex or json (default: by --out, else text).",
-        ),
-    ] = ""
-    title: Annotated[str, opt("--title", "Title of the HTML page.")] = (
-        "Latency by device and delegate"
-    )
-    out: Out = None
-
-
-@command("table")
-def guide_table(
-    settings: Settings, request: tabling.TableRequest, output: TableOutput
-) -> CommandResult:
-    """Print a table of models, devices and configurations.
-
-    Example: benchfarm table --devices pixel-3,pixel-4
-    """
-    form = format_of(
-        output.form,
-        output.out,
-        ("text", "markdown", "html", "csv", "latex", "json"),
-        default="text",
-    )
-    with Workspace(settings, makes_store=False) as workspace:
-        built = tabling.build(workspace, request)
-    from orchestrator.report import guide_table as tables
-    from orchestrator.report.render import render_template
-
-    document = tables.to_document(built)
-    text = {
-        "text": lambda: tables.format_text(built),
-        "markdown": lambda: tables.format_markdown(built),
-        "csv": lambda: tables.format_csv(built),
-        "latex": lambda: tables.format_latex(built),
-        "html": lambda: render_template("guide_table.html.j2", title=output.title, table=built),
-        "json": lambda: to_json(document),
-    }[form]()
-    if output.out is not None:
-        write_file(output.out, text)
-        return CommandResult(text=str(output.out), data={"path": output.out, **document})
-    return CommandResult(text=text.rstrip("\n"), data=document)
 
 
 @command("advise")

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Final
 
 from orchestrator.records.identity import Serial
@@ -142,6 +144,18 @@ class DeviceFacts:
                 cpu for cluster in known if (cluster.max_khz or 0) > slowest for cpu in cluster.cpus
             )
         )
+
+
+def device_matches(wanted: str, names: Sequence[str]) -> bool:
+    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a
+    device's names.
+    """
+    slugs = {_slug(name) for name in names}
+    return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
 def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:

@@ -1,4 +1,6 @@
-"""The comparison table of the public performance guide, from published and from own figures."""
+"""The command ``table``: the comparison table of the public performance guide, from published and
+from own figures.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,20 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from orchestrator.app.options import Listed, Texts, opt
+from orchestrator.app.options import Listed, Out, Texts, opt
 from orchestrator.app.stored import named_campaigns
-from orchestrator.bootstrap import Workspace
+from orchestrator.cli.result import format_of, to_json
 from orchestrator.errors import UsageError, nearest
+from orchestrator.extensions.interop import guide_table
+from orchestrator.extensions.interop.guide_table import BEST_WORTH, GuideTable, MeasuredCase
+from orchestrator.extensions.interop.published import load_language_models, load_published
+from orchestrator.files import write_file
+from orchestrator.plugins import CommandResult, Settings, Workspace, command
+from orchestrator.records.device import device_matches
 
 if TYPE_CHECKING:
     from orchestrator.records.identity import ModelSha, SeriesKey
     from orchestrator.records.run import RunRecord
-    from orchestrator.report.guide_table import GuideTable, MeasuredCase
 
 SOURCES = ("store", "published", "language-models")
 
@@ -49,9 +56,6 @@ def build(workspace: Workspace, request: TableRequest) -> GuideTable:
 
     Raises UsageError for a source, device or configuration that isn't known.
     """
-    from orchestrator.report import guide_table
-    from orchestrator.report.published import load_language_models, load_published
-
     for source in request.sources:
         if source not in SOURCES:
             raise UsageError(
@@ -69,8 +73,7 @@ def build(workspace: Workspace, request: TableRequest) -> GuideTable:
 
     def is_wanted(model: str, names: Sequence[str]) -> bool:
         return _is_one_of(model, request.models) and (
-            not request.devices
-            or any(guide_table.device_matches(wanted, names) for wanted in request.devices)
+            not request.devices or any(device_matches(wanted, names) for wanted in request.devices)
         )
 
     shown = [figure for figure in figures if is_wanted(figure.model, (figure.device,))]
@@ -93,8 +96,6 @@ def _check_devices(workspace: Workspace, request: TableRequest, published: Itera
     """Raise UsageError for a device that nothing is known of: a typo would show as an empty table,
     or not at all.
     """
-    from orchestrator.report.guide_table import device_matches
-
     if not request.devices:
         return
     known = dict.fromkeys(
@@ -121,7 +122,6 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
     only who names it sees it.
     """
     from orchestrator.analysis.case_result import OutputChecks, judge_case, remembered
-    from orchestrator.report.guide_table import BEST_WORTH, MeasuredCase, device_matches
 
     chosen = named_campaigns(workspace.store, request.campaigns) or [
         campaign for campaign in workspace.store.campaigns() if campaign.terms.pairing is None
@@ -204,3 +204,51 @@ def _open_places(
 
 def _is_one_of(model: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in patterns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOutput:
+    """How 'table' is written."""
+
+    form: Annotated[
+        str,
+        opt(
+            "--format -f",
+            "text, markdown, html, csv, latex or json (default: by --out, else text).",
+        ),
+    ] = ""
+    title: Annotated[str, opt("--title", "Title of the HTML page.")] = (
+        "Latency by device and delegate"
+    )
+    out: Out = None
+
+
+@command("table")
+def show_table(settings: Settings, request: TableRequest, output: TableOutput) -> CommandResult:
+    """Print a table of models, devices and configurations.
+
+    Example: benchfarm table --devices pixel-3,pixel-4
+    """
+    form = format_of(
+        output.form,
+        output.out,
+        ("text", "markdown", "html", "csv", "latex", "json"),
+        default="text",
+    )
+    with Workspace(settings, makes_store=False) as workspace:
+        built = build(workspace, request)
+    from orchestrator.report.render import render_template
+
+    document = guide_table.to_document(built)
+    text = {
+        "text": lambda: guide_table.format_text(built),
+        "markdown": lambda: guide_table.format_markdown(built),
+        "csv": lambda: guide_table.format_csv(built),
+        "latex": lambda: guide_table.format_latex(built),
+        "html": lambda: render_template("guide_table.html.j2", title=output.title, table=built),
+        "json": lambda: to_json(document),
+    }[form]()
+    if output.out is not None:
+        write_file(output.out, text)
+        return CommandResult(text=str(output.out), data={"path": output.out, **document})
+    return CommandResult(text=text.rstrip("\n"), data=document)

@@ -12,12 +12,12 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.extensions.interop.published import PublishedFigure
 from orchestrator.programs import is_usual
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
@@ -27,7 +27,6 @@ from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
 from orchestrator.records.workload import Case, DelegateName, ProcessMode, grouped
-from orchestrator.report.published import PublishedFigure
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, text_table, visible
 from orchestrator.tables.labels import MODEL_HASH, unique_labels
@@ -290,18 +289,6 @@ def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) 
             source=IMPORTED if all(origin_of(item.campaign) for item in of_row) else MEASURED,
             cells=tuple(_measured_cell(of_row, column) for column in columns),
         )
-
-
-def device_matches(wanted: str, names: Sequence[str]) -> bool:
-    """Whether a name that a person gives (``pixel-3``, a serial number, ``Pixel*``) is one of a
-    device's names.
-    """
-    slugs = {_slug(name) for name in names}
-    return wanted in names or any(fnmatchcase(slug, _slug(wanted)) for slug in slugs)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
 def _of_processes(count: int) -> str:

@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.report.published import load_language_models, load_published
+from orchestrator.extensions.interop.published import load_language_models, load_published
 from orchestrator.resources import data_folder
 
 
