@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from orchestrator.bootstrap import Settings, Workspace
     from orchestrator.cli.exchange import import_result
     from orchestrator.cli.frame import command
-    from orchestrator.cli.result import CommandResult
+    from orchestrator.cli.result import CommandResult, shown
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.devices.host import HostDevice
     from orchestrator.engine.importing import ForeignRun, ImportBatch
@@ -60,10 +60,12 @@ if TYPE_CHECKING:
     from orchestrator.records.campaign import Campaign
     from orchestrator.records.run import ToolReport
     from orchestrator.records.workload import Pass, ToolName
-    from orchestrator.tables.escapes import text_table
+    from orchestrator.tables.column import Column, Kind
+    from orchestrator.tables.table import Table
 
 __all__ = [
     "CheckResult",
+    "Column",
     "CommandResult",
     "CommandWords",
     "Delegate",
@@ -79,6 +81,7 @@ __all__ = [
     "ImportBatch",
     "ImportRequest",
     "Importer",
+    "Kind",
     "Message",
     "Notifier",
     "Page",
@@ -91,6 +94,7 @@ __all__ = [
     "Repetition",
     "Seen",
     "Settings",
+    "Table",
     "Texts",
     "Workspace",
     "arg",
@@ -107,8 +111,8 @@ __all__ = [
     "plugins",
     "program_sources",
     "run_and_collect",
+    "shown",
     "store_import",
-    "text_table",
 ]
 
 _KindT = TypeVar("_KindT")
@@ -126,8 +130,9 @@ _HOMES: Final = {
     "run_and_collect": "programs.running.collected",
     "command": "cli.frame",
     "import_result": "cli.exchange",
-    "CommandResult": "cli.result",
-    "text_table": "tables.escapes",
+    **dict.fromkeys(("Column", "Kind"), "tables.column"),
+    "Table": "tables.table",
+    **dict.fromkeys(("CommandResult", "shown"), "cli.result"),
     "Pass": "records.workload",
     **dict.fromkeys(
         ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.app.board import runner_elsewhere
 from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
 from orchestrator.app.queue_beside import owners_of
+from orchestrator.app.status import runner_elsewhere
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.units import format_bytes

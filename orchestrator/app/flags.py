@@ -12,7 +12,7 @@ from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.plugins import plugins
 from orchestrator.programs import program, programs
-from orchestrator.records.build_spec import OWNED_FLAGS, FlagSchema, FlagSpec
+from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.records.workload import Build, Skip, ToolName
@@ -139,19 +139,8 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
     return build
 
 
-def public_flag(spec: FlagSpec) -> dict[str, object]:
-    """Return a flag as JSON has it."""
+def trap_of(spec: FlagSpec) -> str:
+    """Return what people get wrong about a flag; empty for most."""
     from orchestrator.programs.flags.tables import TRAPS
 
-    return {
-        "name": spec.name,
-        "type": spec.kind,
-        "default": spec.default,
-        "builds": spec.build,
-        "choices": spec.choices,
-        "needs": spec.needs,
-        "meaning": spec.meaning,
-        "trap": TRAPS.get(spec.name, ""),
-        "set_by": OWNED_FLAGS.get(spec.name, ""),
-        "help": spec.help,
-    }
+    return TRAPS.get(spec.name, "")

@@ -11,9 +11,9 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, host_files, identify, prepare
-from orchestrator.app.board import PublishedBoard, resumable
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
+from orchestrator.app.status import PublishedStatus, resumable
 from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
@@ -194,7 +194,7 @@ def run_campaign(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
     """
     campaign, opened = prepared.campaign, prepared.opened
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
-    observer = PublishedBoard(workspace.observer, workspace.board_folder)
+    observer = PublishedStatus(workspace.observer, workspace.status_folder)
     workspace.at_exit.callback(observer.close)
     workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)

@@ -141,9 +141,9 @@ class Workspace(Adapters):
         return PushSlots(self.cancelled)
 
     @property
-    def board_folder(self) -> Path:
+    def status_folder(self) -> Path:
         """Where the campaigns that this computer's processes run write down how they stand."""
-        return self.settings.state_folder / "boards"
+        return self.settings.state_folder / "status"
 
     def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
         """Have a campaign for this process until the farm is closed.

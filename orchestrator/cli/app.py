@@ -129,7 +129,7 @@ def _is_json_wanted() -> bool:
 
 
 def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.progress import write_line
+    from orchestrator.cli.terminal import write_line
 
     trace = traceback.format_exc() if options.debug else None
     write_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -16,16 +17,16 @@ from orchestrator.app.builds import (
     make_build,
     releases_of,
 )
-from orchestrator.app.flags import flags_of, public_flag
+from orchestrator.app.flags import flags_of, trap_of
 from orchestrator.app.options import Listed, Paths, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import downloads_on_stderr
-from orchestrator.cli.result import CommandResult, of_table, table
+from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import ArtifactError
-from orchestrator.records.build_spec import BuildSpec, FlagSpec
+from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec
 from orchestrator.records.workload import USUAL_TOOL, Build
-from orchestrator.tables.column import Column
+from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes
@@ -47,7 +48,7 @@ _BUILDS: Final[Mapping[str, str]] = {
 }
 
 
-@command("build list")
+@command("build list", has_table=True)
 def list_builds(
     settings: Settings,
     everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
@@ -57,48 +58,69 @@ def list_builds(
     Example: benchfarm build list
     """
     with Workspace(settings) as workspace:
-        releases, builds, specs = (
-            releases_of(workspace),
-            workspace.library.list(),
-            workspace.library.specs,
-        )
-    rows = []
-    for release, used_for in reversed(releases):
-        if used_for or everything:
-            state = "kept" if not used_for else _FAKE if release.is_virtual else "in use"
-            known = (
-                release.name,
-                release.tool.value,
-                ", ".join(release.abis),
-                release.release_id,
-                release.tag,
-            )
-            rows.append((*known, f"{release.seen_at:%Y-%m-%d}", str(len(release.files)), state))
+        releases = releases_of(workspace)
+    rows = [
+        _ListedBuild(release.name, release.tool.value, release.abis, release, tuple(used_for))
+        for release, used_for in reversed(releases)
+        if used_for or everything
+    ]
     here = {
         (release.name, abi)
         for release, _ in releases
         for abi in (*release.abis, *release.built_for)
     }
     rows += [
-        (spec.name, spec.tool.value, spec.abi, "", "", "", "", "not here")
-        for spec in specs
+        _ListedBuild(spec.name, spec.tool.value, (spec.abi,))
+        for spec in workspace.library.specs
         if (spec.name, spec.abi) not in here
     ]
-    headers = ("build", "tool", "ABI", "release", "which", "first seen", "files", "state")
-    text = table(headers, sorted(rows, key=lambda row: (row[0], row[2])))
-    hint = "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own"
-    listed = [
-        {
-            "release": release,
-            "release_id": release.release_id,
-            "is_virtual": release.is_virtual,
-            "in_use_for": used_for,
-        }
-        for release, used_for in releases
-    ]
-    return CommandResult(
-        text=f"{text}\n{hint}", data={"cached": builds, "declared": specs, "releases": listed}
+    ordered = sorted(rows, key=lambda row: (row.name, row.abis))
+    return shown(
+        Table(name="builds", caption="Builds of benchmark programs", columns=_LISTED, rows=ordered),
+        "benchfarm build fetch NAME gets one that isn't here; benchfarm build add FILE takes one of your own",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedBuild:
+    """A release that is kept, or a declared build that isn't on this computer."""
+
+    name: str
+    tool: str
+    abis: tuple[str, ...]
+    release: Release | None = None
+    used_for: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> str:
+        """Whether it is used."""
+        if self.release is None:
+            return "not here"
+        return "kept" if not self.used_for else _FAKE if self.release.is_virtual else "in use"
+
+
+RELEASE: Final[Sequence[Column[Release]]] = (
+    Column("name", "", lambda release: release.name, forms=DATA),
+    Column("release_id", "release", lambda release: release.release_id),
+    Column("tag", "which", lambda release: release.tag),
+    Column(
+        "seen_at",
+        "first seen",
+        lambda release: release.seen_at,
+        Kind.MOMENT,
+        shown=lambda release: f"{release.seen_at:%Y-%m-%d}",
+    ),
+    Column("sha256", "", lambda release: release.program.sha256, forms=DATA),
+    Column("is_virtual", "", lambda release: release.is_virtual, Kind.FLAG, forms=DATA),
+)
+_LISTED: Sequence[Column[_ListedBuild]] = (
+    Column("name", "build", lambda row: row.name),
+    Column("tool", "tool", lambda row: row.tool),
+    Column("abis", "ABI", lambda row: row.abis),
+    *(column.of(lambda row: row.release) for column in RELEASE[1:]),
+    Column("in_use_for", "", lambda row: row.used_for, forms=DATA),
+    Column("state", "state", lambda row: row.state),
+)
 
 
 @command("build fetch")
@@ -245,7 +267,7 @@ def which(
     )
 
 
-@command("build verify")
+@command("build verify", has_table=True)
 def verify(settings: Settings) -> CommandResult:
     """Check every cached program by its sha256.
 
@@ -253,17 +275,29 @@ def verify(settings: Settings) -> CommandResult:
     """
     with Workspace(settings) as workspace:
         checked = workspace.library.verify()
-    rows = [
-        (name, sha256[:12], "as it was" if intact else "DAMAGED")
-        for name, sha256, intact in checked
-    ]
-    damaged = [name for name, _, intact in checked if not intact]
-    text = table(("file", "sha256", "content"), rows) if rows else "no program is in the cache"
-    return CommandResult(
-        text=text,
-        data={"checked": len(checked), "damaged": damaged},
-        exit_code=_PROGRAM_PROBLEM if damaged else 0,
+    table = Table(
+        name="files",
+        caption="Programs in the cache",
+        columns=_VERIFIED,
+        rows=checked,
+        nothing="no program is in the cache",
     )
+    damaged = [name for name, _, intact in checked if not intact]
+    facts = {"checked": len(checked), "damaged": damaged}
+    return shown(table, facts=facts, exit_code=_PROGRAM_PROBLEM if damaged else 0)
+
+
+_VERIFIED: Sequence[Column[tuple[str, str, bool]]] = (
+    Column("name", "file", lambda row: row[0]),
+    Column("sha256", "sha256", lambda row: row[1], shown=lambda row: row[1][:12]),
+    Column(
+        "is_intact",
+        "content",
+        lambda row: row[2],
+        Kind.FLAG,
+        shown=lambda row: "as it was" if row[2] else "DAMAGED",
+    ),
+)
 
 
 def _fetched_lines(result: Fetched) -> list[str]:
@@ -353,40 +387,46 @@ def flags(
     Example: benchfarm flags use_xnnpack
     """
     found, one = flags_of(settings, name, build=build, tool=tool, serial=device)
-    shown = [one] if one else sorted(found.schema.flags.values(), key=lambda spec: spec.name)
-    data = {
+    facts = {
         "tool": found.tool.value,
         "build": found.build.name if found.build else None,
         "build_sha256": found.build.sha256 if found.build else None,
         "learned": found.schema.is_learned,
-        "flags": [public_flag(spec) for spec in shown],
     }
-    if one is not None:
-        return CommandResult(text=_flag_text(one, found.title), data=data)
-    listed = of_table(
-        Table(name="flags", caption=found.title, columns=_FLAGS, rows=shown), data=data
-    )
-    return dataclasses.replace(listed, text=f"{one_line(found.title)}\n\n{listed.text}")
+    specs = [one] if one else sorted(found.schema.flags.values(), key=lambda spec: spec.name)
+    table = Table(name="flags", caption=found.title, columns=_FLAGS, rows=specs)
+    done = shown(f"{one_line(found.title)}\n", table, facts=facts)
+    return done if one is None else dataclasses.replace(done, text=_flag_text(one, found.title))
 
 
 _FLAGS: Sequence[Column[FlagSpec]] = (
     Column("name", "flag", lambda spec: spec.name),
-    Column("kind", "type", lambda spec: spec.kind),
+    Column("type", "type", lambda spec: spec.kind),
     Column("default", "default", lambda spec: spec.default),
-    Column("build", "builds", lambda spec: spec.build),
-    Column("meaning", "what it does", lambda spec: spec.meaning or spec.help),
+    Column("builds", "builds", lambda spec: spec.build),
+    Column("choices", "", lambda spec: spec.choices, forms=DATA),
+    Column("needs", "", lambda spec: spec.needs, forms=DATA),
+    Column(
+        "meaning",
+        "what it does",
+        lambda spec: spec.meaning,
+        shown=lambda spec: spec.meaning or spec.help,
+    ),
+    Column("trap", "", trap_of, forms=DATA),
+    Column("set_by", "", lambda spec: OWNED_FLAGS.get(spec.name, ""), forms=DATA),
+    Column("help", "", lambda spec: spec.help, forms=DATA),
 )
 
 
 def _flag_text(spec: FlagSpec, title: str) -> str:
-    row = public_flag(spec)
+    set_by = OWNED_FLAGS.get(spec.name, "")
     facts = [
         ("type", spec.kind + (f": one of {', '.join(spec.choices)}" if spec.choices else "")),
         ("default", spec.default or "empty"),
         ("had by", _BUILDS.get(spec.build, f"builds with the delegate {spec.build}")),
         ("needs", f"--{spec.needs}, without which it does nothing" if spec.needs else ""),
-        ("in plans", f"can't be set as a flag: {row['set_by']}" if row["set_by"] else ""),
-        ("trap", str(row["trap"])),
+        ("in plans", f"can't be set as a flag: {set_by}" if set_by else ""),
+        ("trap", trap_of(spec)),
         ("its help", spec.help),
     ]
     lines = [f"--{spec.name}={spec.default}", one_line(title), ""]

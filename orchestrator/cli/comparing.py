@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.analysis.comparison import Comparison, FailOn
@@ -16,18 +17,22 @@ from orchestrator.app.comparing import comparison_html, default_path, rule_for, 
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
 from orchestrator.cli.progress import workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
-from orchestrator.engine.bisect import BisectResult
+from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
+from orchestrator.engine.bisect import BisectResult, Probe
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
 from orchestrator.records.plan import PlanOptions
+from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.report import comparisons
+from orchestrator.tables.column import NESTED, Column, Kind
 from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 from orchestrator.units import format_change
 
 if TYPE_CHECKING:
@@ -222,13 +227,13 @@ def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> C
         "lost": result.lost,
     }
     comparison = pair_comparison(workspace, campaign)
-    shown = rendered(
+    done = rendered(
         workspace, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left)
     )
-    return replace(shown, is_kept=True)
+    return replace(done, is_kept=True)
 
 
-@command("bisect")
+@command("bisect", has_table=True)
 def bisect(
     settings: Settings,
     good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")],
@@ -254,60 +259,79 @@ def bisect(
     with workspace_telling(settings) as workspace:
         request = BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)
         result, releases, facts = bisecting.bisect(workspace, request)
-    rows = []
-    for index, release in enumerate(releases):
-        probe = next((item for item in result.probes if item.index == index), None)
-        judgement = (
-            "the good one" if index == 0 else probe.judgement.value if probe is not None else ""
-        )
-        verdict = probe.compared.verdict if probe is not None else None
-        why = probe.compared.reason if probe is not None else ""
-        change = format_change(verdict.ratio) if verdict is not None else why
-        interval = interval_text(verdict) if verdict is not None else ""
-        mark = "<- first bad" if index == result.first_bad else ""
-        rows.append(
-            (
-                release.release_id,
-                release.tag,
-                f"{release.seen_at:%Y-%m-%d}",
-                judgement,
-                change,
-                interval,
-                mark,
-            )
-        )
-    lines = [
-        f"{releases[0].name} on {facts.title} {facts.serial}",
+    probes = {probe.index: probe for probe in result.probes}
+    table = Table(
+        name="builds",
+        caption="Builds between the good and the bad one",
+        columns=_BISECTED,
+        rows=[
+            _BisectedBuild(release, probes.get(index), index == 0, index == result.first_bad)
+            for index, release in enumerate(releases)
+        ],
+    )
+    data = partial(_release_data, releases)
+    return shown(
+        f"{releases[0].name} on {facts.title} {facts.serial}\n",
+        table,
         "",
-        table(("release", "which", "first seen", "is", "change", "interval", ""), rows),
-        "",
-        one_line(_sentence(result, releases)),
-        *(one_line(remark) for remark in result.remarks),
-    ]
-    if facts.is_virtual:
-        lines.append("Figures of virtual phones are computed; they are no measurement.")
-    return CommandResult(
-        text="\n".join(lines),
-        data={
+        *map(one_line, (_sentence(result, releases), *result.remarks)),
+        *([comparisons.VIRTUAL_NOTE] if facts.is_virtual else []),
+        facts={
             "serial": facts.serial,
             "is_virtual": facts.is_virtual,
-            "first_bad": _release_data(releases, result.first_bad),
-            "last_good": _release_data(releases, result.last_good),
-            "suspects": [_release_data(releases, index) for index in result.suspects],
+            "first_bad": data(result.first_bad),
+            "last_good": data(result.last_good),
+            "suspects": [data(index) for index in result.suspects],
             "step": result.step,
             "remarks": result.remarks,
-            "builds": [_release_data(releases, index) for index in range(len(releases))],
-            "probes": [
-                {
-                    **(_release_data(releases, probe.index) or {}),
-                    "judgement": probe.judgement,
-                    "compared": probe.compared,
-                }
-                for probe in result.probes
-            ],
         },
         exit_code=int(result.first_bad is None),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _BisectedBuild:
+    """A build of the row; ``probe`` is None for one that wasn't measured."""
+
+    release: Release
+    probe: Probe | None
+    is_good_end: bool
+    is_first_bad: bool
+
+    @property
+    def judgement(self) -> str:
+        """What it was found to be."""
+        if self.is_good_end:
+            return "the good one"
+        return self.probe.judgement.value if self.probe is not None else ""
+
+    @property
+    def verdict(self) -> ComparisonVerdict | None:
+        """How it differs from the good one."""
+        return self.probe.compared.verdict if self.probe is not None else None
+
+    @property
+    def change(self) -> str:
+        """The difference in words, or why there is none."""
+        if self.verdict is not None:
+            return format_change(self.verdict.ratio)
+        return self.probe.compared.reason if self.probe is not None else ""
+
+
+_BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
+    *(column.of(lambda row: row.release) for column in RELEASE),
+    Column("judgement", "is", lambda row: row.judgement),
+    Column("compared", "", lambda row: row.probe and row.probe.compared, Kind.RECORD, forms=NESTED),
+    Column("change", "change", lambda row: row.change),
+    Column("interval", "interval", lambda row: interval_text(row.verdict) if row.verdict else ""),
+    Column(
+        "is_first_bad",
+        "",
+        lambda row: row.is_first_bad,
+        Kind.FLAG,
+        shown=lambda row: "<- first bad" if row.is_first_bad else "",
+    ),
+)
 
 
 def _sentence(result: BisectResult, releases: Sequence[Release]) -> str:

@@ -29,7 +29,7 @@ from orchestrator.app.phones import (
 )
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, of_table, to_json
+from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
@@ -37,7 +37,7 @@ from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
 from orchestrator.tables import text
-from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
+from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, Column, Form, Kind
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
@@ -49,9 +49,15 @@ def _state(item: ListedDevice) -> str:
 
 _LISTED: Sequence[Column[ListedDevice]] = (
     Column("serial", "serial", lambda item: item.serial),
+    Column("address", "", lambda item: item.address, forms=DATA),
     Column("phone", "phone", lambda item: item.facts.title if item.facts else item.model),
-    *(column.of(lambda item: item.facts) for column in FACTS),
+    *(column.of(lambda item: item.facts, forms=column.forms - {Form.JSON}) for column in FACTS),
+    Column("facts", "", lambda item: item.facts, Kind.RECORD, forms=NESTED),
     Column("state", "state", lambda item: item.state, shown=_state),
+    Column("usable", "", lambda item: item.usable, Kind.FLAG, forms=DATA),
+    Column("reason", "", lambda item: item.reason, forms=DATA),
+    Column("hint", "", lambda item: item.hint, forms=DATA),
+    Column("adb_server", "", lambda item: item.adb_server, forms=DATA),
 )
 
 
@@ -69,13 +75,16 @@ def list_attached(settings: Settings) -> CommandResult:
             notes.append(f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}")
         elif item.facts and (offer := unchecked_hint(settings, item.facts)):
             notes.append(offer)
-    nothing = (
-        "no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: benchfarm virtual up\n"
-        f"  {HIDDEN_SAMSUNG}"
+    table = Table(
+        name="devices",
+        caption="Attached phones",
+        columns=_LISTED,
+        rows=listed,
+        nothing="no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: "
+        f"benchfarm virtual up\n  {HIDDEN_SAMSUNG}",
     )
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
-    table = Table(name="devices", caption="Attached phones", columns=_LISTED, rows=listed)
-    return of_table(table, notes=notes, nothing=nothing, data=listed, exit_code=exit_code)
+    return shown(table, *notes, exit_code=exit_code)
 
 
 @command("device restore")
@@ -152,9 +161,7 @@ def adb_status(settings: Settings) -> CommandResult:
     running = {item["for"]: item for item in servers}
     rows = [running.get(what, {"for": what}) for what in ("real phones", "virtual lab")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
-    return of_table(
-        listed, notes=[f"adb binary: {binary}"], data={"servers": servers, "binary": binary}
-    )
+    return shown(listed, f"adb binary: {binary}", facts={"binary": binary})
 
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
@@ -282,7 +289,7 @@ def doctor(settings: Settings) -> CommandResult:
     Example: benchfarm doctor
     """
     with Workspace(settings, makes_store=False) as workspace:
-        return shown(of_host(workspace))
+        return told(of_host(workspace))
 
 
 def findings(
@@ -297,10 +304,10 @@ def findings(
             found = of_farm(workspace)
         except StoreError as error:
             found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
-        return shown([*found, *(of_host(workspace) if host else [])])
+        return told([*found, *(of_host(workspace) if host else [])])
 
 
-def shown(findings: Sequence[Finding]) -> CommandResult:
+def told(findings: Sequence[Finding]) -> CommandResult:
     """Return findings as a table with their next steps, the worst first.
 
     Exit code 1 with a problem.
@@ -310,10 +317,10 @@ def shown(findings: Sequence[Finding]) -> CommandResult:
     steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]
     notes = ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
     counts = {level: sum(item.level == level for item in ranked) for level in order}
-    return of_table(
-        Table(name="doctor", caption="What was checked", columns=_FOUND, rows=ranked),
-        notes=notes,
-        data={"findings": ranked, "problems": counts["problem"], "warnings": counts["warning"]},
+    return shown(
+        Table(name="findings", caption="What was checked", columns=_FOUND, rows=ranked),
+        *notes,
+        facts={"problems": counts["problem"], "warnings": counts["warning"]},
         exit_code=int(counts["problem"] > 0),
     )
 
@@ -325,9 +332,13 @@ _FOUND: Sequence[Column[Finding]] = (
     Column("next_step", "what to do", lambda item: item.next_step, forms=EVERYWHERE - {Form.TEXT}),
 )
 _CHECKS: Sequence[Column[PhoneCheck]] = (
-    Column("check", "check", lambda item: item.name),
+    Column("name", "check", lambda item: item.name),
     Column("result", "result", lambda item: item.result),
-    Column("cost", "what it costs", lambda item: item.cost or item.seen),
+    Column("seen", "", lambda item: item.seen, forms=DATA),
+    Column(
+        "cost", "what it costs", lambda item: item.cost, shown=lambda item: item.cost or item.seen
+    ),
+    Column("took_s", "", lambda item: item.took_s, Kind.NUMBER, forms=DATA),
 )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -473,13 +474,11 @@ def _show(
     options.log_format = settings.log_format
     settings = replace(settings, may_ask=form != "json" and settings.log_format != "json")
     if settings.log_format == "json":
-        from orchestrator.cli.progress import logs_as_json
+        from orchestrator.cli.terminal import logs_as_json
 
         logs_as_json()
     from orchestrator.cli.result import CommandResult, json_pieces
-    from orchestrator.tables import csv
-    from orchestrator.tables.column import Form
-    from orchestrator.tables.table import render
+    from orchestrator.tables import csv, html, markdown
 
     done = function(settings, **given) if has_settings else function(**given)
     result = (
@@ -488,13 +487,15 @@ def _show(
     try:
         if form == "json":
             say_json(json_pieces(result.data))
-        elif form == "csv" and result.table is not None:
-            # A large campaign's rows are never held.
-            for line in csv.lines(result.table):
-                say(line, end="")
-        elif form != "text" and result.table is not None:
-            whole = replace(result.table, rows=[*result.table.rows])
-            say(render(whole, Form(form)).rstrip("\n"))
+        elif form == "csv" and result.tables:
+            for number, table in enumerate(result.tables):
+                # A large campaign's rows are never held.
+                for line in itertools.chain(["\n"] * bool(number), csv.lines(table)):
+                    say(line, end="")
+        elif form != "text" and result.tables:
+            whole = [replace(table, rows=[*table.rows]) for table in result.tables]
+            pages = [html.page(whole)] if form == "html" else map(markdown.render, whole)
+            say("\n".join(pages).rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:
                 say(line)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import (
@@ -21,17 +22,19 @@ from orchestrator.app.phones import list_devices
 from orchestrator.app.plan_files import initial_plan
 from orchestrator.bootstrap import OpenedDevices, Settings, Workspace
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, table, to_json
+from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import FIGURE_PASS
+from orchestrator.records.workload import FIGURE_PASS, SkippedCase
+from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import unique_labels
+from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_duration
 
 
-@command("plan show")
+@command("plan show", has_table=True)
 def show(
     settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", metavar="PLAN")]
 ) -> CommandResult:
@@ -60,29 +63,42 @@ def show(
     counts = Counter(
         item.case.case_key for queue in expansion.invocations.values() for item in queue
     )
-    rows = [
-        (titles[case.serial], case.model_name, case.configuration, str(counts[case.case_key]))
-        for case in expansion.cases
+    cases = Table(
+        name="cases",
+        caption="Planned cases",
+        columns=(
+            Column("serial", "", lambda case: case.serial, forms=DATA),
+            Column("device", "device", lambda case: titles[case.serial]),
+            Column("model_name", "model", lambda case: case.model_name),
+            Column("configuration", "configuration", lambda case: case.configuration),
+            Column("invocations", "invocations", lambda case: counts[case.case_key], Kind.COUNT),
+            Column("case_key", "", lambda case: case.case_key, forms=DATA),
+            Column("case", "", lambda case: case.to_row(), Kind.RECORD, forms=NESTED),
+        ),
+        rows=expansion.cases,
+    )
+    skipped = Table(
+        name="skipped",
+        caption="Skipped cases",
+        columns=(
+            Column("serial", "", lambda skip: skip.serial, forms=DATA),
+            Column("device", "device", lambda skip: titles.get(skip.serial, skip.serial)),
+            *_SKIPPED,
+        ),
+        rows=expansion.skipped,
+    )
+    planned = counted(sum(counts.values()), "invocation")
+    parts: list[str | Table[Any]] = [
+        f"plan '{plan.name}': {counted(len(cases.listed), 'case')}, {planned}\n"
     ]
-    skips = [
-        (
-            titles.get(skip.serial, skip.serial),
-            skip.model_name,
-            f"{skip.delegate}, {skip.threads} threads, {skip.tool}",
-            f"{skip.reason_code}: {skip.reason}",
-        )
-        for skip in expansion.skipped
-    ]
-    parts = [f"plan '{plan.name}': {len(rows)} cases, {sum(counts.values())} invocations"]
     parts.append(
         f"devices: {', '.join(f'{facts.serial} ({facts.title})' for facts in chosen)}"
         + "".join(f"\nnot {serial}: {reason}" for serial, reason in others.items())
         + (f"\n{lacking}" if lacking else "")
+        + "\n"
     )
-    if rows:
-        parts.append(table(("device", "model", "configuration", "invocations"), rows, right=(3,)))
-    if skips:
-        parts.append("skipped:\n" + table(("device", "model", "configuration", "reason"), skips))
+    parts += [cases, ""] if cases.rows else [cases]
+    parts += ["skipped:", skipped, ""] if skipped.rows else [skipped]
     least_s, most_s = expansion.estimate_s(plan)
     span = (
         format_duration(least_s)
@@ -92,30 +108,34 @@ def show(
     parts.append(
         f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones"
     )
-    parts += [time] if time else []
-    if missing:
-        # Without these nothing runs there: it is the last thing that is read.
-        parts.append("missing:\n" + "\n".join(f"  {item.reason}" for item in missing))
-    return CommandResult(
-        text="\n\n".join(parts),
-        data={
+    parts += [f"\n{time}"] if time else []
+    # Without these nothing runs there: it is the last thing that is read.
+    parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
+    return shown(
+        *parts,
+        facts={
             "name": plan.name,
             "devices": {
                 "chosen": [facts.serial for facts in chosen],
                 "left_out": others,
                 "lacking": lacking,
             },
-            "cases": [{"case_key": case.case_key, **case.to_row()} for case in expansion.cases],
             "invocations": sum(counts.values()),
-            "skipped": expansion.skipped,
-            "missing": [
-                {"tool": item.tool, "serials": item.serials, "reason": item.reason}
-                for item in missing
-            ],
+            "missing": [fields_of(item, "tool", "serials", "reason") for item in missing],
             "estimate_s": least_s,
             "estimate_most_s": most_s,
         },
     )
+
+
+_SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
+    Column("model_name", "model", lambda skip: skip.model_name),
+    Column("delegate", "delegate", lambda skip: skip.delegate),
+    Column("threads", "threads", lambda skip: skip.threads, Kind.COUNT),
+    Column("tool", "tool", lambda skip: skip.tool),
+    Column("reason_code", "code", lambda skip: skip.reason_code),
+    Column("reason", "reason", lambda skip: skip.reason),
+)
 
 
 def _not_chosen(opened: OpenedDevices) -> dict[str, str]:

@@ -7,20 +7,14 @@ view of live.py.
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import sys
-import threading
-import traceback
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from orchestrator import __version__
 from orchestrator.app.progress import describe, record_of
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.terminal import lines_that_fit, say, say_json
+from orchestrator.cli.terminal import LOCK, lines_that_fit, say, tell, write_line
 from orchestrator.engine.events import Notice
 from orchestrator.ports import Observer
 from orchestrator.records.build_spec import BuildSpec
@@ -32,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Without a length from the server, a line comes after this number of bytes.
 _LINE_BYTES: Final = 8 << 20
-#: No line is mixed with another thread's.
-_LOCK: Final = threading.Lock()
 
 
 class LineObserver:
@@ -50,7 +42,7 @@ class LineObserver:
                 if isinstance(event, Notice)
                 else f"{datetime.now().astimezone():%H:%M:%S} {text}"
             )
-            with _LOCK:
+            with LOCK:
                 say("\n".join(lines_that_fit(line)) if sys.stderr.isatty() else line, err=True)
 
 
@@ -60,61 +52,10 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
         return JsonObserver()
     if not sys.stderr.isatty():
         return LineObserver()
-    from orchestrator.cli.live import TerminalObserver
+    from orchestrator.cli.status import TerminalObserver
 
     live = TerminalObserver(describe)
     return live if live.can_draw else LineObserver()
-
-
-def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
-    """Write one event; keys that are None or empty are left out."""
-    line: dict[str, Any] = {
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "level": level,
-        "event": event,
-        "text": text,
-        "pid": os.getpid(),
-        "benchfarm": __version__,
-    }
-    line |= {name: value for name, value in keys.items() if value is not None and value != ""}
-    with _LOCK:
-        say_json([json.dumps(line, ensure_ascii=True, allow_nan=False, default=str)], err=True)
-
-
-def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys: object) -> None:
-    """Write one event as JSON, or its text alone as a line for people."""
-    if log_format == "json":
-        write_line(event, text, level=level, **keys)
-        return
-    with _LOCK:
-        say(one_line(text), err=True)
-
-
-class LibraryLines(logging.Handler):
-    """Writes what libraries log in the same form."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
-        level = "error" if record.levelno >= logging.ERROR else "warning"
-        told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
-        write_line(
-            "library", record.getMessage().strip(), level=level, logger=record.name, traceback=told
-        )
-
-
-def logs_as_json() -> None:
-    """Let what libraries warn of be written as JSON too, and what ends a thread."""
-    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
-    logging.captureWarnings(True)
-    threading.excepthook = _thread_ended
-
-
-def _thread_ended(what: threading.ExceptHookArgs) -> None:
-    error = what.exc_value
-    if error is not None and not isinstance(error, SystemExit):
-        text = f"{what.thread.name if what.thread is not None else 'a thread'} ended: {type(error).__name__}: {error}"
-        told = "".join(traceback.format_exception(error))
-        write_line("error", text, level="error", code="internal", traceback=told)
 
 
 class JsonObserver:

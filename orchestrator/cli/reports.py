@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+from orchestrator.analysis.sustained import MinuteRow, SustainedCurve
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.reporting import (
     load_accuracy,
@@ -17,16 +19,16 @@ from orchestrator.app.reporting import (
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, command
-from orchestrator.cli.result import CommandResult, format_of, table
+from orchestrator.cli.result import CommandResult, format_of, shown
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
 from orchestrator.report.data import ReportData
+from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.passes import SustainedRow
 from orchestrator.tables.rows import ResultRow
-from orchestrator.units import format_change, format_duration, format_latency
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS, format_change, format_duration
 
-#: A case with one of its attempts.
-_Curve = tuple[ResultRow, SustainedRow]
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
 
@@ -100,7 +102,7 @@ def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     )
 
 
-@command("results sustained")
+@command("results sustained", has_table=True)
 def sustained_curves(
     settings: Settings,
     campaign: Annotated[
@@ -114,104 +116,142 @@ def sustained_curves(
     with Workspace(settings, makes_store=False) as workspace:
         measured = sustained_campaign(workspace, campaign)
         data = report_data(workspace, [measured])
-    groups: dict[tuple[str, str], list[_Curve]] = {}
-    for row in data.results:
-        if row.sustained:
-            # The latest whole attempt, or the latest one at all.
-            shown = max(row.sustained, key=lambda attempt: (attempt.is_whole, attempt.attempt))
-            groups.setdefault((row.case.model_name, row.case.configuration), []).append(
-                (row, shown)
-            )
-    span = format_duration(measured.terms.sustained)
-    parts = [f"campaign {measured.campaign_id} '{measured.name}', {span} each"]
-    for (model, configuration), items in groups.items():
-        parts.append(f"{model}, {configuration}\n{_ranking(items)}")
-        parts += [
-            f"{row.device.title} ({row.case.serial}), minute by minute\n{_minutes(item)}"
-            for row, item in items
-        ]
-    if not groups:
-        parts.append("nothing was measured yet")
-    return CommandResult(
-        text="\n\n".join(parts),
-        data={
-            "campaign_id": measured.campaign_id,
-            "sustained_s": measured.terms.sustained,
-            "curves": [
-                {
-                    "case_key": row.key,
-                    "serial": row.case.serial,
-                    "device": row.device.title,
-                    "is_virtual": row.is_virtual,
-                    "model": row.case.model_name,
-                    "configuration": row.case.configuration,
-                    "is_whole": item.is_whole,
-                    "elapsed_s": item.elapsed_s,
-                    "quality": item.quality,
-                    "rank_burst": _rank(items, item, "burst_us"),
-                    "rank_steady": _rank(items, item, "steady_us"),
-                    "curve": item.curve,
-                    "battery_heat_c": {str(minute): heat for minute, heat in item.heat_c.items()},
-                    "process_s": item.process_s,
-                }
-                for items in groups.values()
-                for row, item in items
-            ],
-        },
-    )
-
-
-def _rank(items: Sequence[_Curve], item: SustainedRow, figure: str) -> int:
-    return 1 + sum(
-        bool(getattr(other.curve, figure) < getattr(item.curve, figure)) for _, other in items
-    )
-
-
-def _ranking(items: Sequence[_Curve]) -> str:
-    rows = []
-    for row, item in sorted(items, key=lambda one: one[1].curve.steady_us):
-        curve = item.curve
-        onset = "none seen" if curve.onset_s is None else f"after {format_duration(curve.onset_s)}"
-        note = "" if item.is_whole else f"cut after {format_duration(item.elapsed_s)}"
-        rows.append(
-            (
-                str(_rank(items, item, "burst_us")),
-                str(_rank(items, item, "steady_us")),
-                row.device.title,
-                format_latency(curve.burst_us),
-                format_latency(curve.steady_us),
-                format_change(curve.slowdown),
-                onset,
-                str(curve.count),
-                note,
-            )
-        )
-    heads = (
-        "burst rank",
-        "steady rank",
-        "device",
-        "burst",
-        "steady",
-        "change",
-        "slower",
-        "processes",
-        "",
-    )
-    return table(heads, rows, right=(0, 1, 3, 4, 5, 7))
-
-
-def _minutes(item: SustainedRow) -> str:
-    rows = [
+    curves = sorted(
         (
-            str(row.minute),
-            format_latency(row.median_us),
-            format_latency(row.min_us),
-            format_latency(row.max_us),
-            format_change(row.slowdown),
-            str(row.count),
-            f"{item.heat_c[row.minute]:.1f} C" if row.minute in item.heat_c else "",
-        )
-        for row in item.curve.minutes
-    ]
-    heads = ("minute", "median", "fastest", "slowest", "against burst", "processes", "battery")
-    return table(heads, rows, right=(0, 1, 2, 3, 4, 5, 6))
+            # The latest whole attempt, or the latest one at all.
+            _Curve(row, max(row.sustained, key=lambda item: (item.is_whole, item.attempt)))
+            for row in data.results
+            if row.sustained
+        ),
+        key=lambda item: (*item.group, item.curve.steady_us),
+    )
+    minutes = [(item, minute) for item in curves for minute in item.curve.minutes]
+    ranked = Table(
+        name="curves",
+        caption="Sustained latency by case",
+        columns=_ranked(curves),
+        rows=curves,
+        groups=2,
+        nothing="nothing was measured yet",
+    )
+    by_minute = Table(
+        name="minutes",
+        caption="Sustained latency, minute by minute",
+        columns=_MINUTES,
+        rows=minutes,
+        groups=3,
+    )
+    span = format_duration(measured.terms.sustained)
+    return shown(
+        f"campaign {measured.campaign_id} '{measured.name}', {span} each\n",
+        ranked,
+        *(["\nminute by minute", by_minute] if minutes else [by_minute]),
+        facts={"campaign_id": measured.campaign_id, "sustained_s": measured.terms.sustained},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """A case with one of its attempts."""
+
+    row: ResultRow
+    attempt: SustainedRow
+
+    @property
+    def curve(self) -> SustainedCurve:
+        """The attempt over time."""
+        return self.attempt.curve
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """What curves are ranked within: model and configuration."""
+        return self.row.case.model_name, self.row.case.configuration
+
+    @property
+    def device(self) -> str:
+        """The phone, with its serial number."""
+        return f"{self.row.device.title} ({self.row.case.serial})"
+
+
+_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
+
+
+def _ranked(curves: Sequence[_Curve]) -> Sequence[Column[_Curve]]:
+    """Return the columns of curves, each ranked among those of its model and configuration."""
+
+    def rank(name: str, head: str, figure: Callable[[_Curve], float]) -> Column[_Curve]:
+        def among(item: _Curve) -> int:
+            others = (other for other in curves if other.group == item.group)
+            return 1 + sum(figure(other) < figure(item) for other in others)
+
+        return Column(name, head, among, Kind.COUNT)
+
+    return (
+        Column("model", "model", lambda item: item.group[0]),
+        Column("configuration", "configuration", lambda item: item.group[1]),
+        Column("device", "device", lambda item: item.device),
+        Column("serial", "", lambda item: item.row.case.serial, forms=DATA),
+        Column("case_key", "", lambda item: item.row.key, forms=DATA),
+        Column("is_virtual", "", lambda item: item.row.is_virtual, Kind.FLAG, forms=DATA),
+        rank("rank_burst", "burst rank", lambda item: item.curve.burst_us),
+        rank("rank_steady", "steady rank", lambda item: item.curve.steady_us),
+        Column("burst_us", "burst", lambda item: item.curve.burst_us, **_MS),
+        Column("steady_us", "steady", lambda item: item.curve.steady_us, **_MS),
+        Column(
+            "slowdown",
+            "change",
+            lambda item: item.curve.slowdown,
+            shown=lambda item: format_change(item.curve.slowdown),
+        ),
+        Column(
+            "onset_s",
+            "slower after",
+            lambda item: item.curve.onset_s,
+            Kind.NUMBER,
+            "s",
+            shown=lambda item: "none seen" if item.curve.onset_s is None else None,
+        ),
+        Column("processes", "processes", lambda item: item.curve.count, Kind.COUNT),
+        Column("elapsed_s", "", lambda item: item.attempt.elapsed_s, Kind.NUMBER, forms=DATA),
+        Column("process_s", "", lambda item: item.attempt.process_s, Kind.NUMBER, forms=DATA),
+        Column("quality", "", lambda item: item.attempt.quality, forms=DATA),
+        Column("curve", "", lambda item: item.curve, Kind.RECORD, forms=NESTED),
+        Column("battery_heat_c", "", lambda item: item.attempt.heat_c, Kind.RECORD, forms=NESTED),
+        Column(
+            "is_whole",
+            "",
+            lambda item: item.attempt.is_whole,
+            Kind.FLAG,
+            shown=lambda item: (
+                ""
+                if item.attempt.is_whole
+                else f"cut after {format_duration(item.attempt.elapsed_s)}"
+            ),
+        ),
+    )
+
+
+_MINUTES: Final[Sequence[Column[tuple[_Curve, MinuteRow]]]] = (
+    Column("model", "model", lambda row: row[0].group[0]),
+    Column("configuration", "configuration", lambda row: row[0].group[1]),
+    Column("device", "device", lambda row: row[0].device),
+    Column("minute", "minute", lambda row: row[1].minute, Kind.COUNT),
+    Column("median_us", "median", lambda row: row[1].median_us, **_MS),
+    Column("min_us", "fastest", lambda row: row[1].min_us, **_MS),
+    Column("max_us", "slowest", lambda row: row[1].max_us, **_MS),
+    Column(
+        "slowdown",
+        "against burst",
+        lambda row: row[1].slowdown,
+        shown=lambda row: format_change(row[1].slowdown),
+    ),
+    Column("processes", "processes", lambda row: row[1].count, Kind.COUNT),
+    Column(
+        "battery_heat_c",
+        "battery",
+        lambda row: row[0].attempt.heat_c.get(row[1].minute),
+        Kind.NUMBER,
+        "C",
+        digits=1,
+    ),
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,12 +18,10 @@ from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_percent
 from orchestrator.records.run import RunRecord
 from orchestrator.tables import text
-from orchestrator.tables.escapes import is_unseen, text_table
+from orchestrator.tables.escapes import is_unseen
 from orchestrator.tables.table import Table
 
 ItemT = TypeVar("ItemT")
-#: A plain text table, as all commands print it.
-table: Final = text_table
 #: The exit code of a command that did all it had time for, and left something out.
 CUT_EXIT_CODE: Final = 6
 
@@ -41,30 +39,27 @@ class CommandResult:
     #: are printed.
     lines: Iterable[str] = ()
     #: What ``--format`` writes in another form.
-    table: Table[Any] | None = None
+    tables: Sequence[Table[Any]] = ()
     #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody
     #: reads the output.
     is_kept: bool = False
 
 
-def of_table(
-    shown: Table[Any],
-    *,
-    notes: Iterable[str] = (),
-    nothing: str = "",
-    data: object = None,
-    exit_code: int = 0,
+def shown(
+    *parts: str | Table[Any], facts: Mapping[str, object] | None = None, exit_code: int = 0
 ) -> CommandResult:
-    """Return a table with notes below it; ``nothing`` stands in the place of one without rows.
+    """Return tables, with lines of text between them, in the order in which people read them.
 
-    ``data`` is what ``--json`` prints where that is more than the table's rows.
+    ``--json`` prints ``facts``, and each table's rows under its name; a table without facts beside
+    it is a list.
     """
-    rows = shown.listed
+    tables = [part for part in parts if isinstance(part, Table)]
+    rows = {table.name: [table.record(row) for row in table.rows] for table in tables}
     return CommandResult(
-        text="\n".join([text.render(shown) if rows or not nothing else nothing, *notes]),
-        data=[shown.record(row) for row in rows] if data is None else data,
+        text="\n".join(text.render(part) if isinstance(part, Table) else part for part in parts),
+        data={**(facts or {}), **rows} if facts or len(rows) != 1 else next(iter(rows.values())),
         exit_code=exit_code,
-        table=shown,
+        tables=tables,
     )
 
 

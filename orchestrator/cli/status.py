@@ -1,38 +1,90 @@
-"""``benchfarm status``: what the farm does now, from who runs it, what is stored and the
-quarantine.
+"""``benchfarm status``, and the live view of a campaign: the same picture of its phones, as lines that
+fit a terminal.
 """
 
 from __future__ import annotations
 
+import atexit
+import dataclasses
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.board import (
-    PhoneRow,
-    Shown,
-    Standing,
-    read_boards,
-    runner_elsewhere,
-    stored_rows,
-)
 from orchestrator.app.options import opt
+from orchestrator.app.status import LiveStatus, open_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Json, command
-from orchestrator.cli.live import campaign_eta_s, picture
-from orchestrator.cli.result import CommandResult
-from orchestrator.cli.terminal import say
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.tables.escapes import one_line
+from orchestrator.cli.result import CommandResult, shown
+from orchestrator.cli.terminal import lines_that_fit, say
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    Notice,
+    RunStored,
+)
+from orchestrator.records.run import Outcome
+from orchestrator.records.status import ELSEWHERE, PhoneStatus, Standing, Status
+from orchestrator.tables.column import DATA, NESTED, Column, Kind
+from orchestrator.tables.escapes import one_line, visible
+from orchestrator.tables.table import Table
 
-#: What a campaign that another computer runs is called for programs.
-_ELSEWHERE = "elsewhere"
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+_Phone = tuple[Status, PhoneStatus]
+#: Of a phone of a campaign.
+_PHONES: Final[Sequence[Column[_Phone]]] = (
+    Column("serial", "phone", lambda row: row[1].serial),
+    Column("standing", "standing", lambda row: row[1].standing),
+    Column("doing", "does", lambda row: row[1].doing),
+    Column("stored", "stored", lambda row: row[1].stored, Kind.COUNT),
+    Column("left", "left", lambda row: row[1].left, Kind.COUNT),
+    Column("battery_heat_c", "battery", lambda row: row[1].battery_heat_c, Kind.NUMBER, "C"),
+    Column("eta_s", "takes", lambda row: row[1].eta_s, Kind.NUMBER, "s", digits=0),
+    Column(
+        "holder",
+        "",
+        lambda row: (
+            row[0].holder if row[1].standing not in {Standing.DONE, Standing.ABANDONED} else ""
+        ),
+        forms=DATA,
+    ),
+)
 
 
-@command("status")
+def _phones(statuses: Sequence[Status]) -> Table[_Phone]:
+    rows = [(status, phone) for status in statuses for phone in status.phones]
+    return Table(name="phones", caption="Phones of open campaigns", columns=_PHONES, rows=rows)
+
+
+_CAMPAIGNS: Final[Sequence[Column[Status]]] = (
+    Column("campaign_id", "campaign", lambda status: status.campaign_id),
+    Column("name", "name", lambda status: status.name),
+    Column("status", "status", lambda status: status.state),
+    Column("host", "host", lambda status: status.host),
+    Column("is_held", "", lambda status: bool(status.holder), Kind.FLAG, forms=DATA),
+    Column("stored", "stored", lambda status: status.stored, Kind.COUNT),
+    Column("left", "left", lambda status: status.left, Kind.COUNT),
+    Column("eta_s", "takes", lambda status: status.eta_s, Kind.NUMBER, "s", digits=0),
+    Column(
+        "phones",
+        "",
+        lambda status: [*map(_phones([]).record, _phones([status]).listed)],
+        Kind.RECORD,
+        forms=NESTED,
+    ),
+)
+
+
+@command("status", has_table=True)
 def status(
     settings: Settings,
     *,
@@ -49,96 +101,243 @@ def status(
     is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
         while watch and not as_json:
+            found = open_campaigns(workspace)
+            if not any(item.holder for item in found):
+                break
             # As high as the terminal: what scrolls away can't be watched.
             size = shutil.get_terminal_size() if is_terminal else None
-            result = look(workspace, size and size.columns - 1, size and size.lines - 1)
-            assert isinstance(result.data, dict)
-            if not any(item["is_held"] for item in result.data["campaigns"]):
-                break
-            say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+            text = _text(workspace, found, size and size.columns - 1, size and size.lines - 1)
+            say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
             time.sleep(every_s)
-        return look(workspace)
+        found = open_campaigns(workspace)
+        return dataclasses.replace(
+            shown(
+                Table(name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=found),
+                facts={"quarantine": _kept_out(workspace)},
+            ),
+            text=_text(workspace, found),
+            tables=[_phones(found)],
+        )
 
 
-def look(
-    workspace: Workspace, width: int | None = None, height: int | None = None
-) -> CommandResult:
+def _kept_out(workspace: Workspace) -> dict[str, str]:
+    quarantine = workspace.quarantine
+    return {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
+
+
+def _text(
+    workspace: Workspace,
+    statuses: Sequence[Status],
+    width: int | None = None,
+    height: int | None = None,
+) -> str:
     """Return every open campaign, phone by phone, and the quarantine.
 
     None is as wide or high as it takes.
     """
-    boards, progress = (
-        read_boards(workspace.board_folder, workspace.campaigns),
-        workspace.store.progress(only_open=True),
-    )
-    found = [
-        _campaign(
-            workspace, item, boards.get(item.campaign_id), progress.get(item.campaign_id, (0, 0))
-        )
-        for item in workspace.store.campaigns(only_open=True)
-    ]
-    kept_out = {
-        serial: workspace.quarantine.reason(serial) for serial in workspace.quarantine.serials()
-    }
-    parts = [_text(item, rows, width, height) for item, rows in found]
-    parts.append(
-        "\n".join(
-            one_line(f"in quarantine: {serial}: {reason}") for serial, reason in kept_out.items()
-        )
-    )
-    text = "\n\n".join(filter(None, parts)) or "nothing is running, and nothing waits to be resumed"
-    return CommandResult(
-        text=text, data={"campaigns": [item for item, _ in found], "quarantine": kept_out}
-    )
+    parts = [_campaign_text(item, width, height) for item in statuses]
+    kept_out = _kept_out(workspace).items()
+    parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
+    nothing = "nothing is running, and nothing waits to be resumed"
+    return "\n\n".join(filter(None, parts)) or nothing
 
 
-def _text(
-    campaign: dict[str, Any], rows: Sequence[PhoneRow], width: int | None, height: int | None
-) -> str:
-    if not rows:
-        runs = f"{campaign['stored']}/{campaign['stored'] + campaign['left']} runs"
-        where = f"on {campaign['host']}" if campaign["status"] == _ELSEWHERE else campaign["status"]
-        return one_line(f"{campaign['campaign_id']} {campaign['name']}, {where}: {runs}")[:width]
-    title = f"{campaign['campaign_id']} {campaign['name']}, {campaign['status']}"
-    return "\n".join(text for text, _ in picture(title, rows, width=width, height=height))
+def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
+    title = f"{status.campaign_id} {status.name}"
+    if not status.phones:
+        runs = f"{status.stored}/{status.stored + status.left} runs"
+        where = f"on {status.host}" if status.state == ELSEWHERE else status.state
+        return one_line(f"{title}, {where}: {runs}")[:width]
+    lines = picture(status, title=f"{title}, {status.state}", width=width, height=height)
+    return "\n".join(text for text, _ in lines)
 
 
-def _campaign(
-    workspace: Workspace, campaign: Campaign, shown: Shown | None, progress: tuple[int, int]
-) -> tuple[dict[str, Any], Sequence[PhoneRow]]:
-    """Return a campaign as JSON has it, and its phones; ``progress`` is how much of it is stored
-    and planned.
+#: Drawing costs this computer something, and this computer may be what is measured.
+_DRAWN_PER_SECOND: Final = 2
+_STYLES: Final = {
+    "title": "bold",
+    "head": "dim",
+    "abandoned": "red",
+    "away": "yellow",
+    "working": "",
+    "waiting": "dim",
+    "done": "green",
+}
+_SERIAL_MAX: Final = 24
+#: What a phone does is told in at least this many characters.
+_DOING_MIN: Final = 10
+_GAP: Final = "  "
+_DOTS: Final = ".."
+#: Of a text that is cut in its middle.
+_END_SHARE: Final = 0.7
+
+
+#: A line of the picture, and what it is: a standing's word, ``title`` or ``head``.
+Line = tuple[str, str]
+
+
+def about(seconds: float | None) -> str:
+    """Return a time that is only roughly known: ``1 min``, ``2 h 10 min``, ``3 d 4 h``.
+
+    Empty for None.
     """
-    rows: tuple[PhoneRow, ...] = ()
-    holder, where = "", runner_elsewhere(workspace.settings, campaign)
-    if shown is not None:
-        # The process that runs it knows better than what is stored, and nothing needs to be read.
-        rows, holder = shown.rows, shown.holder
-    elif not where:
-        rows = stored_rows(workspace, campaign.campaign_id, progress)
-    phones = [
-        {
-            **asdict(row),
-            "standing": row.standing.word,
-            "holder": holder if row.standing not in {Standing.DONE, Standing.ABANDONED} else "",
-        }
-        for row in rows
-    ]
-    return {
-        "campaign_id": campaign.campaign_id,
-        "name": campaign.name,
-        "status": _status_of(campaign, is_here=shown is not None, is_elsewhere=bool(where)),
-        "host": campaign.host,
-        "is_held": shown is not None,
-        "stored": sum(row.stored for row in rows) if rows else progress[0],
-        "left": sum(row.left for row in rows) if rows else max(0, progress[1] - progress[0]),
-        "eta_s": campaign_eta_s(rows),
-        "phones": phones,
-    }, rows
+    if seconds is None:
+        return ""
+    minutes = max(1, round(seconds / 60))
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
 
 
-def _status_of(campaign: Campaign, *, is_here: bool, is_elsewhere: bool) -> str:
-    if is_here or campaign.status is not CampaignStatus.RUNNING:
-        return campaign.status
-    # One whose process was killed is stored as running; no process tells of it then.
-    return _ELSEWHERE if is_elsewhere else "cut off"
+def picture(
+    status: Status, *, title: str = "", width: int | None = None, height: int | None = None
+) -> list[Line]:
+    """Return a campaign's lines: its own with a title (default: its name), a head, a line for each
+    phone.
+
+    None is as wide or high as it takes.
+
+    Phones that don't fit are counted in the last line: those that are done first, those in trouble
+    never while there is room.
+    """
+    ordered = sorted(status.phones, key=lambda phone: (phone.standing.order, phone.serial))
+    room = len(ordered) if height is None else max(0, height - 2)
+    shown, hidden = (
+        (ordered, [])
+        if len(ordered) <= room
+        else (ordered[: room - 1], ordered[max(0, room - 1) :])
+    )
+    lines = [(_title(title or status.name, status, width), "title")]
+    if shown:
+        lines += zip(
+            _aligned(shown, width), ["head", *(phone.standing for phone in shown)], strict=True
+        )
+    if hidden:
+        lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
+    return lines
+
+
+def _title(title: str, status: Status, width: int | None) -> str:
+    eta = about(status.eta_s)
+    runs = f"{status.stored}/{status.stored + status.left} runs"
+    told = f"{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
+    # The name is what everybody knows.
+    name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
+    return _cut_end(f"{name}: {told}", width)
+
+
+def _counted(phones: Sequence[PhoneStatus]) -> str:
+    counts = Counter(phone.standing for phone in phones)
+    return ", ".join(f"{counts[standing]} {standing}" for standing in Standing if counts[standing])
+
+
+def _cells(row: PhoneStatus) -> tuple[str, ...]:
+    heat = f"{row.battery_heat_c:.1f} C" if row.battery_heat_c is not None else ""
+    eta = about(row.eta_s) if row.left and row.standing.is_under_way else ""
+    runs = f"{row.stored}/{row.stored + row.left}"
+    doing = (
+        row.doing
+        if row.standing.is_under_way
+        else ": ".join(filter(None, (row.standing, row.doing)))
+    )
+    return (_cut(one_line(row.serial), _SERIAL_MAX), one_line(doing), runs, heat, eta)
+
+
+def _aligned(rows: Sequence[PhoneStatus], width: int | None) -> list[str]:
+    """Return rows of a table; what a phone does gets the room that the other columns leave."""
+    cells = [("phone", "does", "runs", "battery", "left"), *map(_cells, rows)]
+    # What is measured differs at its end, a reason begins with what matters.
+    cuts = [_cut, *(_cut if row.standing.is_under_way else _cut_end for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if width is not None:
+        others = sum(widths) - widths[1] + len(_GAP) * (len(widths) - 1)
+        widths[1] = min(widths[1], max(_DOING_MIN, width - others))
+    lines = []
+    for (phone, does, *figures), cut in zip(cells, cuts, strict=True):
+        words = [phone.ljust(widths[0]), cut(does, widths[1]).ljust(widths[1])]
+        aligned = [figure.rjust(room) for figure, room in zip(figures, widths[2:], strict=True)]
+        lines.append(_cut_end(_GAP.join([*words, *aligned]).rstrip(), width))
+    return lines
+
+
+def _cut(text: str, width: int | None) -> str:
+    """Return text that fits.
+
+    Its end is what tells phones and cases of one kind apart, so the middle goes.
+    """
+    if width is None or len(text) <= width or width < 8:
+        return _cut_end(text, width)
+    end = round((width - len(_DOTS)) * _END_SHARE)
+    return f"{text[: width - len(_DOTS) - end]}{_DOTS}{text[len(text) - end :]}"
+
+
+def _cut_end(text: str, width: int | None) -> str:
+    if width is None or len(text) <= width:
+        return text
+    return text[: max(0, width - len(_DOTS))] + _DOTS[:width]
+
+
+class TerminalObserver:
+    """Draws the status while a campaign runs."""
+
+    def __init__(self, describe: Callable[[object], str], console: Console | None = None) -> None:
+        """``describe`` gives an event's line for people."""
+        from rich.console import Console
+        from rich.live import Live
+
+        self._describe = describe
+        self._console = console or Console(stderr=True)
+        self._status = LiveStatus()
+        self._lock = threading.RLock()
+        self._live: Live = Live(
+            console=self._console,
+            get_renderable=self._drawing,
+            refresh_per_second=_DRAWN_PER_SECOND,
+            transient=True,
+            vertical_overflow="crop",
+        )
+
+    @property
+    def can_draw(self) -> bool:
+        """Whether the terminal can be drawn on: the "dumb" ones of editors can't."""
+        return self._console.is_terminal and not self._console.is_dumb_terminal
+
+    def on_event(self, event: object) -> None:
+        """Take note of an event, and print what is to be remembered."""
+        with self._lock:
+            self._status.on_event(event)
+        if isinstance(event, CampaignStarted):
+            # However this process ends, the terminal gets its cursor back.
+            atexit.register(self._live.stop)
+            self._live.start()
+        elif isinstance(event, CampaignEnded):
+            self._live.stop()
+            atexit.unregister(self._live.stop)
+        if _is_remembered(event) and (text := self._describe(event)):
+            self._console.print(
+                "\n".join(lines_that_fit(visible(text))),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def _drawing(self) -> Text:
+        from rich.text import Text
+
+        with self._lock:
+            status = self._status.status()
+        size = self._console.size
+        # The last column and line stay free: some terminals scroll when they are written to.
+        lines = picture(status, width=max(20, size.width - 1), height=max(4, size.height - 1))
+        return Text("\n", no_wrap=True, overflow="crop").join(
+            Text(text, _STYLES[kind]) for text, kind in lines
+        )
+
+
+def _is_remembered(event: object) -> bool:
+    if isinstance(event, RunStored):
+        return event.run.outcome is not Outcome.COMPLETED
+    if isinstance(event, DeviceNote):
+        return event.is_problem or event.is_away is not None
+    return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | Notice)

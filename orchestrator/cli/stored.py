@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,7 +18,7 @@ from orchestrator.app.run_logs import log_text
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, Streamed, of_table
+from orchestrator.cli.result import CommandResult, Streamed, shown
 from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
@@ -78,13 +79,10 @@ def campaigns(
         StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists)
         for item in found
     ]
-    shown = (_SHOWN if limit is None else limit) or len(rows)
-    notes = (
-        [f"{len(rows) - shown} older campaigns: --limit 0 lists all"] if shown < len(rows) else []
-    )
-    table = campaigns_table(rows[:shown])
-    data = [table.record(row) for row in rows[: limit or None]]
-    return of_table(table, notes=notes, nothing=nothing, data=data)
+    table = campaigns_table(rows[: limit or None])
+    further = "{count} older campaigns: --limit 0 lists all"
+    most = _SHOWN if limit is None else None
+    return shown(replace(table, nothing=nothing, most=most, further=further))
 
 
 @command("results runs", has_table=True)
@@ -119,17 +117,17 @@ def runs(
 
     def lines() -> Iterator[str]:
         most = 10 * _SHOWN if limit is None else limit
-        count, shown = 0, deque[str](maxlen=most or None)
+        count, last = 0, deque[str](maxlen=most or None)
         for run in fitting():
             count += 1
             line = f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}"
             if most:
-                shown.append(line)
+                last.append(line)
             else:
                 yield line
         if most and count > most:
             yield f"{count - most} earlier runs: --limit 0 lists all"
-        yield from shown
+        yield from last
         if not count:
             yield (
                 "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
@@ -139,7 +137,10 @@ def runs(
         return deque(fitting(), maxlen=limit) if limit else fitting()
 
     return CommandResult(
-        text="", lines=lines(), data=Streamed(chosen_runs), table=runs_table(Streamed(chosen_runs))
+        text="",
+        lines=lines(),
+        data=Streamed(chosen_runs),
+        tables=[runs_table(Streamed(chosen_runs))],
     )
 
 
@@ -192,16 +193,16 @@ def log(
             )
         write_file(out, found[0].data)
         return CommandResult(text=str(out), data={"path": out, "size_bytes": len(found[0].data)})
-    shown = tuple(item for item in found if attachment or not item.name.endswith(_BINARY_SUFFIXES))
+    texts = tuple(item for item in found if attachment or not item.name.endswith(_BINARY_SUFFIXES))
     return CommandResult(
-        text=log_text(run, shown),
+        text=log_text(run, texts),
         data={
             "run_id": run.run_id,
             "command": run.command,
             "exit_code": run.exit_code,
             "tool": run.case.tool,
             "delegate": run.case.delegate,
-            "attachments": {item.name: item.data.decode("utf-8", "replace") for item in shown},
+            "attachments": {item.name: item.data.decode("utf-8", "replace") for item in texts},
         },
     )
 

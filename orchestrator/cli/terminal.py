@@ -5,18 +5,26 @@ drive a terminal.
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import os
 import shutil
 import sys
 import textwrap
+import threading
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TextIO, cast
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO, cast
 
-from orchestrator.tables.escapes import visible_block
+from orchestrator import __version__
+from orchestrator.tables.escapes import one_line, visible_block
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
+#: No line is mixed with another thread's.
+LOCK: Final = threading.Lock()
 
 
 def columns() -> int:
@@ -65,6 +73,57 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
         raise OutputLostError from error
+
+
+def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event; keys that are None or empty are left out."""
+    line: dict[str, Any] = {
+        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": level,
+        "event": event,
+        "text": text,
+        "pid": os.getpid(),
+        "benchfarm": __version__,
+    }
+    line |= {name: value for name, value in keys.items() if value is not None and value != ""}
+    with LOCK:
+        say_json([json.dumps(line, ensure_ascii=True, allow_nan=False, default=str)], err=True)
+
+
+def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys: object) -> None:
+    """Write one event as JSON, or its text alone as a line for people."""
+    if log_format == "json":
+        write_line(event, text, level=level, **keys)
+        return
+    with LOCK:
+        say(one_line(text), err=True)
+
+
+class LibraryLines(logging.Handler):
+    """Writes what libraries log in the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        told = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else None
+        write_line(
+            "library", record.getMessage().strip(), level=level, logger=record.name, traceback=told
+        )
+
+
+def logs_as_json() -> None:
+    """Let what libraries warn of be written as JSON too, and what ends a thread."""
+    logging.basicConfig(level=logging.WARNING, handlers=[LibraryLines()], force=True)
+    logging.captureWarnings(True)
+    threading.excepthook = _thread_ended
+
+
+def _thread_ended(what: threading.ExceptHookArgs) -> None:
+    error = what.exc_value
+    if error is not None and not isinstance(error, SystemExit):
+        text = f"{what.thread.name if what.thread is not None else 'a thread'} ended: {type(error).__name__}: {error}"
+        told = "".join(traceback.format_exception(error))
+        write_line("error", text, level="error", code="internal", traceback=told)
 
 
 class _Progress:

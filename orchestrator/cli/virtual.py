@@ -4,19 +4,23 @@ reaches them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace, virtual_lab
 from orchestrator.cli.frame import command
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import UsageError
+from orchestrator.tables.column import Column, Kind, fields_of
+from orchestrator.tables.table import Table
 from orchestrator.units import counted
 
 
-@command("virtual up")
+@command("virtual up", has_table=True)
 def up(
     settings: Settings,
     profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = (),
@@ -30,12 +34,37 @@ def up(
     Example: benchfarm virtual up pixel-3 pixel-8
     """
     lab = virtual_phones.start(settings, profiles, speed=speed, seed=seed, rooted=rooted)
-    rows = [(phone.serial, phone.profile, phone.address) for phone in lab.phones]
-    text = table(("serial", "profile", "address"), rows)
-    return CommandResult(
-        text=f"{text}\nadb server at {lab.adb_server}; 'benchfarm virtual down' stops all of it",
-        data=lab,
+    phones = [fields_of(phone, *(item.name for item in fields(phone))) for phone in lab.phones]
+    return shown(
+        _phones(phones),
+        f"adb server at {lab.adb_server}; 'benchfarm virtual down' stops all of it",
+        facts={"adb_server": lab.adb_server},
     )
+
+
+def _phones(rows: Sequence[Mapping[str, Any]]) -> Table[Mapping[str, Any]]:
+    return Table(
+        name="phones",
+        caption="Virtual phones",
+        columns=_PHONES,
+        rows=rows,
+        nothing="no lab is up",
+    )
+
+
+_PHONES: Final[Sequence[Column[Mapping[str, Any]]]] = (
+    Column("serial", "serial", lambda phone: phone["serial"]),
+    Column("profile", "profile", lambda phone: phone["profile"]),
+    Column("address", "address", lambda phone: phone["address"]),
+    Column(
+        "faults",
+        "faults",
+        lambda phone: phone.get("faults", ()),
+        Kind.RECORD,
+        shown=lambda phone: ", ".join(map(_fault_text, phone.get("faults", ()))),
+        is_optional=True,
+    ),
+)
 
 
 @command("virtual add")
@@ -75,7 +104,7 @@ def down(settings: Settings) -> CommandResult:
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 
-@command("virtual list")
+@command("virtual list", has_table=True)
 def list_phones(settings: Settings) -> CommandResult:
     """List virtual phones, their faults and the profiles.
 
@@ -86,20 +115,10 @@ def list_phones(settings: Settings) -> CommandResult:
             told = virtual_lab.lab_request(workspace.settings.lab_folder, {"request": "list"})
         except UsageError:
             told = {"phones": []}
-    phones = told["phones"]
-    rows = [
-        (
-            phone["serial"],
-            phone["profile"],
-            phone["address"],
-            ", ".join(_fault_text(f) for f in phone["faults"]),
-        )
-        for phone in phones
-    ]
-    parts = [table(("serial", "profile", "address", "faults"), rows) if rows else "no lab is up"]
-    parts.append(f"profiles: {', '.join(virtual_lab.profile_names())}")
-    data = {"phones": phones, "profiles": list(virtual_lab.profile_names())}
-    return CommandResult(text="\n".join(parts), data=data)
+    profiles = list(virtual_lab.profile_names())
+    return shown(
+        _phones(told["phones"]), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
+    )
 
 
 @command("virtual fault")

@@ -28,7 +28,7 @@ from orchestrator.tables.escapes import markdown_text, visible
 from orchestrator.units import counted, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
+VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
 #: Cases of one side only that text names.
@@ -126,7 +126,7 @@ def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str
         what = f"{row.verdict.outcome.value.upper()}: {row.title}{' [virtual]' if row.is_virtual else ''}"
         lines.append(f"::{level} title={_github_property(what)}::{_github_data(_sentence(row))}")
     level = "error" if comparison.overall is None and fail_on is not FailOn.NEVER else "notice"
-    whole = f"{summary_line(comparison)}{'. ' + _VIRTUAL_NOTE if comparison.is_virtual else ''}"
+    whole = f"{summary_line(comparison)}{'. ' + VIRTUAL_NOTE if comparison.is_virtual else ''}"
     title = _github_property(f"benchfarm: {comparison.candidate} against {comparison.baseline}")
     return "\n".join([*lines, f"::{level} title={title}::{_github_data(whole)}"]) + "\n"
 
@@ -210,7 +210,7 @@ def _head(comparison: Comparison) -> list[str]:
         summary_line(comparison),
     ]
     if comparison.is_virtual:
-        lines.append(_VIRTUAL_NOTE)
+        lines.append(VIRTUAL_NOTE)
     return lines
 
 

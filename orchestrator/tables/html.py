@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import jinja2
 
@@ -23,8 +23,14 @@ _MOST_CHOICES: Final = 200
 
 def render(table: Table[R]) -> str:
     """Return a page with the table alone: one file that needs nothing else."""
+    return page([table])
+
+
+def page(tables: Sequence[Table[Any]]) -> str:
+    """Return a page of tables, called as the first of them."""
+    folds = {table.name: pack(page_data(table)) for table in tables}
     return template("table.html.j2").render(
-        title=table.caption, table=table, settings={}, folds={table.name: pack(page_data(table))}
+        title=tables[0].caption, tables=tables, settings={}, folds=folds
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.tables.column import NOTHING, Form, R
@@ -36,6 +36,12 @@ def render(table: Table[R], width: int | None = None) -> str:
     Columns that don't fit beside the others follow in a band below, each beside the rows' names.
     """
     rows = table.listed
+    if not rows and table.nothing:
+        return table.nothing
+    if table.most is not None and len(rows) > table.most:
+        first_rows = replace(table, rows=rows[: table.most], most=None)
+        rest = table.further.format(count=len(rows) - table.most)
+        return f"{render(first_rows, width)}\n{rest}"
     groups, (first, *others) = (
         (columns := table.of(Form.TEXT))[: table.groups],
         columns[table.groups :],

@@ -190,7 +190,9 @@ class Reader:
             return str(self.lab.cli("results", "runs", "--json").ok().json[0]["run_id"])
         if word == "SUBMISSION":
             return str(
-                self.lab.cli("farm", "status", "--json", **environ).json["jobs"][0]["submission"]
+                self.lab.cli("farm", "status", "--json", **environ).json["submissions"][0][
+                    "submission"
+                ]
             )
         return {"30m": "10s"}.get(word, word.replace("/backup/", "backup/"))
 

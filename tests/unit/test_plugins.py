@@ -100,8 +100,9 @@ def benchfarm(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> None:
     assert re.search(r"^  acme +Count the runs of each phone\.$", benchfarm("--help"), re.MULTILINE)
     counts = benchfarm.json("acme")
-    assert sum(counts.values()) == len(benchfarm.json("results", "runs"))
+    assert sum(row["runs"] for row in counts) == len(benchfarm.json("results", "runs"))
     assert "phone" in benchfarm("acme")
+    assert benchfarm("acme", "--format", "csv").startswith("serial,runs\n")
 
 
 def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm: Installed) -> None:

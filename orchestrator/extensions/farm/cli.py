@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,9 +14,9 @@ from typing import Annotated, Any, Final
 from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import Json, command
-from orchestrator.cli.progress import observer_for_stderr, tell
-from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, table
-from orchestrator.cli.terminal import say
+from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, shown
+from orchestrator.cli.terminal import say, tell
 from orchestrator.errors import InterruptedByUserError, UsageError
 from orchestrator.extensions.farm import control, host
 from orchestrator.extensions.farm import submit as submitting
@@ -25,7 +26,9 @@ from orchestrator.extensions.farm.phones import away_text
 from orchestrator.extensions.farm.submit import Submitted
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer
+from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 from orchestrator.units import format_duration
 
 #: Submissions that are over of which the newest are listed.
@@ -146,7 +149,7 @@ def _ended(
     return CommandResult(text=text, data=data, exit_code=sent.exit_code or ended.exit_code)
 
 
-@command("farm status")
+@command("farm status", has_table=True)
 def farm_status(
     settings: Settings,
     submission: Annotated[
@@ -159,15 +162,15 @@ def farm_status(
 
     Example: benchfarm farm status
     """
-    is_terminal, shown = sys.stdout.isatty(), ""
+    is_terminal, before = sys.stdout.isatty(), ""
     while True:
         result = status(settings, submission)
         assert isinstance(result.data, dict), "as status makes it"
         if as_json or not watch or not is_open(result.data["jobs"]):
             return result
-        if result.text != shown:
+        if result.text != before:
             say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            shown = result.text
+            before = result.text
         time.sleep(WATCH_S)
 
 
@@ -180,68 +183,43 @@ def status(settings: Settings, submission: str) -> CommandResult:
     time didn't reach for all.
     """
     state = read_state(settings, submission)
-    hosts = [
-        (row["name"], row["state"], row["benchfarm_version"], row["note"]) for row in state.hosts
-    ]
     phones = [
-        (
-            row["serial"],
-            row["host"],
-            f"job {row['job']}" if row["state"] == "busy" else row["reason"] or row["state"],
-        )
-        for row in state.phones
+        *state.phones,
+        *({**row, "state": "away", "reason": away_text(row)} for row in state.away),
     ]
-    phones += [(row["serial"], "", away_text(row)) for row in state.away]
-    jobs = [
-        (
-            str(j["job_id"]),
-            j["submission"],
-            j["serial"],
-            _job_state(j),
-            str(j["priority"]),
-            j["host"],
-            _job_note(j),
-        )
-        for j in state.jobs
-        if submission or j["status"] in {"waits", "runs", "failed"}
-    ]
-    lines = [table(("host", "state", "benchfarm", "note"), hosts)]
-    lines += ["", table(("phone", "host", "state"), phones)]
-    lines += ["", table(("job", "submission", "phone", "status", "priority", "host", "note"), jobs)]
-    if not submission:
-        lines += ["", *_recent(state.jobs)]
-    lines += (
-        ["", *(f"{serial}: {row['reason']}" for serial, row in state.clashes.items())]
-        if state.clashes
-        else []
+    jobs = [job for job in state.jobs if submission or job["status"] in {"waits", "runs", "failed"}]
+    counts: dict[str, Counter[str]] = {}
+    for job in state.jobs:
+        counts.setdefault(job["submission"], Counter())[job["status"]] += 1
+    recent = Table(
+        name="submissions",
+        caption="Newest submissions",
+        columns=_SUBMISSIONS,
+        rows=[*counts.items()][-_RECENT:],
+        nothing="nothing was submitted yet",
     )
-    lines += ["", held_text(state.holds)] if state.holds else []
+    parts: list[str | Table[Any]] = [
+        Table(name="hosts", caption="Hosts", columns=_HOSTS, rows=state.hosts),
+        "",
+        Table(name="phones", caption="Phones", columns=_PHONES, rows=phones),
+        "",
+        Table(name="jobs", caption="Jobs", columns=_JOBS, rows=jobs),
+    ]
+    parts += [] if submission else ["", recent]
+    if state.clashes:
+        parts += ["", *(f"{serial}: {row['reason']}" for serial, row in state.clashes.items())]
+    parts += ["", held_text(state.holds)] if state.holds else []
     for serial, items in state.no_time_for.items():
-        lines += [f"{serial}: {time_limits.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
-        lines += (
-            [f"  and {len(items) - _CUT_LISTED} more, which --json lists"]
-            if len(items) > _CUT_LISTED
-            else []
-        )
+        parts += [f"{serial}: {time_limits.told(items)}", *map(_cut_text, items[:_CUT_LISTED])]
+        if len(items) > _CUT_LISTED:
+            parts.append(f"  and {len(items) - _CUT_LISTED} more, which --json lists")
     has_failed = bool(submission) and any(job["status"] == "failed" for job in state.jobs)
-    return CommandResult(
-        text="\n".join(lines),
-        data=vars(state),
+    return shown(
+        *parts,
+        facts=fields_of(state, "clashes", "holds", "no_time_for", "without_result"),
         exit_code=int(has_failed or bool(state.without_result))
         or CUT_EXIT_CODE * bool(state.no_time_for),
     )
-
-
-def _recent(jobs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what became of the newest submissions, the newest last."""
-    counts: dict[str, Counter[str]] = {}
-    for job in jobs:
-        counts.setdefault(job["submission"], Counter())[job["status"]] += 1
-    rows = [
-        (name, ", ".join(f"{count} {status}" for status, count in sorted(of_status.items())))
-        for name, of_status in [*counts.items()][-_RECENT:]
-    ]
-    return [table(("submission", "jobs"), rows)] if rows else []
 
 
 def _cut_text(item: Mapping[str, object]) -> str:
@@ -261,6 +239,62 @@ def _job_note(job: Mapping[str, Any]) -> str:
     return "; ".join(
         text for text in ("came later" if job["came_later"] else "", str(job["note"])) if text
     )
+
+
+_Row = Mapping[str, Any]
+
+
+def _key(name: str, head: str = "", kind: Kind = Kind.TEXT) -> Column[_Row]:
+    """Return the column of a row's key; only programs get one without a head."""
+    return Column(name, head, lambda row: row.get(name), kind, forms=EVERYWHERE if head else DATA)
+
+
+def _phone_state(row: _Row) -> str:
+    return f"job {row['job']}" if row["state"] == "busy" else row["reason"] or row["state"]
+
+
+_HOSTS: Final[Sequence[Column[_Row]]] = (
+    _key("name", "host"),
+    _key("state", "state"),
+    _key("benchfarm_version", "benchfarm"),
+    _key("note", "note"),
+)
+_PHONES: Final[Sequence[Column[_Row]]] = (
+    _key("serial", "phone"),
+    _key("host", "host"),
+    replace(_key("state", "state"), shown=_phone_state),
+    _key("reason"),
+    _key("unusable"),
+    _key("job", kind=Kind.COUNT),
+    _key("silent_s", kind=Kind.NUMBER),
+    _key("seen_at", kind=Kind.MOMENT),
+    replace(_key("labels", kind=Kind.RECORD), forms=NESTED),
+)
+_JOBS: Final[Sequence[Column[_Row]]] = (
+    _key("job_id", "job"),
+    _key("submission", "submission"),
+    _key("serial", "phone"),
+    replace(_key("status", "status"), shown=_job_state),
+    _key("priority", "priority", Kind.COUNT),
+    _key("host", "host"),
+    replace(_key("note", "note"), shown=_job_note),
+    _key("plan_name"),
+    _key("campaign_id"),
+    _key("waits_s", kind=Kind.NUMBER),
+    _key("came_later", kind=Kind.FLAG),
+)
+_SUBMISSIONS: Final[Sequence[Column[tuple[str, Counter[str]]]]] = (
+    Column("submission", "submission", lambda row: row[0]),
+    Column(
+        "jobs",
+        "jobs",
+        lambda row: dict(row[1]),
+        Kind.RECORD,
+        shown=lambda row: ", ".join(
+            f"{count} {status}" for status, count in sorted(row[1].items())
+        ),
+    ),
+)
 
 
 @command("farm cancel")

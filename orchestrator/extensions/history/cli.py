@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
 from orchestrator.app.queue_beside import queue_beside
-from orchestrator.cli.progress import tell, workspace_telling
-from orchestrator.cli.result import CommandResult, format_of, share_of, table, to_json
+from orchestrator.cli.progress import workspace_telling
+from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
+from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import changes as history
 from orchestrator.extensions.history.access import Listening, access_of, address_of
@@ -27,7 +28,10 @@ from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Titl
 from orchestrator.extras import require_packages
 from orchestrator.files import write_file
 from orchestrator.plugins import Message, Settings, Workspace, command
+from orchestrator.records.history import Annotation
+from orchestrator.tables.column import Column
 from orchestrator.tables.escapes import markdown_text, one_line
+from orchestrator.tables.table import Table
 from orchestrator.units import format_change
 
 _SELECTION = (
@@ -130,7 +134,7 @@ def annotate(
     )
 
 
-@command("history expected")
+@command("history expected", has_table=True)
 def list_annotations(settings: Settings) -> CommandResult:
     """List the expected changes.
 
@@ -138,14 +142,23 @@ def list_annotations(settings: Settings) -> CommandResult:
     """
     with Workspace(settings, makes_store=False) as workspace:
         found = list(workspace.store.annotations())
-    rows = [
-        (item.annotation_id, f"{item.night}", one_line(item.selection), one_line(item.text))
-        for item in found
-    ]
-    text = (
-        table(("annotation", "night", "series", "text"), rows) if rows else "nothing is annotated"
+    return shown(
+        Table(
+            name="annotations",
+            caption="Expected changes",
+            columns=_ANNOTATIONS,
+            rows=found,
+            nothing="nothing is annotated",
+        )
     )
-    return CommandResult(text=text, data=[asdict(item) for item in found])
+
+
+_ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
+    Column("annotation_id", "annotation", lambda item: item.annotation_id),
+    Column("night", "night", lambda item: f"{item.night}"),
+    Column("selection", "series", lambda item: item.selection),
+    Column("text", "text", lambda item: item.text),
+)
 
 
 @command("history forget")

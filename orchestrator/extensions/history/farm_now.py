@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.app.board import Standing, doing_of, read_boards
 from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
+from orchestrator.app.status import doing_of, phone_elsewhere, running_here
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.series import first_moment, night_of
@@ -24,10 +24,11 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.campaign import Invocation
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.status import PhoneStatus, Standing
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -127,12 +128,19 @@ class FarmNow:
         }
         opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
         progress = store.progress(only_open=True)
-        working = self._on_boards(now)
+        here = running_here(self._workspace.status_folder, self._workspace.campaigns)
+        working = {
+            phone.serial: _of_status(campaign_id, phone, now)
+            for campaign_id, status in here.items()
+            for phone in status.phones
+            if phone.standing is not Standing.DONE
+        }
         for job in jobs:
             campaign = opened.get(CampaignId(job["campaign_id"]))
             if job["status"] == "runs" and campaign is not None and job["serial"] not in working:
                 there = progress.get(campaign.campaign_id, (0, 0))
-                working[job["serial"]] = _elsewhere(campaign, there, newest.get(job["serial"]))
+                phone = phone_elsewhere(job["serial"], campaign, there, newest.get(job["serial"]))
+                working[phone.serial] = _of_status(campaign.campaign_id, phone, now)
         running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
         night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
         if queue is None:
@@ -163,30 +171,6 @@ class FarmNow:
             more_jobs=max(0, len(listed) - _MOST_JOBS),
             holds=dict(holds),
         )
-
-    def _on_boards(self, now: datetime) -> dict[str, dict[str, Any]]:
-        """Return what the phones of campaigns that this computer runs do, as fields of a
-        DeviceAnswer, by serial.
-        """
-        found: dict[str, dict[str, Any]] = {}
-        for campaign_id, shown in read_boards(
-            self._workspace.board_folder, self._workspace.campaigns
-        ).items():
-            for row in shown.rows:
-                if row.standing is not Standing.DONE:
-                    is_away = row.standing in {Standing.AWAY, Standing.ABANDONED}
-                    found[row.serial] = {
-                        "campaign_id": campaign_id,
-                        "state": _STANDINGS[row.standing],
-                        "reason" if is_away else "doing": row.doing,
-                        "stored": row.stored,
-                        "left": row.left,
-                        "done_at": _rounded(now + timedelta(seconds=row.eta_s))
-                        if row.eta_s is not None
-                        else None,
-                        "battery_heat_c": row.battery_heat_c,
-                    }
-        return found
 
     def _devices(
         self,
@@ -292,26 +276,20 @@ def tonight(
     )
 
 
-def _elsewhere(
-    campaign: Campaign, progress: tuple[int, int], newest: RunRecord | None
-) -> dict[str, Any]:
-    """Return what is known of a phone whose campaign another computer runs: what is stored."""
-    stored, left = progress[0], max(0, progress[1] - progress[0])
-    done_at, doing = None, "begins"
-    if newest is not None and newest.campaign_id == campaign.campaign_id:
-        doing = ""
-        if stored > 1:
-            done_at = _rounded(
-                newest.started_at + (newest.started_at - campaign.created_at) / (stored - 1) * left
-            )
-    return {
-        "campaign_id": campaign.campaign_id,
-        "state": "measuring",
-        "doing": doing,
-        "stored": stored,
-        "left": left,
+def _of_status(campaign_id: str, phone: PhoneStatus, now: datetime) -> dict[str, Any]:
+    """Return what a phone of a running campaign does, as fields of a DeviceAnswer."""
+    is_away = phone.standing in {Standing.AWAY, Standing.ABANDONED}
+    done_at = None if phone.eta_s is None else _rounded(now + timedelta(seconds=phone.eta_s))
+    found = {
+        "campaign_id": campaign_id,
+        "state": _STANDINGS[phone.standing],
+        "reason" if is_away else "doing": phone.doing,
+        "stored": phone.stored,
+        "left": phone.left,
         "done_at": done_at,
     }
+    heat_c = phone.battery_heat_c
+    return found if heat_c is None else {**found, "battery_heat_c": heat_c}
 
 
 def _rounded(moment: datetime) -> datetime:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.cli.progress import tell
+from orchestrator.cli.terminal import tell
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.files import BuildRequest, Folder
-from orchestrator.plugins import CommandResult, Settings, Texts, arg, command, opt, text_table
-from orchestrator.records.model import ModelFacts, TensorFacts
+from orchestrator.plugins import (
+    CommandResult,
+    Settings,
+    Texts,
+    arg,
+    command,
+    opt,
+    shown,
+)
+from orchestrator.records.model import ManifestEntry, ModelChange, ModelFacts, TensorFacts
+from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.extensions.models.building import BuiltModel
     from orchestrator.models.language_model import LanguageModelFacts
+    from orchestrator.records.workload import Model
 
 _ModelFile = Annotated[Path, arg("Model file (.tflite).")]
 
@@ -108,7 +121,7 @@ def inspect(model: _ModelFile) -> CommandResult:
     return CommandResult(text="\n".join(lines), data=facts)
 
 
-@command("model diff")
+@command("model diff", has_table=True)
 def diff(
     first: Annotated[Path, arg("Model file (.tflite).", metavar="A")],
     second: Annotated[Path, arg("Model file (.tflite).", metavar="B")],
@@ -122,21 +135,38 @@ def diff(
     from orchestrator.extensions.models.diff import compare_models
 
     found = compare_models(first, second)
-    rows = [(change.what, _short(change.first), _short(change.second)) for change in found.changes]
     same = (
         "the same file"
         if found.is_same_file
         else "the same structure; constants, names or layout differ"
     )
-    text = text_table(("what", str(first), str(second)), rows) if rows else same
-    return CommandResult(text=text, data=found, exit_code=0 if found.is_same_file else 1)
+    columns: Sequence[Column[ModelChange]] = (
+        Column("what", "what", lambda change: change.what),
+        Column(
+            "first",
+            str(first),
+            lambda change: change.first,
+            shown=lambda change: _short(change.first),
+        ),
+        Column(
+            "second",
+            str(second),
+            lambda change: change.second,
+            shown=lambda change: _short(change.second),
+        ),
+    )
+    table = Table(
+        name="changes", caption="Differences", columns=columns, rows=found.changes, nothing=same
+    )
+    facts = {"is_same_file": found.is_same_file}
+    return shown(table, facts=facts, exit_code=0 if found.is_same_file else 1)
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@command("model samples")
+@command("model samples", has_table=True)
 def samples(
     out: Annotated[Path | None, opt("--out -o", "Copy them into this folder.")] = None,
 ) -> CommandResult:
@@ -145,15 +175,28 @@ def samples(
     Example: benchfarm model samples --out .
     """
     models = model_files.samples(out)
-    rows = [
-        (str(model.path), format_bytes(model.size_bytes), model.sha256[:12]) for model in models
-    ]
-    return CommandResult(
-        text=text_table(("model", "size", "sha256"), rows, right=(1,)), data=models
-    )
+    return shown(Table(name="models", caption="Sample models", columns=_SAMPLES, rows=models))
 
 
-@command("model build")
+def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
+    return model.sha256[:12]
+
+
+_SAMPLES: Final[Sequence[Column[Model]]] = (
+    Column("name", "", lambda model: model.name, forms=DATA),
+    Column("path", "model", lambda model: str(model.path)),
+    Column(
+        "size_bytes",
+        "size",
+        lambda model: model.size_bytes,
+        Kind.COUNT,
+        shown=lambda model: format_bytes(model.size_bytes),
+    ),
+    Column("sha256", "sha256", lambda model: model.sha256, shown=_digest),
+)
+
+
+@command("model build", has_table=True)
 def build(settings: Settings, request: BuildRequest) -> CommandResult:
     """Build .tflite files with TensorFlow.
 
@@ -163,22 +206,33 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     """
     say = partial(tell, settings.log_format, "model-built")
     done = model_files.build(settings, request, on_done=say)
-    rows = [
-        (item.name, format_bytes(item.size_bytes), item.sha256[:12], str(item.path))
-        for item in done.models
-    ]
-    lines = [text_table(("model", "size", "sha256", "file"), rows, right=(1,))]
+    lines: list[str] = []
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))
         lines += [f"  {item.hint}"] if item.hint else []
     notes = Counter(note for entry in done.entries for note in entry.note.split("; ") if note)
     lines += [f"{count} of {len(done.entries)}: {note}" for note, count in notes.items()]
     lines.append(f"how to build them again is in {done.manifest}")
-    data = {"models": done.entries, "failures": done.failures, "manifest": done.manifest}
-    return CommandResult(text="\n".join(lines), data=data, exit_code=1 if done.failures else 0)
+    table = Table(name="models", caption="Models that were built", columns=_BUILT, rows=done.models)
+    facts = {"entries": done.entries, "failures": done.failures, "manifest": done.manifest}
+    return shown(table, *lines, facts=facts, exit_code=1 if done.failures else 0)
 
 
-@command("model fetch")
+_BUILT: Final[Sequence[Column[BuiltModel]]] = (
+    Column("name", "model", lambda item: item.name),
+    Column(
+        "size_bytes",
+        "size",
+        lambda item: item.size_bytes,
+        Kind.COUNT,
+        shown=lambda item: format_bytes(item.size_bytes),
+    ),
+    Column("sha256", "sha256", lambda item: item.sha256, shown=_digest),
+    Column("path", "file", lambda item: str(item.path)),
+)
+
+
+@command("model fetch", has_table=True)
 def fetch(
     settings: Settings,
     names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
@@ -200,14 +254,40 @@ def fetch(
     entries = model_files.fetch(
         settings, names, out=out, mirror=mirror, accept_changed=accept_changed
     )
-    rows = [(entry.name, entry.sha256[:12], str(entry.path), status) for entry, status in entries]
-    text = text_table(("model", "sha256", "file", ""), rows)
-    return CommandResult(
-        text=text, data=[{"status": status, "model": entry} for entry, status in entries]
+    columns: Sequence[Column[tuple[ManifestEntry, str]]] = (
+        *(column.of(lambda row: row[0]) for column in _ENTRY),
+        Column("status", "", lambda row: row[1]),
     )
+    return shown(Table(name="models", caption="Fetched models", columns=columns, rows=entries))
 
 
-@command("model list")
+_ENTRY: Final[Sequence[Column[ManifestEntry]]] = (
+    Column("name", "model", lambda entry: entry.name),
+    Column("sha256", "sha256", lambda entry: entry.sha256, shown=_digest),
+    Column(
+        "accuracy",
+        "accuracy",
+        lambda entry: entry.accuracy,
+        Kind.RECORD,
+        shown=lambda entry: (
+            f"{entry.accuracy.percent:g} % {entry.accuracy.metric}" if entry.accuracy else ""
+        ),
+        is_optional=True,
+    ),
+    Column("command", "", lambda entry: entry.command, forms=DATA),
+    Column("build", "", lambda entry: entry.build, Kind.RECORD, forms=NESTED),
+    Column("url", "", lambda entry: entry.url, forms=DATA),
+    Column("note", "", lambda entry: entry.note, forms=DATA),
+    Column(
+        "path",
+        "file",
+        lambda entry: str(entry.path),
+        shown=lambda entry: None if entry.path.exists() else f"{entry.path} (isn't there)",
+    ),
+)
+
+
+@command("model list", has_table=True)
 def list_models(
     settings: Settings,
     folder: Annotated[
@@ -219,22 +299,15 @@ def list_models(
     Example: benchfarm model list
     """
     known = model_files.known_models(settings, folder)
-    rows = [
-        (
-            entry.name,
-            entry.sha256[:12],
-            f"{entry.accuracy.percent:g} % {entry.accuracy.metric}" if entry.accuracy else "",
-            str(entry.path) if entry.path.exists() else f"{entry.path} (isn't there)",
-        )
-        for entry in known.models
-    ]
-    lines = (
-        [text_table(("model", "sha256", "accuracy", "file"), rows)]
-        if rows
-        else [f"no models in {known.manifest} yet"]
-    )
-    lines += [
+    return shown(
+        Table(
+            name="models",
+            caption="Known models",
+            columns=_ENTRY,
+            rows=known.models,
+            nothing=f"no models in {known.manifest} yet",
+        ),
         f"can be built: {', '.join(known.buildable)}",
         f"can be fetched: {', '.join(known.fetchable)}",
-    ]
-    return CommandResult(text="\n".join(lines), data=known)
+        facts=fields_of(known, "manifest", "buildable", "fetchable"),
+    )

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 from orchestrator.app.options import Paths, arg
-from orchestrator.cli.progress import tell
+from orchestrator.cli.terminal import tell
 from orchestrator.errors import PlanError
-from orchestrator.extensions.runtimes.declaration import declared, declared_names, load_declared
-from orchestrator.plugins import CommandResult, Settings, command, text_table
+from orchestrator.extensions.runtimes.declaration import (
+    ProgramSection,
+    declared,
+    declared_names,
+    load_declared,
+)
+from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
+from orchestrator.tables.column import DATA, NESTED
 
 
-@command("build programs")
+@command("build programs", has_table=True)
 def declared_programs(
     settings: Settings,
     files: Annotated[Paths, arg("Files to check (default: list those that are known).")] = (),
@@ -28,27 +35,29 @@ def declared_programs(
             # One faulty file hides none of the others.
             is_faulty = True
             tell(settings.log_format, "declared-program", str(error), level="error")
-    rows = [
-        (
-            each.name,
-            " ".join(each.models) or "output only",
-            ", ".join(each.delegates) or "-",
-            each.title,
-        )
-        for each in found
-    ]
-    data = {
-        each.name: {
-            "title": each.title,
-            "program": each.program,
-            "models": list(each.models),
-            "delegates": [str(name) for name in each.delegates],
-            "figures": list(each.figures),
-            "parameters": {
-                name: own.model_dump(exclude_none=True) for name, own in each.parameters.items()
-            },
-        }
-        for each in found
-    }
-    text = text_table(("program", "models", "delegates", "what it is"), rows)
-    return CommandResult(text=text, data=data, exit_code=PlanError.exit_code if is_faulty else 0)
+    table = Table(name="programs", caption="Declared programs", columns=_DECLARED, rows=found)
+    return shown(table, exit_code=PlanError.exit_code if is_faulty else 0)
+
+
+_DECLARED: Final[Sequence[Column[ProgramSection]]] = (
+    Column("name", "program", lambda own: own.name),
+    Column("program", "", lambda own: own.program, forms=DATA),
+    Column(
+        "models",
+        "models",
+        lambda own: own.models,
+        shown=lambda own: " ".join(own.models) or "output only",
+    ),
+    Column("delegates", "delegates", lambda own: [*own.delegates]),
+    Column("title", "what it is", lambda own: own.title),
+    Column("figures", "", lambda own: list(own.figures), Kind.RECORD, forms=NESTED),
+    Column(
+        "parameters",
+        "",
+        lambda own: {
+            name: item.model_dump(exclude_none=True) for name, item in own.parameters.items()
+        },
+        Kind.RECORD,
+        forms=NESTED,
+    ),
+)

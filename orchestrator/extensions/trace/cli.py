@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import typer
 
@@ -11,13 +12,23 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.progress import workspace_telling
-from orchestrator.cli.result import CommandResult, table
+from orchestrator.cli.result import CommandResult
 from orchestrator.extensions.trace import apps, runs
 from orchestrator.extensions.trace.apps import TracedApp
 from orchestrator.extensions.trace.runs import TracedRun, TraceRequest
-from orchestrator.extensions.trace.slices import AppSummary, LeftOut, Part, TraceSummary
+from orchestrator.extensions.trace.slices import (
+    AppSummary,
+    LeftOut,
+    OperatorSlices,
+    Part,
+    TraceSummary,
+)
 from orchestrator.records.run import Outcome
+from orchestrator.tables import text
+from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS
 
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30
@@ -83,9 +94,9 @@ def _app_lines(traced: TracedApp) -> Iterator[str]:
         )
     else:
         yield "no whole inference was recorded; operators' slices outside one:"
-    if rows := _parts(summary.operators or summary.outside):
-        yield table(
-            ("operator", "slices", "per inference", "own ms", "share"), rows, right=(1, 2, 3, 4)
+    if parts := (summary.operators or summary.outside):
+        yield text.render(
+            Table(name="operators", caption="Operators", columns=_PARTS, rows=parts[:_ROWS])
         )
     if summary.inferences:
         yield f"outside all operators: {_ms(summary.between_us)} ({summary.between_us / summary.total_us:.1%})"
@@ -97,17 +108,30 @@ def _ms(time_us: float | None) -> str:
     return "-" if time_us is None else f"{time_us / 1000:.3f} ms"
 
 
-def _parts(parts: Sequence[Part]) -> list[tuple[str, ...]]:
-    return [
-        (
-            one_line(part.name),
-            str(part.count),
-            "-" if part.per_inference is None else f"{part.per_inference:g}",
-            f"{part.total_us / 1000:.3f}",
-            "-" if part.share is None else f"{part.share:.1%}",
-        )
-        for part in parts[:_ROWS]
-    ]
+_MS: Final[dict[str, Any]] = {
+    "kind": Kind.NUMBER,
+    "unit": "ms",
+    "scale": 1 / US_PER_MS,
+    "digits": 3,
+}
+_PERCENT: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "%", "scale": 100.0, "digits": 1}
+_PARTS: Final[Sequence[Column[Part]]] = (
+    Column("name", "operator", lambda part: part.name),
+    Column("count", "slices", lambda part: part.count, Kind.COUNT),
+    Column("per_inference", "per inference", lambda part: part.per_inference, Kind.NUMBER),
+    Column("total_us", "own", lambda part: part.total_us, **_MS),
+    Column("share", "share", lambda part: part.share, **_PERCENT),
+)
+_OPERATORS: Final[Sequence[Column[OperatorSlices]]] = (
+    Column(
+        "name", "operator@node/subgraph", lambda item: f"{item.name}@{item.node}/{item.subgraph}"
+    ),
+    Column("count", "slices", lambda item: item.count, Kind.COUNT),
+    Column("total_us", "total", lambda item: item.total_us, **_MS),
+    Column("mean_us", "mean", lambda item: item.mean_us, Kind.NUMBER, "us", digits=1),
+    Column("self_us", "own", lambda item: item.self_us, **_MS),
+    Column("share", "share", lambda item: item.share, **_PERCENT),
+)
 
 
 def _handovers(summary: AppSummary) -> Iterator[str]:
@@ -155,22 +179,16 @@ def _lines(run: TracedRun) -> Iterator[str]:
     if run.summary is None:
         return
     yield from _notes(run.summary)
-    rows = [
-        (
-            f"{item.name}@{item.node}/{item.subgraph}",
-            str(item.count),
-            f"{item.total_us / 1000:.3f}",
-            f"{item.mean_us:.1f}",
-            f"{item.self_us / 1000:.3f}",
-            f"{item.share:.1%}",
+    if operators := run.summary.operators:
+        yield text.render(
+            Table(
+                name="operators",
+                caption="Operators",
+                columns=_OPERATORS,
+                rows=operators,
+                most=_ROWS,
+            )
         )
-        for item in run.summary.operators[:_ROWS]
-    ]
-    if rows:
-        headers = ("operator@node/subgraph", "slices", "total ms", "mean us", "own ms", "share")
-        yield table(headers, rows, right=(1, 2, 3, 4, 5))
-        if len(run.summary.operators) > _ROWS:
-            yield f"and {len(run.summary.operators) - _ROWS} more; --json lists all"
     yield "warm-up included; tracing costs time: these are shares, no result"
 
 

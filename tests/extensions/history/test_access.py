@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.progress import JsonObserver, write_line
+from orchestrator.cli.progress import JsonObserver
+from orchestrator.cli.terminal import write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web

@@ -11,23 +11,28 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.board import PhoneRow, PublishedBoard, Standing, read_boards
 from orchestrator.app.progress import describe
-from orchestrator.cli.live import TerminalObserver, about, campaign_eta_s, picture
+from orchestrator.app.status import PublishedStatus, running_here
+from orchestrator.cli.status import TerminalObserver, about, picture
 from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.status import PhoneStatus, Standing, Status
 
 
 def row(
     number: int, standing: Standing = Standing.WORKING, *, left: int = 4, eta_s: float | None = 90.0
-) -> PhoneRow:
+) -> PhoneStatus:
     doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
-    return PhoneRow(
+    return PhoneStatus(
         serial=f"PHONE-{number}", standing=standing, doing=doing, stored=3, left=left, battery_heat_c=31.25,
         eta_s=eta_s,
     )  # fmt: skip
+
+
+def status(*phones: PhoneStatus) -> Status:
+    return Status(campaign_id="night-1", name="nightly", state="running", phones=phones)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +45,7 @@ def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(
         row(number, Standing.DONE if number % 3 == 0 else Standing.WORKING)
         for number in range(count)
     ]
-    texts, kinds = zip(*picture("nightly", rows, width=width, height=height), strict=True)
+    texts, kinds = zip(*picture(status(*rows), width=width, height=height), strict=True)
     assert len(texts) <= height
     assert max(map(len, texts)) <= width
     shown = sum(text.startswith("PHONE-") for text in texts)
@@ -57,12 +62,12 @@ def test_phones_in_trouble_stand_before_those_that_work() -> None:
         row(12, Standing.DONE),
         row(13, Standing.ABANDONED),
     ]
-    texts = [text.split()[0] for text, _ in picture("nightly", rows)[2:]]
+    texts = [text.split()[0] for text, _ in picture(status(*rows))[2:]]
     assert texts == ["PHONE-13", "PHONE-11", "PHONE-10", "PHONE-14", "PHONE-12"]
 
 
 def test_what_is_measured_keeps_its_end_and_gets_the_room_that_is_left() -> None:
-    wide, narrow = (picture("nightly", [row(1)], width=width)[2][0] for width in (90, 50))
+    wide, narrow = (picture(status(row(1)), width=width)[2][0] for width in (90, 50))
     assert "allowed=true #1" in wide
     assert "31.2 C" in wide
     assert "2 min" in wide
@@ -71,12 +76,12 @@ def test_what_is_measured_keeps_its_end_and_gets_the_room_that_is_left() -> None
 
 
 def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken_for_slow() -> None:
-    assert campaign_eta_s([row(1, eta_s=None)]) is None
-    assert campaign_eta_s([row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)]) == 90.0
-    assert campaign_eta_s(
-        [row(1, left=4, eta_s=90.0), row(2, left=20, eta_s=None)]
-    ) == pytest.approx(450.0)
-    assert campaign_eta_s([row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)]) == 9.0
+    assert status(row(1, eta_s=None)).eta_s is None
+    assert status(row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)).eta_s == 90.0
+    assert status(row(1, left=4, eta_s=90.0), row(2, left=20, eta_s=None)).eta_s == pytest.approx(
+        450.0
+    )
+    assert status(row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "2 d 4 h",
     ]  # fmt: skip
@@ -98,14 +103,14 @@ class Nobody:
         """Nobody listens."""
 
 
-def test_another_process_sees_how_a_campaign_stands_as_long_as_it_runs(tmp_path: Path) -> None:
-    folder, campaigns = tmp_path / "boards", Locks(tmp_path / "campaigns")
+def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Path) -> None:
+    folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
     release = campaigns.take(CAMPAIGN.campaign_id)
     assert release is not None
-    board = PublishedBoard(Nobody(), folder)
-    board.on_event(STARTED)
-    shown = read_boards(folder, campaigns)["night-1"]
-    assert [(row.serial, row.stored, row.left, row.doing) for row in shown.rows] == [
+    published = PublishedStatus(Nobody(), folder)
+    published.on_event(STARTED)
+    shown = running_here(folder, campaigns)["night-1"]
+    assert [(row.serial, row.stored, row.left, row.doing) for row in shown.phones] == [
         ("A", 2, 2, "starts"), ("B", 0, 3, "starts"),
     ]  # fmt: skip
     assert f"process {os.getpid()} on " in shown.holder
@@ -113,43 +118,43 @@ def test_another_process_sees_how_a_campaign_stands_as_long_as_it_runs(tmp_path:
     # A process that was killed leaves its file.
     (folder / "gone.json").write_text(file.read_text().replace("night-1", "gone"))
     (folder / "torn.json").write_text("{")
-    assert read_boards(folder, campaigns) == {"night-1": shown}
+    assert running_here(folder, campaigns) == {"night-1": shown}
     assert list(folder.iterdir()) == [file]
-    board.on_event(ENDED)
+    published.on_event(ENDED)
     assert not file.exists()
-    board.on_event(STARTED)
+    published.on_event(STARTED)
     release()
-    assert read_boards(folder, campaigns) == {}
+    assert running_here(folder, campaigns) == {}
 
 
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
-    folder, campaigns = tmp_path / "boards", Locks(tmp_path / "campaigns")
-    one, other = PublishedBoard(Nobody(), folder), PublishedBoard(Nobody(), folder)
+    folder, campaigns = tmp_path / "status", Locks(tmp_path / "campaigns")
+    one, other = PublishedStatus(Nobody(), folder), PublishedStatus(Nobody(), folder)
     one.on_event(STARTED)
     # Ids are anybody's words.
     job = replace(CAMPAIGN, campaign_id=CampaignId("../night/2"))
     other.on_event(replace(STARTED, campaign=job, left={A: 1}))
     for name in (CAMPAIGN.campaign_id, job.campaign_id):
         assert campaigns.take(name) is not None
-    shown = read_boards(folder, campaigns)
-    assert {name: item.rows[0].left for name, item in shown.items()} == {
+    shown = running_here(folder, campaigns)
+    assert {name: item.phones[0].left for name, item in shown.items()} == {
         "night-1": 2,
         "../night/2": 1,
     }
     one.on_event(ENDED)
-    assert list(read_boards(folder, campaigns)) == ["../night/2"]
+    assert list(running_here(folder, campaigns)) == ["../night/2"]
     other.on_event(replace(ENDED, campaign=job))
     assert list(folder.iterdir()) == []
 
 
-def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_board_is_closed(
+def test_a_campaign_that_could_not_say_that_it_ended_is_shown_no_more_once_its_status_is_closed(
     tmp_path: Path,
 ) -> None:
-    board = PublishedBoard(Nobody(), tmp_path)
-    board.on_event(STARTED)
-    board.close()
+    published = PublishedStatus(Nobody(), tmp_path)
+    published.on_event(STARTED)
+    published.close()
     assert list(tmp_path.iterdir()) == []
-    board.close()
+    published.close()
 
 
 def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_back() -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.result import Streamed, json_pieces, table, to_json
+from orchestrator.cli.result import Streamed, json_pieces, shown, to_json
 from orchestrator.cli.terminal import say, say_json
+from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 
 
 class Colour(enum.StrEnum):
@@ -97,7 +99,21 @@ def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
         == "no phone fits; A: gone; B: \\x1b[31mhot\\rer"
     )
     assert one_line("  a case") == "  a case"
-    assert table(("note",), [("one\ntwo",)]).splitlines() == ["note", "one; two"]
+    columns = (Column("note", "note", str),)
+    done = shown(Table(name="notes", caption="Notes", columns=columns, rows=["one\ntwo"]))
+    assert done.text.splitlines() == ["note", "one; two"]
+
+
+def test_tables_of_a_command_are_text_and_json_and_a_table_without_rows_says_so() -> None:
+    columns = (Column[int]("number", "number", lambda row: row, Kind.COUNT),)
+    table = Table(name="rows", caption="Rows", columns=columns, rows=[1, 2, 3], most=2)
+    none = Table(name="none", caption="Nothing", columns=columns, rows=[], nothing="no rows")
+    assert shown(table).data == [{"number": 1}, {"number": 2}, {"number": 3}]
+    done = shown("first", table, none, facts={"is": "beside"})
+    assert done.data == {"is": "beside", "rows": shown(table).data, "none": []}
+    assert done.text.splitlines() == [
+        "first", "number", "1", "2", "and 1 more: --json lists all", "no rows",
+    ]  # fmt: skip
 
 
 HOSTILE = "a\x1b[31m\u202eb\x9b2J\U000e0041\u2028c\ud800é"

@@ -1,0 +1,362 @@
+"""The status of campaigns: kept from the events of one that runs, shown to other processes through
+a file, and from the store for all others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote as percent_encode
+from urllib.parse import unquote
+
+from orchestrator.app.progress import difference_so_far
+from orchestrator.bootstrap import Settings, Workspace, this_computer
+from orchestrator.devices.lease import Locks
+from orchestrator.documents import dump_document, load_document
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    FileMoving,
+    InvocationStarted,
+    Measuring,
+    RoundAdded,
+    RunStored,
+)
+from orchestrator.engine.rounds import OpenWork, open_works, slim
+from orchestrator.errors import InterruptedByUserError, StoreError
+from orchestrator.files import write_whole
+from orchestrator.passes import pass_of
+from orchestrator.ports import Observer
+from orchestrator.programs import usual_tool
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.status import CUT_OFF, ELSEWHERE, PhoneStatus, Standing, Status
+from orchestrator.records.workload import FIGURE_PASS, grouped
+from orchestrator.units import format_bytes
+
+#: While a file is on its way, the status is written this often.
+_EVERY_S: Final = 1.0
+#: The number of last runs that the pace is computed from.
+_PACE_RUNS: Final = 20
+
+
+def pace_of(started: Sequence[datetime]) -> float | None:
+    """Return the mean time between the last of these starts in seconds; None for fewer than two."""
+    begun = sorted(started)[-_PACE_RUNS:]
+    if len(begun) < 2:
+        return None
+    return (begun[-1] - begun[0]) / timedelta(seconds=1) / (len(begun) - 1)
+
+
+class LiveStatus:
+    """The status of a campaign from its events. Not locked: its user does that."""
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._status = Status(campaign_id="", name="", state=CampaignStatus.RUNNING)
+        self._phones: dict[str, PhoneStatus] = {}
+        #: When each phone's last runs began, and when the last one was stored (monotonic).
+        self._started: dict[str, list[datetime]] = {}
+        self._stored_s: dict[str, float] = {}
+        #: Of an A/B comparison: what each phone's pairs come to as yet.
+        self._so_far: dict[str, str] = {}
+
+    def on_event(self, event: object) -> None:
+        """Take note of an event."""
+        match event:
+            case CampaignStarted(campaign=campaign, devices=devices, stored=stored, left=left):
+                self._status = replace(
+                    self._status,
+                    campaign_id=campaign.campaign_id,
+                    name=campaign.name,
+                    host=campaign.host,
+                )
+                self._started.clear()
+                self._so_far.clear()
+                self._phones = {}
+                for serial in [*(facts.serial for facts in devices), *left]:
+                    self._set(serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
+            case (
+                InvocationStarted(invocation=invocation, side=side)
+                | Measuring(invocation=invocation, side=side)
+            ):
+                serial, doing = invocation.case.serial, doing_of(invocation)
+                if side:
+                    turn = f"{side.partition(',')[0]} #{invocation.number + 1}"
+                    doing = "; ".join(filter(None, [turn, self._so_far.get(serial, "")]))
+                self._set(serial, standing=Standing.WORKING, doing=doing)
+            case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
+                share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
+                self._set(serial, doing=f"gets {name}: {share}")
+            case DeviceNote(serial=serial, text=text, is_problem=is_problem, is_away=is_away):
+                if is_away is not None:
+                    self._set(serial, standing=Standing.AWAY if is_away else Standing.WORKING)
+                if is_away is not None or not is_problem:
+                    self._set(serial, doing=text.removeprefix("lost: "))
+            case RoundAdded(serial=serial, cases=cases):
+                self._set(serial, left=self._phone(serial).left + cases)
+            case RunStored():
+                self._keep(event)
+            case DeviceFinished(serial=serial, left=left, reason=reason):
+                standing = Standing.ABANDONED if left else Standing.DONE
+                self._set(serial, standing=standing, left=left, doing=reason)
+
+    def status(self) -> Status:
+        """Return the campaign as it is now."""
+        return replace(self._status, phones=tuple(map(self._now, self._phones.values())))
+
+    def _now(self, phone: PhoneStatus) -> PhoneStatus:
+        pace_s, doing = pace_of(self._started.get(phone.serial, ())), phone.doing
+        if not doing and phone.standing.is_under_way:
+            # No event tells of it.
+            begins = "starts" if phone.standing is Standing.WAITING else "is prepared"
+            doing = begins if phone.left else "is restored"
+        since_s = self._monotonic_s() - self._stored_s.get(phone.serial, 0.0)
+        eta_s = max(0.0, pace_s * phone.left - since_s) if pace_s is not None else None
+        return replace(phone, doing=doing, eta_s=eta_s)
+
+    def _keep(self, event: RunStored) -> None:
+        run, serial = event.run, event.run.case.serial
+        phone = self._phone(serial)
+        if event.so_far is not None:
+            self._so_far[serial] = difference_so_far(event.so_far, run)
+        counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
+        self._set(
+            serial,
+            stored=phone.stored + 1,
+            doing="",
+            left=max(0, phone.left - counts),
+            battery_heat_c=heat_of(run) or phone.battery_heat_c,
+        )
+        self._started[serial] = [*self._started.get(serial, ()), run.started_at][-_PACE_RUNS:]
+        self._stored_s[serial] = self._monotonic_s()
+
+    def _phone(self, serial: str) -> PhoneStatus:
+        return self._phones.get(serial, PhoneStatus(serial=serial))
+
+    def _set(self, serial: str, **changes: Any) -> None:  # noqa: ANN401 - fields of the record
+        self._phones[serial] = replace(self._phone(serial), **changes)
+
+
+def heat_of(run: RunRecord | None) -> float | None:
+    """Return the heat of the battery after a run, else before it, in degrees Celsius."""
+    state = (run.state_after or run.state_before) if run is not None else None
+    return state.battery_heat_c if state is not None else None
+
+
+class PublishedStatus:
+    """Hands events on, and keeps a file in ``folder`` with the status of a campaign of this process.
+
+    The file is for commands of other processes; a campaign runs on when it can't be written.
+    """
+
+    def __init__(self, observer: Observer, folder: Path) -> None:
+        """The file is there from a campaign's start to its end, to `close`, or to this process's
+        end.
+        """
+        self._observer = observer
+        self._folder = folder
+        self._live = LiveStatus()
+        self._path: Path | None = None
+        self._lock = threading.Lock()
+        self._written_s = float("-inf")
+
+    def on_event(self, event: object) -> None:
+        """Hand an event on and note it."""
+        with self._lock:
+            self._live.on_event(event)
+            if isinstance(event, CampaignStarted):
+                name = percent_encode(event.campaign.campaign_id, safe="")
+                self._path = self._folder / f"{name}.json"
+            if isinstance(event, CampaignEnded):
+                self._remove()
+            # A file on its way has a hundred events a second.
+            elif self._path is not None and not (
+                isinstance(event, FileMoving) and time.monotonic() < self._written_s + _EVERY_S
+            ):
+                self._write(self._path)
+        self._observer.on_event(event)
+
+    def close(self) -> None:
+        """Remove the file of a campaign that could not say that it ended."""
+        with self._lock:
+            self._remove()
+
+    def _write(self, path: Path) -> None:
+        self._written_s = time.monotonic()
+        with contextlib.suppress(OSError):
+            write_whole(path, dump_document(self._live.status()))
+
+    def _remove(self) -> None:
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        self._path = None
+
+
+def running_here(folder: Path, campaigns: Locks) -> Mapping[str, Status]:
+    """Return the campaigns that this computer's processes run now, by their ids.
+
+    Files of processes that are gone are removed.
+    """
+    found: dict[str, Status] = {}
+    for path in sorted(folder.glob("*.json")):
+        holder = campaigns.live_holder(unquote(path.stem))
+        try:
+            if not holder:
+                path.unlink(missing_ok=True)
+                continue
+            status = load_document(Status, path.read_text("utf-8"), where=str(path))
+            age_s = max(0.0, time.time() - path.stat().st_mtime)
+        except (OSError, ValueError, StoreError):
+            continue
+        phones = [
+            replace(phone, eta_s=None if phone.eta_s is None else max(0.0, phone.eta_s - age_s))
+            for phone in status.phones
+        ]
+        found[status.campaign_id] = replace(status, holder=holder, phones=tuple(phones))
+    return found
+
+
+def open_campaigns(workspace: Workspace) -> list[Status]:
+    """Return the campaigns that run, and those that wait to be resumed, the newest first.
+
+    Those of this computer have their phones; of another computer's it is known what is stored.
+    """
+    here = running_here(workspace.status_folder, workspace.campaigns)
+    progress = workspace.store.progress(only_open=True)
+    found = []
+    for campaign in workspace.store.campaigns(only_open=True):
+        known = here.get(campaign.campaign_id)
+        runs = progress.get(campaign.campaign_id, (0, 0))
+        state = state_of(workspace, campaign, known)
+        phones = known.phones if known is not None else ()
+        if known is None and state != ELSEWHERE:
+            phones = _stored_phones(workspace, campaign.campaign_id, runs)
+        found.append(
+            Status(
+                campaign_id=campaign.campaign_id,
+                name=campaign.name,
+                state=state,
+                host=campaign.host,
+                holder=known.holder if known is not None else "",
+                runs=runs,
+                phones=phones,
+            )
+        )
+    return found
+
+
+def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> str:
+    """Return the state of a campaign; ``here`` is its status where a process of this computer runs
+    it.
+    """
+    if here is not None or campaign.status is not CampaignStatus.RUNNING:
+        return campaign.status
+    # One whose process was killed is stored as running.
+    return ELSEWHERE if runner_elsewhere(workspace.settings, campaign) else CUT_OFF
+
+
+def phone_elsewhere(
+    serial: str, campaign: Campaign, runs: tuple[int, int], newest: RunRecord | None
+) -> PhoneStatus:
+    """Return the one phone of a campaign that another computer runs, by what is stored of it.
+
+    ``newest`` is the phone's newest run, of whatever campaign.
+    """
+    stored, left = runs[0], max(0, runs[1] - runs[0])
+    doing, eta_s = "begins", None
+    if newest is not None and newest.campaign_id == campaign.campaign_id:
+        doing = ""
+        if stored > 1:
+            pace = (newest.started_at - campaign.created_at) / (stored - 1)
+            ends_at = newest.started_at + pace * left
+            eta_s = (ends_at - datetime.now(UTC)) / timedelta(seconds=1)
+    return PhoneStatus(
+        serial=serial,
+        standing=Standing.WORKING,
+        doing=doing,
+        stored=stored,
+        left=left,
+        eta_s=eta_s,
+    )
+
+
+def doing_of(invocation: Invocation) -> str:
+    """Return what a phone measures, in words."""
+    case = invocation.case
+    # The usual program is left out: there is little room.
+    configuration = case.configuration.replace(f", {usual_tool(DeviceKind.ANDROID)}", "")
+    kind = "" if invocation.run_pass is FIGURE_PASS else f" ({invocation.run_pass})"
+    return f"{case.model_name}: {configuration}{kind} #{invocation.number + 1}"
+
+
+@contextmanager
+def resumable(campaign: Campaign) -> Iterator[None]:
+    """Say how a campaign that is stopped is resumed: what is inside raises InterruptedByUserError
+    with a hint.
+    """
+    try:
+        yield
+    except InterruptedByUserError as error:
+        error.hint = f"resume it: benchfarm run --resume {campaign.campaign_id}"
+        raise
+
+
+def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
+    """Return the other computer that runs a campaign of a shared store, empty for none.
+
+    Only that computer knows whether it is still at it. A store in a file is this computer's alone,
+    whatever it was called when the campaign began.
+    """
+    is_own = (
+        campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
+    )
+    return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
+
+
+@lru_cache
+def _stored_phones(
+    workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]
+) -> tuple[PhoneStatus, ...]:
+    """Return the phones of a campaign that nobody runs.
+
+    Read again only when more of it is stored (``_progress``).
+    """
+    campaign = workspace.store.campaign(campaign_id)
+    if campaign is None:
+        return ()
+    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign_id])]
+    by_serial, works = (
+        grouped(runs, lambda run: run.case.serial),
+        open_works(campaign, runs, workspace.tools),
+    )
+    return tuple(
+        _stored_phone(serial, work, by_serial.get(serial, ())) for serial, work in works.items()
+    )
+
+
+def _stored_phone(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneStatus:
+    pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
+    return PhoneStatus(
+        serial=serial,
+        standing=Standing.WAITING if left else Standing.DONE,
+        doing=f"waits for a resume; next: {doing_of(work.invocations[0])}" if left else "",
+        stored=len(runs),
+        left=left,
+        battery_heat_c=heat_of(max(runs, key=lambda run: run.started_at, default=None)),
+        eta_s=pace_s * left if pace_s is not None else None,
+    )
