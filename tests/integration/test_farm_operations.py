@@ -74,8 +74,8 @@ def heard(queue: FarmQueue, *, but: str = "") -> None:
 def found(result: object, level: str) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {}
     for item in result.data["findings"]:  # type: ignore[attr-defined]
-        if item.level == level:
-            texts.setdefault(item.check, []).append(item.text)
+        if item["level"] == level:
+            texts.setdefault(item["check"], []).append(item["text"])
     return texts
 
 
@@ -430,7 +430,7 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
-    steps = [item.next_step for item in result.data["findings"] if item.check == "queue"]  # type: ignore[index]
+    steps = [item["next_step"] for item in result.data["findings"] if item["check"] == "queue"]  # type: ignore[index]
     assert "$BENCHFARM_STORE" in steps[0]
 
 
@@ -478,7 +478,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
     assert problems["phones"] == ["D at one: unauthorized"]
     assert "has benchfarm 0.0.1" in warnings["hosts"][0]
     assert warnings["holds"] == ["phone:C is held (pause)"]
-    assert all(item.next_step for item in result.data["findings"] if item.level != "ok")  # type: ignore[index]
+    assert all(item["next_step"] for item in result.data["findings"] if item["level"] != "ok")  # type: ignore[index]
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour'")
     result = farm.doctor(settings, with_host=False)
     assert "was last heard" in found(result, "problem")["hosts"][0]
@@ -502,13 +502,13 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
             samples.campaign("future", created_at=future, invocations=(), skipped=()),
         )
         workspace.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
-        result = devices.shown(devices.of_host(workspace))
+        result = devices.told(devices.of_host(workspace))
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
     assert problems["journals"] == ["CHANGED was left changed by a process that is gone"]
     assert "future began" in problems["clock"][0]
     assert "open (nightly) is open: 0 of 8 planned" in warnings["campaigns"][0]
-    steps = {item.check: item.next_step for item in result.data["findings"]}  # type: ignore[index]
+    steps = {item["check"]: item["next_step"] for item in result.data["findings"]}  # type: ignore[index]
     assert steps["journals"] == "benchfarm device restore CHANGED"
     assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
 
@@ -517,23 +517,23 @@ def test_an_adb_server_that_is_named_and_does_not_answer_is_a_problem(tmp_path: 
     with Workspace(
         Settings.from_environment({"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}, home=tmp_path)
     ) as opened:
-        result = devices.shown(devices.of_host(opened))
+        result = devices.told(devices.of_host(opened))
     (text,) = found(result, "problem")["adb"]
     assert text.startswith(
         "no adb server answers at 127.0.0.1:1, which $BENCHFARM_ADB_SERVER names: "
     )
-    (step,) = (item.next_step for item in result.data["findings"] if item.check == "adb")  # type: ignore[index]
+    (step,) = (item["next_step"] for item in result.data["findings"] if item["check"] == "adb")  # type: ignore[index]
     assert "adb -P 1 start-server" in step
     assert "unset $BENCHFARM_ADB_SERVER" in step
     # Nobody looked: nothing is said of phones.
-    assert not [item for item in result.data["findings"] if item.check == "phones"]  # type: ignore[index]
+    assert not [item for item in result.data["findings"] if item["check"] == "phones"]  # type: ignore[index]
 
 
 def test_faults_of_what_phones_are_for_are_a_problem_with_their_place(tmp_path: Path) -> None:
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
     with Workspace(settings) as opened:
-        (text,) = found(devices.shown(devices.of_host(opened)), "problem")["devices.yaml"]
+        (text,) = found(devices.told(devices.of_host(opened)), "problem")["devices.yaml"]
     assert "devices.yaml:2:" in text
     assert "tag: unknown key" in text
     with pytest.raises(PlanError, match="unknown key"):
@@ -545,7 +545,7 @@ def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path
     with Workspace(
         Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
     ) as workspace:
-        result = devices.shown(devices.of_host(workspace))
+        result = devices.told(devices.of_host(workspace))
     assert "isn't an SQLite database" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
 
@@ -608,7 +608,9 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     result = farm.status(settings, "")
     lines = [line.split(None, 1) for line in result.text.splitlines() if "away since" in line]
     assert dict(lines) == told  # type: ignore[comparison-overlap]
-    assert [(row["serial"], row["host"]) for row in result.data["away"]] == [
+    assert [
+        (row["serial"], row["host"]) for row in result.data["phones"] if row["state"] == "away"
+    ] == [
         ("B", "one"),
         ("C", "two"),
     ]  # type: ignore[index]

@@ -261,7 +261,8 @@ _HOSTS: Final[Sequence[Column[_Row]]] = (
 )
 _PHONES: Final[Sequence[Column[_Row]]] = (
     _key("serial", "phone"),
-    _key("host", "host"),
+    # An absent phone's last host stands in its state.
+    replace(_key("host", "host"), shown=lambda row: "" if row["state"] == "away" else row["host"]),
     replace(_key("state", "state"), shown=_phone_state),
     _key("reason"),
     _key("unusable"),
