@@ -1,4 +1,4 @@
-"""``benchfarm explain`` and ``completion``: terms and codes, and a shell's TAB key."""
+"""``benchfarm explain``, ``docs`` and ``completion``: terms, codes, pages, a shell's TAB key."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.resources import data_folder
+from orchestrator.tables.escapes import text_table
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 
@@ -86,6 +87,37 @@ def explain(
         lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
     return CommandResult(text="\n".join(lines), data=found)
+
+
+@command("docs")
+def docs(
+    page: Annotated[str, arg("Page, such as plans or docs/guides/ci.md (default: list all).")] = "",
+) -> CommandResult:
+    """Show a page of the documentation, as messages name it.
+
+    Example: benchfarm docs guides/ci
+
+    Example: benchfarm docs plans | less
+    """
+    folder = data_folder("docs")
+    paths = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted(folder.rglob("*.md"))
+    }
+    if not page:
+        texts = {name: path.read_text("utf-8").partition("\n")[0] for name, path in paths.items()}
+        rows = [(name, plain(text.lstrip("# "))) for name, text in texts.items()]
+        return CommandResult(text=text_table(("page", "about"), rows), data=dict(rows))
+    wanted = page.removeprefix("docs/").removesuffix(".md")
+    found = [name for name in paths if name == wanted or name.endswith(f"/{wanted}")]
+    if len(found) != 1:
+        hint = nearest(wanted, list(paths)) or "'benchfarm docs' lists them"
+        raise UsageError(
+            f"{page!r} is {'several pages' if found else 'no page'} of the documentation",
+            hint=f"choose of {', '.join(found)}" if found else hint,
+        )
+    text = paths[found[0]].read_text("utf-8").rstrip("\n")
+    return CommandResult(text=text, data={"page": found[0], "markdown": text})
 
 
 _SHELLS: Final = ("bash", "zsh", "fish")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.explaining import entries, explain
+from orchestrator.cli.explaining import docs, entries, explain
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 
@@ -34,3 +34,18 @@ def test_a_word_that_is_none_names_the_closest() -> None:
 def test_without_a_word_all_are_listed() -> None:
     assert "delegate-fell-back" in explain("").text
     assert len(list(entries())) > 100
+
+
+def test_a_page_that_a_message_names_is_shown_as_it_is_named() -> None:
+    assert docs("docs/guides/ci.md").text == docs("ci").text
+    assert docs("reference/plans").text.startswith("# Plans\n")
+    assert "reference/plans" in docs().text
+    with pytest.raises(UsageError, match="no page") as caught:
+        docs("reference/plan")
+    assert "reference/plans" in caught.value.hint
+
+
+def test_a_word_that_names_several_pages_lists_them() -> None:
+    with pytest.raises(UsageError, match="several pages") as caught:
+        docs("conditions")
+    assert caught.value.hint == "choose of guides/conditions, reference/conditions"
