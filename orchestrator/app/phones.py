@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 #: A phone with it turned on doesn't show at all.
+#: Digits that a phone shows to be paired.
+_PAIRING_DIGITS: Final = 6
 HIDDEN_SAMSUNG: Final = "a Samsung phone that doesn't show: turn off Auto Blocker in its settings (Security and privacy)"
 
 
@@ -166,6 +168,50 @@ class ListedDevice:
     #: None for a phone that can't be asked.
     facts: DeviceFacts | None
     adb_server: str
+
+
+def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
+    """Connect a phone by its address, and remember it.
+
+    Raises UsageError, DeviceError, AdbUnavailableError, HostStorageError.
+    """
+    from orchestrator.devices.network_phones import NetworkPhones, full_address
+    from orchestrator.records.answers import DoneAnswer
+
+    full = full_address(address)
+    workspace.plugged_server().connect_tcp(full)
+    NetworkPhones(workspace.settings.data_folder).add(full)
+    text = f"{full} is connected; from now on it is connected again when it is missing"
+    return DoneAnswer(text=text, data={"address": full})
+
+
+def disconnect_phone(workspace: Workspace, address: str) -> DoneAnswer:
+    """Disconnect a phone and forget its address; raises as :func:`connect_phone`."""
+    from orchestrator.devices.network_phones import NetworkPhones, full_address
+    from orchestrator.records.answers import DoneAnswer
+
+    full = full_address(address)
+    was_known = NetworkPhones(workspace.settings.data_folder).remove(full)
+    if (server := workspace.running_plugged_server()) is not None:
+        server.disconnect(full)
+    text = f"{full} is disconnected" if was_known else f"{full} wasn't remembered"
+    return DoneAnswer(text=text, data={"address": full, "was_remembered": was_known})
+
+
+def pair_phone(workspace: Workspace, address: str, code: str) -> DoneAnswer:
+    """Pair this computer with a phone that shows a code; raises as :func:`connect_phone`."""
+    from orchestrator.devices.network_phones import full_address
+    from orchestrator.records.answers import DoneAnswer
+
+    if not (code.isascii() and code.isdigit() and len(code) == _PAIRING_DIGITS):
+        raise UsageError(f"{code!r} isn't a pairing code", hint="the phone shows six digits")
+    full = full_address(address)
+    workspace.plugged_server().pair(full, code)
+    text = (
+        f"paired with {full}; now: benchfarm device connect HOST:PORT, with the address under "
+        "'Wireless debugging': its port is another one"
+    )
+    return DoneAnswer(text=text, data={"address": full})
 
 
 def list_devices(workspace: Workspace) -> list[ListedDevice]:

@@ -184,6 +184,16 @@ class Workspace(Adapters):
                 with contextlib.suppress(DeviceError):
                     server.connect_tcp(phone.address, timeout_s=_JOIN_TIMEOUT_S)
 
+    def _join_network(self, server: AdbServer) -> None:
+        """Connect the remembered phones that a server doesn't know; report those that can't be."""
+        from orchestrator.devices.network_phones import NetworkPhones
+
+        for address, error in NetworkPhones(self.settings.data_folder).join(server):
+            told = (
+                f"can't be connected: {error}; 'benchfarm device disconnect {address}' forgets it"
+            )
+            self.note(address, told)
+
     def plugged_server(self) -> AdbServer:
         """The adb server for real phones: the configured one, a running one, or our own.
 
@@ -293,6 +303,8 @@ class Workspace(Adapters):
                 if not listed and not others:
                     raise
                 plugged = None
+            if plugged is not None and start_server:
+                self._join_network(plugged)
             if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
                 listed += [(plugged, seen) for seen in list_devices(plugged, known=self._known)]
         judged = judge_twins([seen for _, seen in listed])

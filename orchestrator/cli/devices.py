@@ -21,7 +21,10 @@ from orchestrator.app.phones import (
     adb_servers,
     audit_phone,
     check_phones,
+    connect_phone,
+    disconnect_phone,
     list_devices,
+    pair_phone,
     release_phone,
     restore_phones,
     stop_adb,
@@ -29,6 +32,7 @@ from orchestrator.app.phones import (
 )
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
+from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.adb import AdbDevice
 from orchestrator.errors import DeviceError, StoreError, UsageError
@@ -67,7 +71,7 @@ def list_attached(settings: Settings) -> CommandResult:
 
     Example: benchfarm devices
     """
-    with Workspace(settings) as workspace:
+    with workspace_telling(settings) as workspace:
         listed = list_devices(workspace)
     notes = []
     for item in listed:
@@ -128,6 +132,44 @@ def restore(
         data={"restored": restored, "failed": failed, "notes": notes},
         exit_code=DeviceError.exit_code if failed else 0,
     )
+
+
+@command("device connect")
+def connect(
+    settings: Settings, address: Annotated[str, arg("HOST[:PORT] that the phone shows.")]
+) -> DoneAnswer:
+    """Connect a phone by Wi-Fi, and remember it.
+
+    Example: benchfarm device connect 192.168.1.20:40123
+    """
+    with Workspace(settings, makes_store=False) as workspace:
+        return connect_phone(workspace, address)
+
+
+@command("device disconnect")
+def disconnect(
+    settings: Settings, address: Annotated[str, arg("HOST[:PORT] that was connected.")]
+) -> DoneAnswer:
+    """Disconnect a phone, and forget its address.
+
+    Example: benchfarm device disconnect 192.168.1.20:40123
+    """
+    with Workspace(settings, makes_store=False) as workspace:
+        return disconnect_phone(workspace, address)
+
+
+@command("device pair")
+def pair(
+    settings: Settings,
+    address: Annotated[str, arg("HOST:PORT under 'Pair device with pairing code'.")],
+    code: Annotated[str, arg("The six digits beside it.")],
+) -> DoneAnswer:
+    """Pair this computer with a phone by Wi-Fi, once.
+
+    Example: benchfarm device pair 192.168.1.20:37123 123456
+    """
+    with Workspace(settings, makes_store=False) as workspace:
+        return pair_phone(workspace, address, code)
 
 
 @command("device release")

@@ -161,8 +161,14 @@ class Connection:
             )
 
     def read_block(self) -> bytes:
-        """Read a block with its length in four hex digits in front."""
+        """Read a block with its length in four hex digits in front.
+
+        A FAIL, which may come after the OKAY, raises what its text means.
+        """
         head = self.read_exact(4)
+        if head == b"FAIL":
+            told = self.read_block().decode("utf-8", "replace")
+            raise server_failure(told, serial=self.serial, what=self.what)
         try:
             size = int(head, 16)
         except ValueError:

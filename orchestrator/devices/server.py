@@ -135,6 +135,21 @@ class AdbServer:
         while not self._join(address, deadline):
             deadline.check("connecting", serial=address)
 
+    def pair(self, address: str, code: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
+        """Pair this computer with a phone that shows a code (Wireless debugging).
+
+        Raises DeviceUnusableError with adb's words.
+        """
+        _check_tcp(address)
+        hint = "open 'Pair device with pairing code' on the phone again: address and code change each time"
+        try:
+            answer = self.ask(f"host:pair:{code}:{address}", timeout_s=timeout_s, serial=address)
+        except DeviceError as error:
+            told = str(error).removeprefix(f"{address}: ").replace(code, "CODE")
+            raise DeviceUnauthorizedError(told, serial=address, hint=hint) from error
+        if not answer.startswith("Successfully paired"):
+            raise DeviceUnauthorizedError(answer, serial=address, hint=hint)
+
     def disconnect(self, address: str) -> None:
         """Forget a TCP phone; not an error when the server doesn't know it."""
         _check_tcp(address)
