@@ -93,7 +93,7 @@ def explain(
 def docs(
     page: Annotated[str, arg("Page, such as plans or docs/guides/ci.md (default: list all).")] = "",
 ) -> CommandResult:
-    """Show a page of the documentation, as messages name it.
+    """Show a page of the documentation.
 
     Example: benchfarm docs guides/ci
 
