@@ -19,7 +19,7 @@ from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.rounds import open_works, slim
-from orchestrator.errors import NoDeviceError, UsageError
+from orchestrator.errors import InterruptedByUserError, NoDeviceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.programs import program
@@ -148,13 +148,27 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
     )
 
 
+class CampaignInterruptedError(InterruptedByUserError):
+    """Ctrl-C while a campaign was measured, with what had been measured until then."""
+
+    def __init__(self, error: InterruptedByUserError, data: ReportData) -> None:
+        super().__init__(str(error), hint=error.hint)
+        self.data = data
+
+
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
-    """Run what is open of a campaign on opened devices, and return its results."""
+    """Run what is open of a campaign on opened devices, and return its results.
+
+    Raises CampaignInterruptedError.
+    """
     campaign, opened = prepared.campaign, prepared.opened
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
         load_ahead(len(campaign.invocations), workspace.settings.cache_folder)
-    result = run_campaign(workspace, prepared)
+    try:
+        result = run_campaign(workspace, prepared)
+    except InterruptedByUserError as error:
+        raise CampaignInterruptedError(error, report_data(workspace, [campaign])) from None
     counted = _CountedRuns()
     runs = counted.of(workspace.store.runs(campaign_ids=[campaign.campaign_id]))
     return MeasuredCampaign(

@@ -383,6 +383,7 @@ def _html(out: Path | None) -> Path | None:
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
+Legend = Annotated[bool, opt("--legend", "Explain every word and mark of the table.")]
 Wait = Annotated[
     str,
     opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
@@ -498,7 +499,7 @@ def _show(
             say("\n".join(pages).rstrip("\n"))
         else:
             for line in [result.text] if result.text else result.lines:
-                say(line)
+                say(line, looks=result.looks)
     except OutputLostError:
         if not result.is_kept:
             raise

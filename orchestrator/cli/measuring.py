@@ -5,20 +5,26 @@ it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from orchestrator.app import measuring, time_limits
-from orchestrator.app.measuring import MeasuredCampaign, read_again, stopped
+from orchestrator.app.measuring import (
+    CampaignInterruptedError,
+    MeasuredCampaign,
+    read_again,
+    stopped,
+)
 from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import HtmlOut, PlanKeys, Wait, command
+from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
-from orchestrator.cli.terminal import columns
+from orchestrator.cli.terminal import columns, say
 from orchestrator.clock import SystemClock
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
@@ -26,7 +32,8 @@ from orchestrator.files import check_writable
 from orchestrator.passes import goes_on
 from orchestrator.records.plan import PlanOptions
 from orchestrator.records.workload import SkippedCase
-from orchestrator.tables.escapes import one_line
+from orchestrator.tables.escapes import one_line, wrap
+from orchestrator.units import counted
 
 
 @command("bench")
@@ -35,6 +42,8 @@ def bench(
     options: Annotated[PlanOptions, PlanKeys()],
     out: HtmlOut = None,
     wait: Wait = "",
+    *,
+    legend: Legend = False,
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
@@ -48,7 +57,23 @@ def bench(
         check_writable(out)
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(wait)
-        return told(workspace, measuring.bench(workspace, plan), out)
+        with _table_at_interrupt(settings):
+            measured = measuring.bench(workspace, plan)
+        return told(workspace, measured, out, legend=legend)
+
+
+@contextmanager
+def _table_at_interrupt(settings: Settings) -> Iterator[None]:
+    """Print what was measured when Ctrl-C ends a campaign."""
+    try:
+        yield
+    except CampaignInterruptedError as error:
+        from orchestrator.report.tables import text_lines
+
+        if settings.log_format == "text":
+            lines = text_lines(error.data, columns())
+            say("\n".join(line for line, _ in lines), looks=[look for _, look in lines], err=True)
+        raise
 
 
 @command("run")
@@ -71,6 +96,7 @@ def run(
     until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
     wait: Wait = "",
     out: HtmlOut = None,
+    legend: Legend = False,
 ) -> CommandResult:
     """Run a plan, or resume an interrupted campaign.
 
@@ -98,7 +124,9 @@ def run(
         check_writable(out)
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(wait)
-        return told(workspace, measuring.run(workspace, limited), out)
+        with _table_at_interrupt(settings):
+            measured = measuring.run(workspace, limited)
+        return told(workspace, measured, out, legend=legend)
 
 
 def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> CommandResult:
@@ -121,9 +149,11 @@ def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> 
         )
 
 
-def told(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
+def told(
+    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
+) -> CommandResult:
     """Write a campaign's report, and return what came of it; raises what ended a device's part."""
-    summary = _summary(workspace, measured, out)
+    summary = _summary(workspace, measured, out, legend=legend)
     if (fault := measured.result.fault) is not None:
         # What the others measured has its report; the fault is told as any other, by its own exit
         # code.
@@ -149,8 +179,10 @@ def _skip_lines(skipped: Iterable[SkippedCase]) -> list[str]:
     ]
 
 
-def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None) -> CommandResult:
-    from orchestrator.report.tables import render_text_table
+def _summary(
+    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool
+) -> CommandResult:
+    from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import WINNERS, next_steps, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
@@ -167,36 +199,39 @@ def _summary(workspace: Workspace, measured: MeasuredCampaign, out: Path | None)
     again = read_again(workspace, campaign)
     found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
-    lines = [render_text_table(data, columns()).rstrip("\n"), ""]
-    lines += [time_limits.told(cut)] if cut else []
-    lines += _skip_lines(campaign.skipped)
-    lines += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
+    problems = [time_limits.told(cut)] if cut else []
+    problems += _skip_lines(campaign.skipped)
+    problems += [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     lacking = measured.opened.choice.lacking
-    lines += [lacking] if lacking else []
-    lines += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
-    if result.savings is not None and result.savings.text:
-        lines.append(result.savings.text)
-    if any(goes_on(item) for item in campaign.invocations):
-        lines.append(f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'")
-    if result.left:
-        least = "at least " if campaign.terms.stopping is not None else ""
-        lines.append(
-            f"{least}{result.left} invocations are left; 'benchfarm run --resume' runs them"
-        )
+    problems += [lacking] if lacking else []
+    problems += [one_line(f"{serial}: not measured: {why}") for serial, why in missing.items()]
     nothing_clean = measured.nothing_clean
     nothing_clean += (
         "; 'benchfarm report' shows the findings and what to do about them" if nothing_clean else ""
     )
-    lines += [one_line(nothing_clean)] if nothing_clean else []
-    lines += [one_line(text) for text in (*data.headline.answers, *advice)] if found else []
+    problems += [one_line(nothing_clean)] if nothing_clean else []
+    if result.left:
+        least = "at least " if campaign.terms.stopping is not None else ""
+        problems.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
+    further = [one_line(text) for text in advice] if found else []
+    if any(goes_on(item) for item in campaign.invocations):
+        further.append(
+            f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'"
+        )
     if unwritten:
-        lines.append(f"the report could not be written: {unwritten}")
-        lines.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
+        further.append(f"the report could not be written: {unwritten}")
+        further.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     else:
-        lines.append(f"report: {path}")
+        further.append(f"{counted(result.stored, 'run')}; report: {path}")
+    width = columns()
+    lines = text_lines(data, width, legend=legend)
+    # What is to be typed or opened stays whole.
+    lines += [("", "")] + [(line, "doubt") for text in problems for line in wrap(text, width)]
+    lines += [(text, "") for text in further]
     is_lacking = measured.without_result or result.left or missing or nothing_clean
     return CommandResult(
-        text="\n".join(lines),
+        text="\n".join(line for line, _ in lines),
+        looks=[look for _, look in lines],
         data={
             "campaign_id": campaign.campaign_id,
             "status": campaign.status,

@@ -18,7 +18,7 @@ from orchestrator.app.reporting import (
 )
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import Accuracy, command
+from orchestrator.cli.frame import Accuracy, Legend, command
 from orchestrator.cli.result import CommandResult, format_of, shown
 from orchestrator.cli.terminal import columns
 from orchestrator.files import write_file
@@ -41,11 +41,15 @@ def report(
         str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
     ] = "",
     accuracy: Accuracy = None,
+    *,
+    legend: Legend = False,
 ) -> CommandResult:
     """Render a report of one or more campaigns.
 
     Example: benchfarm report newest --out report.html
     """
+    from orchestrator.report import tables
+
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
     chosen, data = _data(settings, campaigns, accuracy)
@@ -57,11 +61,16 @@ def report(
         path = out or settings.data_folder / "reports" / f"{name}.html"
         write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
         return CommandResult(text=str(path), data={"path": path, **named})
-    text = _report_text(data, form)
+    lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
+    text = "\n".join(line for line, _ in lines) + "\n" if lines else _report_text(data, form)
     if out is not None:
         write_file(out, text)
         return CommandResult(text=str(out), data={"path": out, **named})
-    return CommandResult(text=text.rstrip("\n"), data={"format": form, "content": text})
+    return CommandResult(
+        text=text.rstrip("\n"),
+        data={"format": form, "content": text},
+        looks=[look for _, look in lines],
+    )
 
 
 def _data(
@@ -75,13 +84,12 @@ def _data(
 
 
 def _report_text(data: ReportData, form: str) -> str:
-    from orchestrator.report import exports, tables
+    from orchestrator.report import exports
 
     renderers: Mapping[str, Callable[[ReportData], str]] = {
         "csv": exports.to_csv,
         "json": exports.to_json,
         "markdown": exports.to_markdown,
-        "text": lambda data: tables.render_text_table(data, columns()),
     }
     return renderers[form](data)
 

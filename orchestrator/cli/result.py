@@ -35,6 +35,8 @@ class CommandResult:
     #: For programs: plain values, records, dates and paths (see :func:`to_json`).
     data: object
     exit_code: int = 0
+    #: How a terminal shows the lines of the text.
+    looks: Sequence[str] = ()
     #: What stands in the place of the text where that may be very long: its lines, made while they
     #: are printed.
     lines: Iterable[str] = ()

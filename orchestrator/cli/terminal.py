@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO, cast
@@ -43,14 +43,50 @@ def lines_that_fit(line: str) -> list[str]:
     ) or [""]
 
 
-def say(text: str, *, err: bool = False, end: str = "\n", clears: bool = False) -> None:
+#: How a terminal shows a line by its look (tables.text.Line); any other look changes nothing.
+_STYLES: Final[Mapping[str, str]] = {
+    "title": "1",
+    "head": "2",
+    "winner": "1;32",
+    "unproven": "1",
+    "doubt": "33",
+    "bad": "31",
+}
+
+
+def say(
+    text: str,
+    *,
+    err: bool = False,
+    end: str = "\n",
+    clears: bool = False,
+    looks: Sequence[str] = (),
+) -> None:
     """Print text for people.
 
     Controls, escape sequences and direction marks in it are shown, not obeyed.
 
-    ``clears``: in the place of all that is on the screen.
+    ``clears``: in the place of all that is on the screen. ``looks``: of its lines, where it goes to
+    a terminal with colours.
     """
-    _write([f"{_CLEAR_SCREEN if clears else ''}{visible_block(text)}{end}"], err=err)
+    shown = visible_block(text)
+    if looks and _has_colours(sys.stderr if err else sys.stdout):
+        lines = itertools.zip_longest(shown.split("\n"), looks, fillvalue="")
+        shown = "\n".join(_styled(line, look) for line, look in lines)
+    _write([f"{_CLEAR_SCREEN if clears else ''}{shown}{end}"], err=err)
+
+
+def _styled(line: str, look: str) -> str:
+    style = _STYLES.get(look, "")
+    return f"\x1b[{style}m{line}\x1b[0m" if style and line else line
+
+
+def _has_colours(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that shows colours, and nobody said that it shouldn't."""
+    environ = os.environ
+    if environ.get("NO_COLOR") or environ.get("TERM") == "dumb":
+        return False
+    return bool(environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 def say_json(pieces: Iterable[str], *, err: bool = False) -> None:

@@ -181,6 +181,9 @@ class CaseRunner:
 
         Raises StoreError.
         """
+        own = pass_of(invocation.run_pass)
+        if own.compares_outputs and self._is_only_check(invocation):
+            return False
         reason = self._unused.reason(invocation.case) if self._unused is not None else ""
         if not reason:
             return False
@@ -189,6 +192,15 @@ class CaseRunner:
             self._note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
         self._keep(self._records.not_run(invocation, Outcome.SKIPPED, THREADS_UNUSED, reason))
         return True
+
+    def _is_only_check(self, invocation: Invocation) -> bool:
+        """Whether no other number of threads has its outputs compared in this campaign."""
+        return not any(
+            item.run_pass is invocation.run_pass
+            and item.case.outputs_key == invocation.case.outputs_key
+            and item.key != invocation.key
+            for item in self._context.campaign.invocations
+        )
 
     def leave_out(self, invocation: Invocation, reason: str) -> None:
         """Store that there was no time for an invocation: it isn't open any more.

@@ -66,6 +66,8 @@ _BEST_BADGES: Final[Mapping[BestMark, Sequence[Part]]] = {
         " ",
         {"span": [{"icon": "\N{ALMOST EQUAL TO}"}, " tied"], "class": "badge tied"},
     ],
+    BestMark.ALONE: [" ", {"span": ["only one"], "class": "badge"}],
+    BestMark.UNTESTED: [" ", {"span": ["not tested"], "class": "badge"}],
 }
 #: Of each column: its name, its unit, and ``n`` for figures. One text, as each case has it.
 _RUN_HEADS: Final = (

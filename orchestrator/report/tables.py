@@ -3,68 +3,86 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import shown
-from orchestrator.records.parity import ParityVerdict
+from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
-from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import FIGURE_PASS, grouped
+from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.report.data import ReportData
 from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text
-from orchestrator.tables.escapes import visible, wrap
-from orchestrator.tables.labels import PARITY_WORDS
+from orchestrator.tables.escapes import display_width, visible, wrap
+from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
+from orchestrator.tables.next_steps import finding_step
 from orchestrator.tables.results import (
     energy_table,
     figures_table,
+    listed_table,
     loads_table,
-    results_table,
     starts_table,
 )
 from orchestrator.tables.rows import BestMark, ResultRow, origin_of
-from orchestrator.tables.text import WIDTH
+from orchestrator.tables.text import WIDTH, Line
 from orchestrator.units import counted, format_percent
 
-#: Phones that are listed one after the other; more are lines of a matrix, and so are several where
-#: there is room.
+#: Phones that are listed one after the other; more are lines of a matrix.
 _MOST_LISTED: Final = 3
-_WIDE: Final = 120
+#: The finding of outputs that differ.
+_OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
+    verdict: code for code, verdict in OUTPUT_FINDINGS.items()
+}
+#: Statuses without a figure that nobody has to mend.
+_NOTHING_WRONG: Final = frozenset({CaseStatus.SKIPPED, CaseStatus.UNTIMED})
 #: More cases of one kind are counted.
 _MOST_NAMED: Final = 5
 
 
-def render_text_table(data: ReportData, width: int = WIDTH) -> str:
-    """Return the results as plain text for a terminal of so many columns.
+def render_text_table(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> str:
+    """Return the results as plain text, see :func:`text_lines`."""
+    return "\n".join(line for line, _ in text_lines(data, width, legend=legend)) + "\n"
+
+
+def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> list[Line]:
+    """Return the results for a terminal of so many columns, each line with its look.
 
     Fewer than 80 are taken for 80.
 
-    A few phones are listed case by case; more stand in a matrix of devices and configurations, as
-    do several in a wide terminal. A figure that isn't the requested delegate's, or that was
-    rejected, isn't shown: its place says why.
+    A few phones are listed case by case; more stand in a matrix of devices and configurations. A
+    figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says
+    why. Below stand who won, what went wrong with its cure, and one line of legend; ``legend``
+    explains every word and mark.
     """
     if not data.results:
-        return f"{data.headline.scope}\n"
+        return [(data.headline.scope, "")]
     devices = len({row.device.serial for row in data.results})
     width = max(width, WIDTH)
-    is_matrix = devices > (1 if width >= _WIDE else _MOST_LISTED)
-    shown = [row for row in data.results if not row.is_unused_thread_count]
-    lines = (
-        matrix_lines(data, width)
+    is_matrix = devices > _MOST_LISTED
+    rows = [row for row in data.results if not row.is_unused_thread_count]
+    names = short_names((row.configuration, row.case) for row in rows)
+    lines: list[Line] = (
+        [(line, "") for line in matrix_lines(data, width)]
         if is_matrix
-        else text.render(results_table(shown), width).split("\n")
+        else text.lines(listed_table(sorted(rows, key=_fastest_first), names), width)
     )
-    table = "\n".join(lines)
-    rows = data.results
-    for part in (starts_table(rows), energy_table(rows), loads_table(rows), figures_table(rows)):
+    table = "\n".join(line for line, _ in lines)
+    parts = (starts_table, energy_table, loads_table, figures_table)
+    for part in (own(data.results) for own in parts):
         if part.listed:
-            lines += ["", part.caption, *text.render(part, width).split("\n")]
-    for told in (*_memory(rows), *_passes(rows)):
-        lines += ["", *wrap(visible(told))]
-    lines += ["", *_legend(data, width, table, is_matrix=is_matrix)]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+            lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
+
+    def told(sentences: Iterable[str], look: str = "") -> None:
+        kept = [(visible(line), look) for item in sentences if item for line in wrap(item, width)]
+        lines.extend([("", ""), *kept] if kept else [])
+
+    told([*_memory(rows), *_passes(rows)])
+    told(data.headline.answers)
+    told(problems(rows, names), "doubt")
+    known = _legend(data, names, table, is_matrix=is_matrix)
+    told(known if legend else [_short_legend(names, width)], "head")
+    return [(line.rstrip(), look) for line, look in lines]
 
 
 def _virtual(row: ResultRow) -> str:
@@ -95,11 +113,9 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
     """Yield what comparing outputs and profiling came to, and what of any pass but timing was left
     out.
     """
-    for verdict, words in PARITY_WORDS.items():
+    for verdict in (ParityVerdict.DEGENERATE, ParityVerdict.UNREADABLE):
         compared = [row for row in rows if row.result.parity is verdict]
-        if compared and verdict is ParityVerdict.SAME:
-            yield f"{words}: {counted(len(compared), 'case')}"
-            continue
+        words = PARITY_WORDS[verdict]
         yield from (
             f"{words}: {row.who}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]
         )
@@ -122,29 +138,53 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         yield f"{name.value} left out for {counted(count, 'case')} ({code}): {reason}"
 
 
-def _doubts(rows: Sequence[ResultRow]) -> list[str]:
-    """Return why figures are suspect: their rows have no room for it."""
-    measured = (row for row in rows if row.result.status is CaseStatus.MEASURED)
-    suspect = (row for row in measured if row.result.quality is Quality.SUSPECT)
-    return [
-        f"suspect ({code}): {'; '.join(row.who for row in group[:_MOST_NAMED])}"
-        + (f" and {len(group) - _MOST_NAMED} more" if len(group) > _MOST_NAMED else "")
-        for code, group in grouped(suspect, lambda row: row.worst_code).items()
-    ]
+def problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
+    """Yield what is wrong with figures, or why there are none, each with what to do about it."""
+    has_models = len({row.model.subject for row in rows}) > 1
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.result.is_judged or row.result.status in _NOTHING_WRONG:
+            continue
+        is_suspect = row.result.status is CaseStatus.MEASURED
+        cure = finding_step(row.worst_code) if is_suspect else row.next_step
+        why = row.why_not_clean
+        if row.outputs is Outputs.DIFFER:
+            why = f"outputs differ: {row.result.parity_reason}"
+            cure = finding_step(_OUTPUT_CODES[row.result.parity])
+        of_model = f" with {row.model.label}" if has_models else ""
+        who = f"{names.of(row.configuration)} on {row.device.title}{of_model}"
+        groups.setdefault((why, cure), []).append(who)
+    for (why, cure), members in groups.items():
+        more = len(members) - _MOST_NAMED
+        named = "; ".join(members[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        yield f"{named}: {why}. {cure}".rstrip()
 
 
-def _legend(data: ReportData, width: int, table: str, *, is_matrix: bool) -> list[str]:
-    """Return what stands below a table: what to trust, and what each word and mark means that
-    stands in it.
-    """
+def _fastest_first(row: ResultRow) -> tuple[object, ...]:
+    """Return the sort key of a case in a list: by model and device, those without a figure last."""
+    place = row.model.label, row.device.is_virtual, row.device.label
+    return *place, row.median_us is None, row.median_us or 0.0
+
+
+def _short_legend(names: ShortNames, width: int) -> str:
+    """Return one line: what the names leave out, and where the rest is explained."""
+    where = "--legend explains the words"
+    common = f"all {names.common}; {where}" if names.common else where
+    return common if display_width(common) <= width else where
+
+
+def _legend(data: ReportData, names: ShortNames, table: str, *, is_matrix: bool) -> list[str]:
+    """Return what each word and mark means that stands in a table."""
     rows = data.results
-    lines = [data.headline.trust, *_doubts(rows)]
+    lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
     if any(row.best is not BestMark.NONE for row in rows):
         lines.append(
-            "* fastest of this model on this device; = can't be told from the fastest (95 % interval)"
+            "* fastest of this model on this device; = tied, can't be told from the fastest (95 % interval)"
         )
+    if any(row.outputs is Outputs.NOT_CHECKED for row in rows):
+        lines.append("not checked: nobody compared the outputs with the reference's")
     goals = sorted({row.result.precision_goal for row in rows if row.result.imprecision})
-    if goals:
+    if goals and is_matrix:
         wanted = ", ".join(f"\u00b1{format_percent(goal)}" for goal in goals)
         lines.append(
             f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none"
@@ -163,11 +203,10 @@ def _legend(data: ReportData, width: int, table: str, *, is_matrix: bool) -> lis
     if any(row.delegate_text == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
-        mark = ("(virtual)" if "(virtual)" in table else "virtual") if is_matrix else "v virtual"
-        lines.append(f"{mark}: from benchfarm's own virtual phone, no measurement")
+        lines.append("virtual: from benchfarm's own virtual phone, no measurement")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     lines += dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin)
-    return [part for line in filter(None, lines) for part in wrap(visible(line), width)]
+    return lines
 
 
 def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
-from orchestrator.analysis.compare import Ratio, best_of, speed_up
+from orchestrator.analysis.compare import BestOfSet, Ratio, best_of, speed_up
 from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.passes.parity import can_be_checked
@@ -113,6 +113,8 @@ WINNERS: Final[Sequence[Column[Contest]]] = (
     Column("configuration", "fastest", lambda item: item.shown.configuration),
     Column("median_us", "median", lambda item: item.shown.median_us),
     Column("is_virtual", "virtual", lambda item: item.shown.is_virtual),
+    Column("winner", "winner", lambda item: item.shown.best),
+    Column("precision", "±95 %", lambda item: item.shown.result.precision),
     Column("outputs", "outputs", lambda item: item.shown.outputs),
     Column("tied", "tied", lambda item: [row.configuration for row in item.tied]),
     Column("is_tested", "tested", lambda item: item.is_tested),
@@ -146,9 +148,9 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
         summaries = alike({row.key: row.result for row in group if row.result.is_judged})
         compared |= summaries
         best = best_of(summaries)
-        if best is not None and len(summaries) > 1:
+        if best is not None:
             marks |= dict.fromkeys(best.tied, BestMark.TIED)
-            marks[best.fastest] = BestMark.TIED if best.tied else BestMark.BEST
+            marks[best.fastest] = _mark(best, is_alone=len(summaries) == 1)
     gains = {
         key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)
     }
@@ -158,6 +160,15 @@ def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
         yield replace(
             row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline
         )
+
+
+def _mark(best: BestOfSet[str], *, is_alone: bool) -> BestMark:
+    """Return what the fastest is."""
+    if is_alone:
+        return BestMark.ALONE
+    if best.tied:
+        return BestMark.TIED
+    return BestMark.BEST if best.is_tested else BestMark.UNTESTED
 
 
 def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
@@ -289,8 +300,7 @@ def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
 def answer_text(contest: Contest) -> str:
     """Return what won, by how much and how sure, as one sentence without its full stop."""
     row, second = contest.shown, contest.second
-    named = [row, *contest.tied, *([second[0]] if second else [])]
-    shown = short_names((item.configuration, item.case) for item in named)
+    shown = short_names((item.configuration, item.case) for item in contest.rows)
     who = f"{row.model.label} on {row.device.title}: "
     if contest.is_alone:
         return f"{who}one clean figure, {row.configuration} with {_figure(row)}"

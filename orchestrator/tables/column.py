@@ -47,6 +47,8 @@ class Kind(enum.Enum):
     MOMENT = "datetime64[us, UTC]"
     #: Mappings and lists; only in JSON.
     RECORD = "object"
+    #: In text: a share from 0 to 1, as long as there is room beside the other columns.
+    BAR = "bar"
     #: A line of its own on a page: ``path|path`` (report/sparklines.py).
     SPARK = "spark"
 

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import Ratio
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
+from orchestrator.records.run import DelegateTruth
+from orchestrator.records.verdict import Quality
 from orchestrator.tables.column import (
     DATA,
     EVERYWHERE,
@@ -27,19 +30,23 @@ from orchestrator.tables.column import (
     column_decimals,
 )
 from orchestrator.tables.findings import FINDINGS
-from orchestrator.tables.labels import OUTPUT_CLASSES, figure_text
+from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
 from orchestrator.tables.passes import ENERGY, FIGURES, LOADS, STARTS, SUSTAINED, EnergyRow
-from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
+from orchestrator.tables.rows import BestMark, DeviceRow, InvocationRow, ModelRow, ResultRow
 from orchestrator.tables.runs import RUNS
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, tokens_per_s
+from orchestrator.units import US_PER_MS, format_bytes, tokens_per_s
 
 Item = TypeVar("Item")
 _TEXT_ONLY: Final = frozenset({Form.TEXT})
-_RANKS: Final = {BestMark.BEST: "★ fastest", BestMark.TIED: "≈ tied", BestMark.NONE: ""}
-_RANK_CLASSES: Final = {BestMark.BEST: "best", BestMark.TIED: "tied", BestMark.NONE: ""}
 #: Before a configuration in text.
-MARKS: Final = {BestMark.BEST: "*", BestMark.TIED: "=", BestMark.NONE: " "}
+MARKS: Final = {
+    BestMark.BEST: "*",
+    BestMark.TIED: "=",
+    BestMark.ALONE: "*",
+    BestMark.UNTESTED: "*",
+    BestMark.NONE: " ",
+}
 
 
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
@@ -50,8 +57,10 @@ def figures_decimals(rows: Sequence[ResultRow]) -> int:
     )
 
 
-def _marked(row: ResultRow) -> str:
-    return f"{'v' if row.is_virtual else ' '}{MARKS[row.best]} {row.configuration}"
+def _winner_class(row: ResultRow) -> str:
+    if row.best is BestMark.NONE:
+        return ""
+    return "best" if row.is_proven_best else "tied"
 
 
 def _spread(row: ResultRow) -> str:
@@ -181,8 +190,7 @@ _SPEED_UP: Final = _ratio_of(
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 RESULTS: Final[Sequence[Column[ResultRow]]] = (
     *WHO[:2],
-    replace(WHO[2], forms=EVERYWHERE - _TEXT_ONLY),
-    Column("configuration", "", _marked, forms=_TEXT_ONLY),
+    WHO[2],
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
@@ -225,12 +233,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA,
     ),
     replace(_PRECISION, head="±", unit="%, 95 %", forms=DATA | PAGE),
-    replace(_PRECISION, forms=LINES - _TEXT_ONLY),
-    replace(
-        _PRECISION,
-        forms=_TEXT_ONLY,
-        shown=lambda row: f"{'~' if row.result.imprecision else ''}{_spread(row)}",
-    ),
+    replace(_PRECISION, forms=LINES),
     Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA | PAGE),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA | PAGE),
@@ -239,14 +242,12 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
     _ratio_of("speed_up_high", lambda ratio: ratio.interval and ratio.interval.high),
     Column(
-        "best",
-        "rank",
+        "winner",
+        "winner",
         lambda row: row.best,
-        shown=lambda row: _RANKS[row.best],
-        tone=lambda row: _RANK_CLASSES[row.best],
+        tone=_winner_class,
         is_choice=True,
         is_optional=True,
-        forms=EVERYWHERE - _TEXT_ONLY,
     ),
     _DELEGATE,
     Column(
@@ -266,10 +267,9 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     replace(_QUALITY, forms=DATA | PAGE),
     replace(
         _QUALITY,
-        forms=LINES - _TEXT_ONLY,
+        forms=LINES,
         shown=lambda row: row.quality_text + (", virtual" if row.is_virtual else ""),
     ),
-    replace(_QUALITY, forms=_TEXT_ONLY, shown=lambda row: row.quality_word),
     Column(
         "outputs",
         "outputs",
@@ -277,7 +277,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         shown=lambda row: row.outputs_text,
         tone=lambda row: OUTPUT_CLASSES[row.outputs],
         is_choice=True,
-        forms=EVERYWHERE - _TEXT_ONLY,
     ),
     Column(
         "outputs_error",
@@ -414,6 +413,83 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         instead=lambda row: row.why_none if row.own is None else "",
         is_judged=lambda row: row.result.is_judged,
     )
+
+
+def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRow]:
+    """Return what a terminal shows of cases: each device's under its name, what is the same for all
+    left out.
+    """
+    slowest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        place = row.model.subject, row.device.serial
+        slowest[place] = max(slowest.get(place, 0.0), row.median_us or 0.0)
+
+    def share(row: ResultRow) -> float:
+        most_us = slowest[row.model.subject, row.device.serial]
+        return (row.median_us or 0.0) / most_us if most_us else 0.0
+
+    named = {column.name: column for column in RESULTS if column.forms & LINES}
+    figures = [row for row in rows if row.own is not None]
+    digits = figures_decimals(rows)
+    is_mixed = len({row.is_virtual for row in rows}) > 1
+    columns: list[Column[ResultRow]] = [
+        Column("model", "model", lambda row: _model_title(row.model)),
+        Column("device", "device", lambda row: _device_title(row.device)),
+        Column("configuration", "", lambda row: f"{MARKS[row.best]} {names.of(row.configuration)}"),
+        replace(named["median_us"], digits=digits),
+        named["tokens_per_s"],
+        named["precision"],
+        named["speed_up"],
+        Column("bar", "", share, Kind.BAR),
+        named["winner"],
+        named["outputs"],
+        Column("notes", "", lambda row: _notes(row, is_mixed=is_mixed), is_optional=True),
+    ]
+    if len(figures) < 2:
+        columns = [column for column in columns if column.kind is not Kind.BAR]
+    return case_table(
+        "listed",
+        "One row for each case",
+        rows,
+        [replace(column, forms=_TEXT_ONLY) for column in columns],
+        groups=2,
+        instead=lambda row: row.why_none if row.own is None else "",
+        look=look_of,
+    )
+
+
+def look_of(row: ResultRow) -> str:
+    """Return how a terminal shows a case."""
+    if row.own is None:
+        return "" if row.result.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"
+    if not row.result.is_judged:
+        return "doubt"
+    if row.best in {BestMark.BEST, BestMark.ALONE}:
+        return "winner" if row.is_proven_best else "unproven"
+    return ""
+
+
+def _model_title(model: ModelRow) -> str:
+    return f"{model.label}, {format_bytes(model.size_bytes)}" if model.size_bytes else model.label
+
+
+def _device_title(device: DeviceRow) -> str:
+    is_named = device.serial in device.label
+    return device.title if is_named else f"{device.title}  {device.serial}"
+
+
+def _notes(row: ResultRow, *, is_mixed: bool) -> str:
+    """Return what is unusual about a figure."""
+    truth = row.result.truth
+    told = (
+        (row.result.quality is not Quality.TRUSTED, row.quality_word),
+        (truth is not None and truth is not DelegateTruth.FULL, row.delegate_text),
+        (truth is None, "not confirmed"),
+        (row.result.imprecision and row.result.precision is None, "one process"),
+        (row.has_mean, "mean"),
+        (is_mixed and row.is_virtual and not row.device.is_virtual, "virtual"),
+    )
+    return ", ".join(word for is_told, word in told if is_told)
 
 
 def case_table(

@@ -44,11 +44,15 @@ SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 class BestMark(enum.StrEnum):
     """Where a judged figure stands among the configurations of its model on its device."""
 
-    #: Not the fastest, not judged, or alone: nothing to be best of.
+    #: Not the fastest, or not judged.
     NONE = ""
-    BEST = "best"
+    BEST = "clear"
     #: The 95 % interval doesn't tell it from the fastest.
-    TIED = "tied-best"
+    TIED = "tied"
+    #: Nothing else has a clean figure.
+    ALONE = "only one"
+    #: The fastest of figures of one process each, which have no intervals.
+    UNTESTED = "not tested"
 
 
 def origin_of(campaign: Campaign) -> str:
@@ -341,6 +345,12 @@ class ResultRow:
         error = self.result.parity_error
         is_known = self.outputs is Outputs.DIFFER and error is not None
         return f"{self.outputs} ({error:.2g})" if is_known else self.outputs.value
+
+    @property
+    def is_proven_best(self) -> bool:
+        """Whether it wins, and its outputs are those of its model."""
+        is_right = self.outputs in {Outputs.CHECKED, Outputs.REFERENCE} or self.case.is_per_token
+        return self.best in {BestMark.BEST, BestMark.ALONE} and is_right
 
     @property
     def spread_text(self) -> str:

@@ -36,6 +36,8 @@ class Table(Generic[R]):
     key: Callable[[R], str] | None = None
     link: tuple[str, str] = ("#c-", "")
     is_virtual: Callable[[R], bool] = lambda _: False
+    #: How a terminal shows a row: ``winner``, ``doubt``, ``bad``; empty for nothing unusual.
+    look: Callable[[R], str] = lambda _: ""
     is_judged: Callable[[R], bool] | None = None
     #: The group that a row belongs to, where a page shows one group at a time.
     group: Callable[[R], str] | None = None

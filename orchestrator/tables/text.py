@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.tables.column import NOTHING, Form, R
+from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
 from orchestrator.tables.escapes import display_width, fit, one_line, wrap
 from orchestrator.tables.table import Table
 
@@ -14,6 +14,10 @@ from orchestrator.tables.table import Table
 WIDTH: Final = 80
 #: No name of a row is wider in a table with headings: a longer one has a line of its own.
 _WIDEST_NAME: Final = 29
+#: A bar is left out where there is less room, and never longer.
+_BAR: Final = range(6, 41)
+#: A line, and how a terminal shows it: ``head``, or what Table.look says.
+Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,11 @@ def render(table: Table[R], width: int | None = None) -> str:
 
     Columns that don't fit beside the others follow in a band below, each beside the rows' names.
     """
+    return "\n".join(line for line, _ in lines(table, width))
+
+
+def lines(table: Table[R], width: int | None = None) -> list[Line]:
+    """Return the lines of :func:`render`, each with its look."""
     rows = table.listed
     if not rows and table.nothing:
         return table.nothing
@@ -54,21 +63,42 @@ def render(table: Table[R], width: int | None = None) -> str:
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
     drawn = []
     for column in others:
+        if column.kind is Kind.BAR:
+            drawn.append(_Drawn([""], [], 0, is_right=False))
+            continue
         heads, cells = column.title.split("\n"), [one_line(cell) for cell in column.cells(rows)]
         seen = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
         own = min(max(map(display_width, (*heads, *seen))), max(room, 1))
         drawn.append(_Drawn([one_line(part) for part in heads], cells, own, column.is_figure))
+    drawn = _with_bars(drawn, others, rows, room if width is not None else WIDTH, gap)
     places = [
         tuple(one_line(cell) for cell in place)
         for place in zip(*(g.cells(rows) for g in groups), strict=True)
     ]
-    shown: list[str] = []
+    looks = [table.look(row) for row in rows]
+    shown: list[Line] = []
     for number, band in enumerate(_bands(drawn, room, gap)):
         block = _Block(band, name_width, " " * gap, room, " " * bool(groups))
-        shown += block.lines(
-            first.title, names, places, reasons if not number else [""] * len(rows)
-        )
-    return "\n".join(line.rstrip() for line in shown)
+        told = reasons if not number else [""] * len(rows)
+        shown += block.lines(first.title, names, places, told, looks)
+    return [(line.rstrip(), look) for line, look in shown]
+
+
+def _with_bars(
+    drawn: Sequence[_Drawn], columns: Sequence[Column[R]], rows: Sequence[R], room: int, gap: int
+) -> list[_Drawn]:
+    """Return the columns with bars as long as there is room, without them where there is none."""
+    left = room - sum(item.width + gap for item in drawn)
+    width = min(left, _BAR[-1])
+    found = []
+    for item, column in zip(drawn, columns, strict=True):
+        if column.kind is not Kind.BAR:
+            found.append(item)
+        elif width in _BAR:
+            shares = [column.value(row) or 0.0 for row in rows]
+            bars = ["\N{BLACK SQUARE}" * max(round(share * width), share > 0) for share in shares]
+            found.append(_Drawn([""], bars, width, is_right=False))
+    return found
 
 
 def _bands(columns: Sequence[_Drawn], room: int, gap: int) -> list[list[_Drawn]]:
@@ -98,19 +128,22 @@ class _Block:
         names: Sequence[str],
         places: Sequence[tuple[str, ...]],
         reasons: Sequence[str],
-    ) -> Iterator[str]:
+        looks: Sequence[str],
+    ) -> Iterator[Line]:
         """Yield heads and rows; with headings, a head below each change of them."""
         if not places:
-            yield from self.heads(title)
+            yield from ((line, "head") for line in self.heads(title))
         before: tuple[str, ...] = ()
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
             if places and places[place] != before:
                 *above, last = places[place]
                 if list(before[:-1]) != above:
-                    yield from (f"{'  ' * level}{text}" for level, text in enumerate(above))
+                    titles = (f"{'  ' * level}{text}" for level, text in enumerate(above))
+                    yield from ((line, "title") for line in titles)
                 before = places[place]
-                yield from self.heads(f" {last}")
-            yield from self.row(name, self.cells(place, reason))
+                yield from ((line, "head") for line in self.heads(f" {last}"))
+            for line in self.row(name, self.cells(place, reason)):
+                yield line, looks[place]
 
     def heads(self, title: str) -> Iterator[str]:
         """Yield the lines of the head.
