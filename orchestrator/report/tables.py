@@ -74,7 +74,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 
     def told(sentences: Iterable[str], look: str = "") -> None:
-        kept = [(visible(line), look) for item in sentences if item for line in wrap(item, width)]
+        kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]
         lines.extend([("", ""), *kept] if kept else [])
 
     told([*_memory(rows), *_passes(rows)])

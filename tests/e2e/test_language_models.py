@@ -66,7 +66,7 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
         assert row["tokens_per_s"] == pytest.approx(1e6 / row["median_us"], rel=1e-4)
         assert row["tokens_per_s_low"] == pytest.approx(1e6 / row["interval_high_us"], rel=1e-3)
         assert row["tokens_per_s_low"] < row["tokens_per_s"] < row["tokens_per_s_high"]
-        assert f"tiny, {phase}\n" in listed
+        assert f"tiny, {phase}, " in listed
         assert f" {row['tokens_per_s']:.0f} " in listed
     assert listed.count(" tokens/s ") == 2
     assert "median ms" not in listed

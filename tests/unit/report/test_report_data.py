@@ -232,10 +232,7 @@ def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocat
     data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(unsteady,)), other)
     assert [text.split(":")[0] for text in data.headline.warnings] == ["1 case suspect (unsteady)"]
     text = " ".join(render_text_table(data).split())
-    assert (
-        "suspect (unsteady): mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack, 4 threads, native"
-        in text
-    )
+    assert "xnnpack on Google Pixel 3 (virtual): suspect: unsteady. Close what runs" in text
 
 
 def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matter():
@@ -259,17 +256,15 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
 @pytest.mark.parametrize(
     ("verdict", "shown", "kept_as_evidence"),
     [
-        (ParityVerdict.SAME, r" 1\.00 .* clean", False),
-        (ParityVerdict.DRIFT, r" 1\.00 .* suspect", False),
+        (ParityVerdict.SAME, r" 1\.00 .* only one checked", False),
+        (ParityVerdict.DRIFT, r" 1\.00 .* differ \(0\.02\) suspect", False),
         (ParityVerdict.WRONG, r" ---  rejected: wrong-outputs", True),
     ],
 )
 def test_a_figure_stays_in_the_table_unless_its_outputs_are_wrong(verdict, shown, kept_as_evidence):
     data = data_of(*series(case(), 1_000), parity(case(), verdict, 0.02))
     (row,) = data.results
-    assert re.search(
-        rf"^ .*xnnpack, 4 threads, native .*{shown}$", render_text_table(data), re.MULTILINE
-    )
+    assert re.search(rf"^ .*xnnpack .*{shown}$", render_text_table(data), re.MULTILINE)
     assert (exported(row)["not_a_result_us"] == 1_000) is kept_as_evidence
     assert ("<del>1.00 ms</del> (rejected)" in render_html(data, title="t")) is kept_as_evidence
 
@@ -295,10 +290,8 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     ]
     runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
     text = " ".join(render_text_table(data_of(*runs)).split())
-    assert (
-        "outputs wrong: mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), gpu, 4 threads, native: largest"
-        in text
-    )
+    assert "gpu on Google Pixel 3 (virtual): outputs differ: largest" in text
+    assert "Don't use this configuration" in text
     assert (
         "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs"
         in text
@@ -309,10 +302,6 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     )
     assert "memory of mobilenet_v1_1.0_224 on Google Pixel 3 (virtual), xnnpack" not in text
     assert "operators of 1 case are profiled: see the report" in text
-    agreeing = render_text_table(
-        data_of(*series(cpu, 2_000), parity(cpu, ParityVerdict.SAME, 1e-6))
-    )
-    assert "outputs agree: 1 case" in agreeing
 
 
 def test_headline_warns_of_figures_of_different_modes_side_by_side():
@@ -555,13 +544,9 @@ def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
         (row,) = data.results
         assert row.result.is_judged
         assert not exported(row)["is_precise"]
-        text = render_text_table(data)
+        text = render_text_table(data, legend=True)
         assert f"The one result is clean, {told}" in text
-        assert (
-            "~ not precise: the 95 % interval is wider than ±2.0 %, or one process gave none"
-            in text
-        )
-        assert re.search(r" ~(±[\d.]+ %|---) .* clean$", text, re.MULTILINE)
+        assert re.search(r"(±[\d.]+ % .* not checked|---.* one process)$", text, re.MULTILINE)
         assert f"| {worth}, virtual |" in to_markdown(data)
         assert worth in render_html(data, title="t")
         assert "trusted" not in text
