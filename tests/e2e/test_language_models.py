@@ -68,7 +68,7 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
         assert row["tokens_per_s_low"] < row["tokens_per_s"] < row["tokens_per_s_high"]
         assert f"tiny, {phase}, " in listed
         assert f" {row['tokens_per_s']:.0f} " in listed
-    assert listed.count(" tokens/s ") == 2
+    assert listed.count("speed tokens/s ") == 2
     assert "median ms" not in listed
     # Prefill and decode are two lines of the table, each beside what others published of its kind.
     cells = [
