@@ -57,8 +57,14 @@ def shown(
     """
     tables = [part for part in parts if isinstance(part, Table)]
     rows = {table.name: [table.record(row) for row in table.rows] for table in tables}
+    lines = [
+        line
+        for part in parts
+        for line in (text.lines(part) if isinstance(part, Table) else [(part, "")])
+    ]
     return CommandResult(
-        text="\n".join(text.render(part) if isinstance(part, Table) else part for part in parts),
+        text="\n".join(line for line, _ in lines),
+        looks=[look for line, look in lines for _ in line.split("\n")],
         data={**(facts or {}), **rows} if facts or len(rows) != 1 else next(iter(rows.values())),
         exit_code=exit_code,
         tables=tables,

@@ -46,11 +46,11 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
     """Return the lines of :func:`render`, each with its look."""
     rows = table.listed
     if not rows and table.nothing:
-        return table.nothing
+        return [(table.nothing, "")]
     if table.most is not None and len(rows) > table.most:
         first_rows = replace(table, rows=rows[: table.most], most=None)
         rest = table.further.format(count=len(rows) - table.most)
-        return f"{render(first_rows, width)}\n{rest}"
+        return [*lines(first_rows, width), (rest, "head")]
     groups, (first, *others) = (
         (columns := table.of(Form.TEXT))[: table.groups],
         columns[table.groups :],
