@@ -10,7 +10,6 @@ thread. On a computer that does something else meanwhile, only that says anythin
 
 from __future__ import annotations
 
-import re
 import statistics
 import sys
 import tempfile
@@ -29,7 +28,6 @@ from orchestrator.report.render import render_html
 from orchestrator.tables.column import Form
 from tests.samples.sample_lab import large_lab, small_lab
 
-LIBRARY = re.compile(r'<script type="text/plain" id="pack-vega">.*?</script>', re.DOTALL)
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now()))))"
 
 
@@ -117,7 +115,7 @@ def measure(browser: Browser, folder: Path, count: int) -> None:
     # A browser takes far more than half a minute for a plain table of 50,000 rows.
     other = painted_ms(browser, theirs, repeats=1)[0] if count <= 5_000 else float("nan")
     drawn, busy, sort, find = usable_ms(browser, ours)
-    size = len(LIBRARY.sub("", html).encode()) / 1e6
+    size = len(html.encode()) / 1e6
     print(
         f"{count:>6} cases: gathered {gathered}, rendered {rendered} (plain table {plained}); {size:.2f} MB without "
         f"library, {len(html) / 1e6:.2f} MB with (plain {len(plain) / 1e6:.2f} MB); painted {own:.0f} ms "

@@ -146,7 +146,6 @@ OWNERS = {
     "procrastinate": {"extensions/farm"},
     "pandas": {"tables/frame.py", "report/exports.py", "app/results.py"},
     "jinja2": {"tables/html.py", "report/render.py"},
-    "vl_convert": {"report/vega.py"},
     "typer": {"cli", "extensions/trace/cli.py"},
     "click": {"cli"},
     "rich": {"cli"},
@@ -198,7 +197,6 @@ HEAVY = (
     "yaml",
     "pydantic",
     "jinja2",
-    "vl_convert",
     "fastapi",
     "uvicorn",
 )

@@ -164,7 +164,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     campaign, opened = prepared.campaign, prepared.opened
     if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
         # This computer has time for it while phones measure; when it is measured itself, it hasn't.
-        load_ahead(len(campaign.invocations), workspace.settings.cache_folder)
+        load_ahead(len(campaign.invocations))
     try:
         result = run_campaign(workspace, prepared)
     except InterruptedByUserError as error:

@@ -86,11 +86,9 @@ def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:
     }
 
 
-def load_ahead(invocations: int, cache_folder: Path) -> None:
+def load_ahead(invocations: int) -> None:
     """Begin to load what a report of so many invocations is made with, while something else is
     waited for.
-
-    The script that draws a page's charts is made, too, where ``cache_folder`` doesn't hold it yet.
     """
 
     def load() -> None:
@@ -99,9 +97,6 @@ def load_ahead(invocations: int, cache_folder: Path) -> None:
             # Whoever needs it is told what is wrong with it.
             with suppress(ImportError):
                 import_module(name)
-        from orchestrator.report.vega import make_ahead
-
-        make_ahead(cache_folder)
 
     threading.Thread(target=load, name="report").start()
 

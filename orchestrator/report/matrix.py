@@ -6,12 +6,21 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.analysis.summary import Summary
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.tables.labels import configuration_order, figure_unit, with_key
+from orchestrator.tables.column import NOTHING, Column, Kind
+from orchestrator.tables.labels import (
+    ShortNames,
+    configuration_order,
+    figure_text,
+    figure_unit,
+    with_key,
+)
 from orchestrator.tables.results import figures_decimals
-from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ModelRow, ResultRow, SkipRow
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,33 +31,73 @@ class MatrixCell:
     skip: SkipRow | None
 
 
+#: A device, and its cells in the order of the configurations.
+Line = tuple[DeviceRow, tuple[MatrixCell, ...]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixTable:
     """One model."""
 
     model: ModelRow
     configurations: tuple[str, ...]
-    #: A device, and its cells in the order of the configurations.
-    lines: tuple[tuple[DeviceRow, tuple[MatrixCell, ...]], ...]
+    lines: tuple[Line, ...]
     #: Decimals of every figure in milliseconds in this table.
     decimals: int
     #: Of its figures: ``ms``, or ``tokens/s`` of a language model.
     unit: str
-    #: The highest latency that a figure or its interval reaches, where bars end.
-    full_us: float
 
-    def bar(self, summary: Summary) -> tuple[float, str]:
-        """Return where a bar from zero ends, in percent, and the path of its interval.
 
-        Empty where that isn't known.
-        """
-        known = (
-            (summary.interval.low, summary.interval.high) if summary.interval is not None else ()
+def configurations_table(table: MatrixTable, names: ShortNames, number: int) -> Table[Line]:
+    """Return a model's figures on a page: a row for each device, a column for each configuration."""
+
+    def column(place: int, label: str) -> Column[Line]:
+        def row_of(line: Line) -> ResultRow | None:
+            return line[1][place].row
+
+        return Column(
+            label,
+            names.of(label),
+            lambda line: (row := row_of(line)) and row.median_us,
+            Kind.NUMBER,
+            "",
+            1 / US_PER_MS,
+            table.decimals,
+            shown=lambda line: _word(line[1][place]),
+            tone=lambda line: _tone(row_of(line)),
+            case=lambda line: row.key if (row := row_of(line)) is not None else "",
         )
-        width, *ends = (
-            round(min(1.0, value / self.full_us) * 100, 1) for value in (summary.median_us, *known)
-        )
-        return width, "M{0} 5H{1}M{0} 1V9M{1} 1V9".format(*ends) if ends else ""
+
+    return Table(
+        name=f"matrix-{number}",
+        caption=f"{table.model.label}: median in ms of each configuration",
+        columns=[
+            Column("device", "phone", lambda line: line[0].label),
+            *(column(place, label) for place, label in enumerate(table.configurations)),
+        ],
+        rows=table.lines,
+        is_virtual=lambda line: line[0].is_virtual,
+    )
+
+
+def _word(cell: MatrixCell) -> str | None:
+    """Return what stands in the place of a figure; None for a figure in milliseconds."""
+    row = cell.row
+    if row is None:
+        return f"skipped: {cell.skip.skipped.reason_code}" if cell.skip is not None else NOTHING
+    if row.is_unused_thread_count:
+        return "same: uses no threads"
+    if row.own is None:
+        return row.unclean_reason
+    return f"{figure_text(row.case, row.median_us, 0)} tokens/s" if row.case.is_per_token else None
+
+
+def _tone(row: ResultRow | None) -> str:
+    if row is None or row.is_unused_thread_count:
+        return ""
+    if row.own is None:
+        return "bad" if row.result.status is not CaseStatus.SKIPPED else ""
+    return "winner" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
 
 
 def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
@@ -86,19 +135,12 @@ def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]
                 ),
             )
         )
-    reached = [
-        end
-        for row in rows
-        if row.own
-        for end in (row.own.median_us, row.own.interval and row.own.interval.high)
-    ]
     return MatrixTable(
         model=rows[0].model,
         configurations=tuple(configurations),
         lines=tuple(lines),
         decimals=figures_decimals(rows),
         unit=figure_unit(rows[0].case),
-        full_us=max((end for end in reached if end), default=1.0),
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,45 +14,37 @@ from typing import Any, Final
 
 import jinja2
 
-from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.files import make_private
 from orchestrator.records.device import CpuCluster
-from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
-from orchestrator.report.chart_rows import ChartRow, chart_rows
-from orchestrator.report.charts import CHARTS, Chart
+from orchestrator.report.charts import charts_of
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence, moment_text
-from orchestrator.report.glance import winner_blocks
-from orchestrator.report.matrix import matrix_tables
+from orchestrator.report.matrix import configurations_table, matrix_tables
+from orchestrator.report.picture import MOST_OPEN, ModelPicture, model_pictures, models_table
 from orchestrator.report.sections import page_tables
-from orchestrator.report.vega import packed_runtime
-from orchestrator.report.winners import Certainty
+from orchestrator.report.winners import kind_title
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.html import environment, page_data
+from orchestrator.tables.html import environment, page_data, whole
 from orchestrator.tables.labels import (
-    PARITY_CLASSES,
-    PARITY_WORDS,
     STATE_CLASSES,
     STATUS_WORDS,
-    fallback_words,
-    figure_ms,
-    figure_text,
     page_name,
     short_names,
 )
 from orchestrator.tables.page_policy import pack, without_collector
-from orchestrator.tables.rows import SEVERITIES, BestMark, FindingRow, ResultRow, origin_of
+from orchestrator.tables.rows import SEVERITIES, FindingRow, ModelRow, ResultRow, origin_of
 from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, format_change, format_duration, format_latency
 
-#: Cases whose matrix and evidence stand on the page itself, to be read without scripts and to be
-#: printed. Beyond, they are folded into the page and unfolded when they are looked at.
+#: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
+#: into the page and unfolded when it is looked at.
 _LAID_OUT_CASES: Final = 60
-#: Lines of matrices that are open from the beginning; more of them are folded, model by model.
-_OPEN_LINES: Final = 14
+#: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
+_MOST_CHIPS: Final = 14
 #: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at
 #: once.
 EVIDENCE_SIZE: Final = 25
@@ -61,24 +53,56 @@ _SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What the page shows of a model first."""
+
+    model: ModelRow
+    #: None where no latency was asked for.
+    picture: ModelPicture | None
+    configurations: Table[Any]
+    #: Where the picture is folded; empty for one on the page itself.
+    fold: str
+
+    @property
+    def drawn(self) -> str:
+        """The picture's table as HTML."""
+        if self.picture is None:
+            return ""
+        return whole(self.picture.table, self.picture.look)
+
+
 @without_collector
 def render_html(
-    data: ReportData, *, title: str, cache_folder: Path | None = None, library: str = ""
+    data: ReportData, *, title: str, cache_folder: Path | None = None, is_of_site: bool = False
 ) -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and
     scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
-    are made visible. Charts, their library and compiled templates are kept in ``cache_folder`` for
-    the next report. As a page of a site it names the site's own copy of that library, by its
-    address in ``library``, and links to the site's other pages.
+    are made visible. Compiled templates are kept in ``cache_folder`` for the next report. As a page
+    of a site it links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
-    grids, sets = page_tables(data), chart_rows(data)
-    charts = {chart.name: chart for chart in CHARTS if chart.drawable(sets.get(chart.dataset, ()))}
-    folds = _data_folds(grids, sets, charts)
-    places = {row.key: place for place, row in enumerate(data.results)}
     names = short_names((row.configuration, row.case) for row in data.results)
+    pictures = model_pictures(data.contests, names)
+    by_subject = {item.model.subject: item for item in pictures}
+    matrices = matrix_tables(data)
+    is_open = is_laid_out or len(matrices) <= MOST_OPEN
+    blocks = [
+        Block(
+            model=table.model,
+            picture=by_subject.get(table.model.subject),
+            configurations=configurations_table(table, names, number),
+            fold="" if is_open else f"picture-{number}",
+        )
+        for number, table in enumerate(matrices)
+    ]
+    grids = page_tables(data)
+    folds = {
+        table.name: pack(page_data(table))
+        for table in (*grids.values(), *(block.configurations for block in blocks))
+    }
     templates = _environment()
     if cache_folder is not None and templates.bytecode_cache is None:
         # Compiling templates takes a quarter of a second. A folder that can't be written to is
@@ -89,42 +113,27 @@ def render_html(
                 templates.bytecode_cache = jinja2.FileSystemBytecodeCache(
                     str(cache_folder / "templates")
                 )
-    blocks = [
-        (table, "" if is_laid_out else f"matrix-{number}")
-        for number, table in enumerate(matrix_tables(data))
-    ]
-    matrix = templates.get_template("matrix.html.j2")
-    # Those of a large report are put among the folds.
-    folds |= {
-        name: pack(matrix.render(table=table, places=places, names=names))
-        for table, name in blocks
-        if name
-    }
+    # Those of many models are put among the folds.
+    folds |= {block.fold: pack(block.drawn) for block in blocks if block.fold}
     evidence = iter(case_evidence(data.results))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
         parts = iter(lambda: list(islice(evidence, EVIDENCE_SIZE)), [])
         folds |= {f"evidence-{place}": pack(part) for place, part in enumerate(parts)}
-    if charts and not library:
-        folds["vega"] = packed_runtime(cache_folder)
-    winners, models_left_out = winner_blocks(data.contests, names)
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
     troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
     return templates.get_template("report.html.j2").render(
         title=_whole_title(title, data),
         data=data,
-        winners=winners,
-        models_left_out=models_left_out,
-        figures_in_ms=not any(row.case.is_per_token for row in data.results),
+        blocks=blocks,
+        models=models_table(pictures, names) if len(pictures) > MOST_OPEN else None,
+        most_open=MOST_OPEN,
+        chips=_chips(data),
         names=names,
         advice=advice_of(data),
-        blocks=blocks,
-        is_open=sum(len(table.lines) for table, _ in blocks) <= _OPEN_LINES,
-        places=places,
-        baselines=_baselines(data),
         grids=grids,
-        charts=charts,
+        charts=charts_of(data),
         findings=_finding_groups(measured),
         troubled=troubled[:_MOST_TROUBLED],
         troubled_count=len(troubled),
@@ -134,8 +143,7 @@ def render_html(
         else [],
         settings={"evidence_size": EVIDENCE_SIZE},
         folds=folds,
-        modes=sorted({row.case.process_mode.value for row in data.results}),
-        site=library,
+        site=is_of_site,
     )
 
 
@@ -157,30 +165,15 @@ def render_template(name: str, **values: object) -> str:
     return _environment().get_template(name).render(**values)
 
 
-def _data_folds(
-    grids: Mapping[str, Table[Any]],
-    sets: Mapping[str, Sequence[ChartRow]],
-    charts: Mapping[str, Chart],
-) -> dict[str, str]:
-    folds = {name: pack(page_data(table)) for name, table in grids.items()}
-    if charts:
-        folds["charts"] = pack({name: asdict(chart) for name, chart in charts.items()})
-        for name in dict.fromkeys(chart.dataset for chart in charts.values()):
-            rows = sets[name]
-            folds[f"rows-{name}"] = pack({field: [row[field] for row in rows] for field in rows[0]})
-    return folds
-
-
-def _baselines(data: ReportData) -> Mapping[str, Sequence[str]]:
-    """Return what figures can be compared with: the configurations and the devices that have a
-    judged figure.
-    """
-    judged = [row for row in data.results if row.result.is_judged]
-    devices = dict.fromkeys(visible(row.device.title) for row in judged)
-    return {
-        "configurations": list(dict.fromkeys(visible(row.configuration) for row in judged)),
-        "devices": list(devices) if len(devices) > 1 else [],
-    }
+def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
+    """Return what rows can be chosen by: the models and the kinds of devices, where it is a choice."""
+    models = list(dict.fromkeys(visible(row.model.label) for row in data.results))
+    devices = list(dict.fromkeys(visible(kind_title(row)) for row in data.results))
+    return [
+        (name, words)
+        for name, words in (("model", models), ("device", devices))
+        if 1 < len(words) <= _MOST_CHIPS
+    ]
 
 
 def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Sequence[ResultRow]]]:
@@ -199,8 +192,6 @@ def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Seq
 def _environment() -> jinja2.Environment:
     made = environment()
     filters: Mapping[str, Callable[..., object]] = {
-        "ms": figure_ms,
-        "figure": figure_text,
         "size": format_bytes,
         "duration": format_duration,
         "moment": moment_text,
@@ -213,16 +204,9 @@ def _environment() -> jinja2.Environment:
     }
     made.filters |= filters
     made.globals |= {
-        "BestMark": BestMark,
         "CaseStatus": CaseStatus,
-        "Certainty": Certainty,
-        "OWN_FIGURE": OWN_FIGURE,
-        "PARITY_CLASSES": PARITY_CLASSES,
-        "PARITY_WORDS": PARITY_WORDS,
-        "ParityVerdict": ParityVerdict,
         "SHOWN_CASES": _SHOWN_CASES,
         "STATUS_WORDS": STATUS_WORDS,
-        "fallback_words": fallback_words,
     }
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.report.data import ReportData
@@ -82,9 +83,14 @@ def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
 def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
     # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
     numbered = parts_of(
-        rows, lambda row: enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1)
+        rows,
+        lambda row: sorted(
+            enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1),
+            key=lambda item: (bool(item[1].subgraph), -item[1].mean_us),
+        ),
     )
-    return parts_table("operators", "Operators in the order in which they ran", numbered, OPERATORS)
+    table = parts_table("operators", "Layers of the model, the slowest first", numbered, OPERATORS)
+    return replace(table, order="slowest first")
 
 
 def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:

@@ -51,6 +51,8 @@ class Kind(enum.Enum):
     BAR = "bar"
     #: A line of its own on a page: ``path|path`` (report/sparklines.py).
     SPARK = "spark"
+    #: A drawing (report/drawing.py), in tables that are whole on a page.
+    PICTURE = "picture"
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,23 @@ class Column(Generic[R]):
     forms: frozenset[Form] = EVERYWHERE
     #: What people read in the place of the value; None for a row whose value is shown.
     shown: Callable[[R], str | None] | None = None
-    #: The class that colours a word on a page.
+    #: The class that colours a word or a figure on a page.
     tone: Callable[[R], str] | None = None
+    #: On a page: the case that the cell opens; empty for none.
+    case: Callable[[R], str] | None = None
     #: Whether people don't see the column where no row has anything in it.
     is_optional: bool = False
+    #: Whether a table that is whole on a page says it once below, where all rows have one word.
+    is_merged: bool = False
     #: On a page: words can be chosen from a list; the cell opens what the row is about; a figure
     #: has a sign.
     is_choice: bool = False
     opens: bool = False
     is_signed: bool = False
-    #: Of sparklines: the paths' view box.
-    box: str = ""
+    #: On a page: a bar behind the figure, as long as its share of the column's largest.
+    is_bar: bool = False
+    #: Of sparklines: the paths' view box. Of pictures: the axis above them.
+    box: Any = ""
 
     @property
     def title(self) -> str:
@@ -113,6 +121,7 @@ class Column(Generic[R]):
             "value": through(self.value, None),
             "shown": through(self.shown, None),
             "tone": through(self.tone, ""),
+            "case": through(self.case, ""),
         }
         return replace(self, **(made | changes))  # type: ignore[return-value]
 

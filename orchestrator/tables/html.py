@@ -1,10 +1,10 @@
-"""A table on a page: searched, sorted and copied by the page's script, which draws the rows that
+"""A table on a page: whole, or searched and sorted by the page's script, which draws the rows that
 are in view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -34,6 +34,36 @@ def page(tables: Sequence[Table[Any]]) -> str:
     )
 
 
+def whole(table: Table[R], look: str = "cards") -> str:
+    """Return the table as a page has it without scripts, every row of it.
+
+    ``look`` is its class in the style sheet.
+    """
+    return str(template("whole.html.j2").module.whole(table, look))  # type: ignore[attr-defined]
+
+
+def _laid_out(table: Table[R]) -> tuple[Sequence[Column[R]], Sequence[object], str]:
+    """Return a table's columns, its rows with their cells, and what is the same in all of them."""
+    constants, rows = table.constants(), table.listed
+    columns = [column for column in table.of(Form.HTML) if column.head not in constants]
+    cells = zip(*(_cells(column, rows) for column in columns), strict=True)
+    lines = [
+        (table.is_virtual(row), table.chips and table.chips(row), line)
+        for row, line in zip(rows, cells, strict=True)
+    ]
+    same = "; ".join(f"{head} {word}" for head, word in constants.items() if word)
+    return columns, lines, same
+
+
+def _cells(column: Column[R], rows: Sequence[R]) -> Iterable[tuple[Column[R], object, str, str]]:
+    """Yield a column's cells: the column, what is shown, the class of its word, and what it opens."""
+    is_picture = column.kind is Kind.PICTURE
+    shown = [column.value(row) for row in rows] if is_picture else column.cells(rows)
+    for row, cell in zip(rows, shown, strict=True):
+        tone = column.tone(row) if column.tone is not None else ""
+        yield column, cell, tone, column.case(row) if column.case is not None and cell else ""
+
+
 def page_data(table: Table[R]) -> Mapping[str, object]:
     """Return the table as the page's script reads it."""
     rows = table.listed
@@ -60,12 +90,28 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         digits = column.decimals(figures)
         # More digits than are shown only make the page larger.
         values = [None if figure is None else round(figure, digits + 2) for figure in figures]
-        return page | {
+        page |= {
             "kind": "number",
             "digits": digits,
             "signed": int(column.is_signed),
             "values": values,
         }
+        if column.is_bar:
+            page["bar"] = 1
+        if column.kind is Kind.COUNT and len(rows) > 1 and len(set(values)) == 1:
+            page["same"] = 1
+        if column.shown is not None:
+            # Of a figure that isn't there.
+            texts = [
+                column.shown(row) if value is None else None
+                for row, value in zip(rows, values, strict=True)
+            ]
+            page["texts"] = {place: visible(text) for place, text in enumerate(texts) if text}
+        if column.tone is not None:
+            page["tones"] = _words([column.tone(row) for row in rows])
+        if column.case is not None:
+            page["cases"] = [column.case(row) for row in rows]
+        return page
     words = [visible(cell) for cell in column.cells(rows)]
     if column.kind is Kind.SPARK:
         return page | _words(words) | {"kind": "spark", "box": column.box}
@@ -74,11 +120,10 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         page["kind"] = "badge"
         words = [f"{column.tone(row)}|{word}" for row, word in zip(rows, words, strict=True)]
     distinct = _words(words)
-    return (
-        page
-        | distinct
-        | {"choice": int(column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES)}
-    )
+    # The page says once what is the same in all rows.
+    is_same = len(rows) > 1 and len(distinct["words"]) == 1 and not column.opens
+    is_choice = column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES
+    return page | distinct | {"choice": int(is_choice)} | ({"same": 1} if is_same else {})
 
 
 def _words(words: Sequence[str]) -> dict[str, list[object]]:
@@ -104,6 +149,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    made.filters["laid_out"] = _laid_out
     made.globals |= {
         "NOTHING": NOTHING,
         "inline_script": inline_script,

@@ -213,8 +213,12 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
     """Return the sort key of a configuration: by delegate, threads, tool."""
-    place = _DELEGATE_PLACES.get(case.delegate, len(_DELEGATE_PLACES))
-    return (place, case.threads, case.tool.value, label)
+    return (delegate_place(case), case.threads, case.tool.value, label)
+
+
+def delegate_place(case: Case) -> int:
+    """Return the place of a case's delegate among all of them, those of plugins behind."""
+    return _DELEGATE_PLACES.get(case.delegate, len(_DELEGATE_PLACES))
 
 
 def figure_ms(latency_us: float | None, decimals: int) -> str:

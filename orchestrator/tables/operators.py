@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import grouped
-from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.column import EVERYWHERE, PAGE, Column, Kind
 from orchestrator.units import US_PER_MS, counted, format_latency
 
 if TYPE_CHECKING:
@@ -63,10 +63,20 @@ class OperatorRow:
     #: The subgraph that it is in, where that runs inside of an operator such as WHILE.
     subgraph: str = ""
 
+    #: The layer of the model that it is, by the model's own name; empty where that isn't known.
+    of_layer: str = ""
+
     @property
     def is_delegate(self) -> bool:
         """Whether a delegate ran it."""
         return self.place is Place.DELEGATE
+
+    @property
+    def layer(self) -> str:
+        """What the model's author calls it, or what the program does."""
+        if self.of_layer or self.is_partition:
+            return self.of_layer or self.node_type
+        return _NODE_NUMBER.sub("", self.name).strip("[]").partition(";")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +455,7 @@ _TIMED: Final[Sequence[Column[Any]]] = (
         tone=lambda node: "t-full" if node.place is Place.DELEGATE else "",
     ),
     Column("mean_us", "time", lambda node: node.mean_us, **_MS),
-    Column("share", "share", lambda node: node.share, Kind.NUMBER, "%", 100, digits=1),
+    Column("share", "share", lambda node: node.share, Kind.NUMBER, "%", 100, digits=1, is_bar=True),
 )
 TYPES: Final[Sequence[Column[TypeRow]]] = (
     *_TIMED[:2],
@@ -464,8 +474,9 @@ OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
     Column(
         "subgraph", "inside of", lambda item: item[1].subgraph, is_choice=True, is_optional=True
     ),
+    Column("layer", "layer", lambda item: item[1].layer),
     _TIMED[0].of(_node),
-    Column("node", "node", lambda item: item[1].name),
+    Column("node", "as printed", lambda item: item[1].name, forms=EVERYWHERE - PAGE),
     *(column.of(_node) for column in _TIMED[1:]),
 )
 CHANGES: Final[Sequence[Column[DiffRow]]] = (

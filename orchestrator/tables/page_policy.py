@@ -25,7 +25,7 @@ from orchestrator.resources import data_folder
 
 #: Kind of page -> the scripts that stand in it.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
-    "report": ("page.js", "evidence.js", "matrix.js", "grid.js", "charts.js"),
+    "report": ("page.js", "evidence.js", "grid.js", "tables.js"),
     "table": ("page.js", "grid.js"),
     "compared": ("page.js", "evidence.js"),
     #: Its script is a file of its own.
@@ -63,11 +63,10 @@ def script_hash(kind: str) -> str:
 def page_policy(kind: str, *, has_files: bool) -> str:
     """Return the Content-Security-Policy that a page carries itself.
 
-    ``has_files``: it belongs to a site, whose style sheet, scripts and charts' library are files
+    ``has_files``: it belongs to a site, whose style sheet and scripts are files
     beside it.
     """
-    # A report's charts are compiled by Vega.
-    own = f"{script_hash(kind)} 'unsafe-eval'" if SCRIPTS[kind] else ""
+    own = script_hash(kind)
     files = "'self' " if has_files else ""
     asks = "; connect-src 'self'" if kind == "farm" else ""
     return (

@@ -217,14 +217,14 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         "from",
         lambda own: own.interval and own.interval.low,
         unit="ms, 95 %",
-        forms=DATA | PAGE,
+        forms=DATA,
     ),
     _own(
         "interval_high_us",
         "to",
         lambda own: own.interval and own.interval.high,
         unit="ms, 95 %",
-        forms=DATA | PAGE,
+        forms=DATA,
     ),
     Column(
         "interval_method",
@@ -235,8 +235,8 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     replace(_PRECISION, head="±", unit="%, 95 %", forms=DATA | PAGE),
     replace(_PRECISION, forms=LINES),
     Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
-    _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA | PAGE),
-    _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA | PAGE),
+    _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
+    _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
     _ratio_of("speed_up", lambda ratio: ratio.value, head="vs CPU", forms=LINES, shown=_ratio),
     _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
@@ -311,9 +311,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         "ended",
         forms=DATA | PAGE,
     ),
-    Column(
-        "baseline", "speed-up over", lambda row: row.baseline, is_choice=True, forms=DATA | PAGE
-    ),
+    Column("baseline", "speed-up over", lambda row: row.baseline, forms=DATA),
     _own("mean_us", "mean", lambda own: own.mean_us),
     _own("min_us", "least", lambda own: own.min_us),
     _own("max_us", "most", lambda own: own.max_us),

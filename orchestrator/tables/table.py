@@ -41,6 +41,8 @@ class Table(Generic[R]):
     is_judged: Callable[[R], bool] | None = None
     #: The group that a row belongs to, where a page shows one group at a time.
     group: Callable[[R], str] | None = None
+    #: The model and the kind of device of a row, where a page's chips choose rows by them.
+    chips: Callable[[R], tuple[str, str]] | None = None
     #: The order in which the rows are given.
     order: str = "as measured"
 
@@ -55,6 +57,13 @@ class Table(Generic[R]):
             for column in columns
             if not (column.is_optional and _is_empty(column, form, rows))
         ]
+
+    def constants(self) -> dict[str, str]:
+        """Return head -> word of the columns that a page leaves out, as all rows have one word."""
+        rows = self.listed
+        merged = (column for column in self.columns if column.is_merged and len(rows) > 1)
+        words = {column.head: dict.fromkeys(column.cells(rows)) for column in merged}
+        return {head: next(iter(own)) for head, own in words.items() if len(own) == 1}
 
     @property
     def listed(self) -> Sequence[R]:

@@ -92,9 +92,12 @@
     var isPlain = event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey;
     if (link && isPlain) {
       event.preventDefault();
+      history.replaceState(null, "", link.getAttribute("href"));
       evidence(link.getAttribute("href").slice(3));
     }
   });
+  dialog.addEventListener("close", function () { history.replaceState(null, "", location.pathname + location.search); });
+  addEventListener("hashchange", function () { if (location.hash.indexOf("#c-") === 0) { evidence(location.hash.slice(3)); } });
   byId("dialog-close").addEventListener("click", function () { dialog.close(); });
   dialog.addEventListener("click", function (event) { if (event.target === dialog) { dialog.close(); } });
   if (location.hash.indexOf("#c-") === 0) { evidence(location.hash.slice(3)); }

@@ -8,7 +8,8 @@
   function Grid(host, page) {
     this.host = host;
     this.page = page;
-    this.columns = page.columns;
+    this.columns = page.columns.filter(function (column) { return !column.same; });
+    this.same = page.columns.filter(function (column) { return column.same; });
     this.count = page.virtual.length;
     this.isLong = this.count > ALL_DRAWN;
     this.sorted = null;
@@ -24,7 +25,7 @@
     if (column.kind === "spark") { return ""; }
     if (column.kind === "number") {
       var value = column.values[row];
-      return value === null ? "---" : (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
+      return value === null ? (column.texts && column.texts[row]) || "---" : (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
     }
     var word = this.word(column, row);
     return column.kind === "badge" ? word.slice(word.indexOf("|") + 1) : word;
@@ -86,7 +87,7 @@
     saver.addEventListener("click", function () { grid.saveCsv(); });
     var copier = make("button", "", "Copy as Markdown");
     copier.type = "button";
-    copier.addEventListener("click", function () { grid.copyMarkdown(copier); });
+    copier.addEventListener("click", function () { report.copied(copier, grid.markdown()); });
     form.append(this.shown, saver, copier);
     if (this.folded) { form.append(this.folded); }
     form.addEventListener("input", function (event) { if (event.target !== grid.sortBy) { grid.refresh(); } });
@@ -144,6 +145,8 @@
       requestAnimationFrame(function () { pending = false; grid.draw(); });
     }, { passive: true });
     this.host.replaceChildren(form, this.view);
+    var told = this.same.map(function (column) { return [column.label, grid.text(column, 0)]; }).filter(function (pair) { return pair[1]; });
+    if (told.length) { this.host.append(make("p", "legend", "In all rows: " + told.map(function (pair) { return pair.join(" "); }).join("; ") + ".")); }
     this.host.classList.add("drawn");
   };
 
@@ -178,6 +181,7 @@
     var matches = words.length ? this.matching(words) : null;
     var chosen = this.choices.filter(function (pair) { return pair[1].value !== ""; });
     var judged = this.judged && this.judged.value, real = this.real && this.real.checked;
+    var fits = this.fitting();
     var group = this.group === null ? -1 : page.groups.words.indexOf(this.group);
     next: for (row = 0; row < this.count; row += 1) {
       if (this.group !== null && page.groups.places[row] !== group) { continue; }
@@ -187,6 +191,7 @@
         if (chosen[c][0].places[row] !== Number(chosen[c][1].value)) { continue next; }
       }
       if (matches && !matches(row)) { continue; }
+      if (fits && !fits(row)) { continue; }
       rows.push(row);
     }
     if (this.sorted) { this.order(rows); }
@@ -198,7 +203,7 @@
     this.draw();
   };
   Grid.prototype.matching = function (words) {
-    var columns = this.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "spark"; });
+    var columns = this.page.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "spark"; });
     /* Each different word is searched once, not once for each row. */
     var hits = words.map(function (word) {
       return columns.map(function (column) {
@@ -210,6 +215,15 @@
         return byColumn.some(function (fits, index) { return fits[columns[index].places[row]]; });
       });
     };
+  };
+  /* What the page's chips choose: a model, a kind of device. */
+  Grid.prototype.fitting = function () {
+    var grid = this, chosen = report.chosen || {};
+    var rules = ["model", "device"].map(function (name) {
+      var column = chosen[name] && grid.page.columns.find(function (item) { return item.name === name && item.words; });
+      return column && function (row) { return grid.word(column, row).indexOf(chosen[name]) === 0; };
+    }).filter(Boolean);
+    return rules.length && function (row) { return rules.every(function (rule) { return rule(row); }); };
   };
   Grid.prototype.order = function (rows) {
     var column = this.columns[this.sorted[0]], direction = this.sorted[1], ranks = null;
@@ -265,8 +279,17 @@
       if (!index) { cell.scope = "row"; }
       if (column.kind === "number") {
         cell.className = column.values[row] === null ? "n nothing" : "n";
+        if (column.tones) { cell.className += " " + column.tones.words[column.tones.places[row]]; }
+        if (column.bar && column.values[row] !== null) {
+          cell.classList.add("bar-cell");
+          cell.style.setProperty("--part", 100 * column.values[row] / grid.largest(column) + "%");
+        }
         if (column.signed && Math.abs(column.values[row]) >= 2) { cell.classList.add(column.values[row] > 0 ? "is-slower" : "is-faster"); }
-        cell.textContent = text;
+        if (column.cases && column.cases[row]) {
+          var opener = make("a", "open", text);
+          opener.href = "#c-" + column.cases[row];
+          cell.append(opener);
+        } else { cell.textContent = text; }
       } else if (column.kind === "spark") {
         cell.append(spark(grid.word(column, row), column.box));
       } else if (column.kind === "badge") {
@@ -287,6 +310,11 @@
     return line;
   };
 
+  Grid.prototype.largest = function (column) {
+    column.largest = column.largest || Math.max.apply(null, column.values);
+    return column.largest;
+  };
+
   /* Paths that the page brings: the noise, the line, where it changed, and where that was expected or refuted. */
   var SPARKS = ["spark-band", "spark-line", "spark-change", "spark-expected"];
   function spark(paths, box) {
@@ -299,7 +327,7 @@
 
   /* The rows in view as words, by column; sparklines have none. */
   Grid.prototype.lines = function (head, cell) {
-    var columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
+    var columns = this.page.columns.filter(function (column) { return column.kind !== "spark"; });
     var lines = [columns.map(head)];
     this.rows.forEach(function (row) { lines.push(columns.map(function (column) { return cell(column, row); })); });
     return lines;
@@ -321,25 +349,13 @@
     });
     report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
   };
-  Grid.prototype.copyMarkdown = function (button) {
-    var grid = this;
-    var special = function (found) { return found === "&" ? "&amp;" : found === "<" ? "&lt;" : found === ">" ? "&gt;" : "\\" + found; };
-    /* No markup, no link, no mention: tables/escapes.py says it for what Python writes. */
-    var word = function (text) {
-      return text.replace(/[\\`*_{}\[\]()+!|~$&<>]/g, special).replace(/@(?=\w)|:(?=\/\/)|#(?=\d)/g, function (found) {
-        return "&#" + found.charCodeAt(0) + ";<!-- -->";
+  Grid.prototype.markdown = function () {
+    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
+    return report.markdown(columns.map(title), columns.map(function (column) { return column.kind === "number"; }), this.rows.map(function (row) {
+      return columns.map(function (column) {
+        return grid.text(column, row) + (column === grid.columns[0] && grid.page.virtual[row] ? " (virtual)" : "");
       });
-    };
-    var lines = this.lines(function (column) { return word(title(column)); }, function (column, row) {
-      return word(grid.text(column, row) + (column === grid.columns[0] && grid.page.virtual[row] ? " (virtual)" : ""));
-    });
-    var rule = this.columns.filter(function (column) { return column.kind !== "spark"; }).map(function (column) {
-      return column.kind === "number" ? "---:" : "---";
-    });
-    lines.splice(1, 0, rule);
-    var text = lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
-    report.copy(text).then(function () { button.textContent = "Copied"; });
-    setTimeout(function () { button.textContent = "Copy as Markdown"; }, 2000);
+    }));
   };
 
   document.querySelectorAll("[data-grid]").forEach(function (host) {
@@ -358,6 +374,7 @@
       });
     });
   });
+  document.addEventListener("report-chosen", function () { grids.forEach(function (grid) { grid.refresh(); }); });
   window.addEventListener("beforeprint", function () {
     grids.forEach(function (grid) { if (grid.isLong) { grid.fill(0, Math.min(grid.rows.length, PRINTED)); } });
   });

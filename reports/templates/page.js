@@ -111,5 +111,26 @@ var report = (function () {
     return Promise.resolve();
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save, copy: copy };
+  /* A button says that it has copied, for a while. */
+  function copied(button, text) {
+    var before = button.textContent;
+    copy(text).then(function () {
+      button.textContent = "Copied";
+      setTimeout(function () { button.textContent = before; }, 2000);
+    });
+  }
+  /* No markup, no link, no mention: tables/escapes.py says it for what Python writes. */
+  function word(text) {
+    var special = function (found) { return found === "&" ? "&amp;" : found === "<" ? "&lt;" : found === ">" ? "&gt;" : "\\" + found; };
+    return text.replace(/\s+/g, " ").replace(/[\\`*_{}\[\]()+!|~$&<>]/g, special).replace(/@(?=\w)|:(?=\/\/)|#(?=\d)/g, function (found) {
+      return "&#" + found.charCodeAt(0) + ";<!-- -->";
+    });
+  }
+  function markdown(heads, areNumbers, rows) {
+    var rule = areNumbers.map(function (isNumber) { return isNumber ? "---:" : "---"; });
+    var lines = [heads.map(word), rule].concat(rows.map(function (row) { return row.map(word); }));
+    return lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
+  }
+
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save, copied: copied, markdown: markdown };
 })();

@@ -160,7 +160,7 @@ def test_page_is_no_wider_than_the_window(open_report, name):
 
 def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
     page = open_report("small")
-    cell = page.locator("table.matrix td.s-measured a.open").first
+    cell = page.locator(".model-picture td a.open").first
     cell.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
@@ -179,7 +179,7 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_evidence_fits_into_the_window(open_report, viewport):
     page = open_report("hostile", viewport)
-    page.locator("table.matrix td a.open").first.click()
+    page.locator(".model-picture td a.open").first.click()
     expect(page.get_by_role("dialog")).to_be_visible()
     inner, outer = page.evaluate("[dialog.scrollWidth, dialog.clientWidth]")
     assert inner <= outer
@@ -188,17 +188,17 @@ def test_evidence_fits_into_the_window(open_report, viewport):
 
 def test_cell_opens_with_the_keyboard_and_focus_comes_back(open_report):
     page = open_report("small")
-    page.locator("table.matrix td a.open").nth(2).focus()
+    page.locator(".model-picture td a.open").nth(2).focus()
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.get_by_role("button", name="Close").click()
     expect(page.get_by_role("dialog")).not_to_be_visible()
-    expect(page.locator("table.matrix td a.open").nth(2)).to_be_focused()
+    expect(page.locator(".model-picture td a.open").nth(2)).to_be_focused()
 
 
 def test_evidence_of_a_large_report_opens_too(open_report):
     page = open_report("large")
-    page.locator("table.matrix td a.open").first.click()
+    page.locator(".model-picture td a.open").first.click()
     expect(page.get_by_role("dialog").get_by_role("heading", name="Invocations")).to_be_visible()
 
 
@@ -236,15 +236,15 @@ def test_evidence_looks_the_same_from_the_page_and_from_its_data(
 
 def test_address_with_a_case_opens_its_evidence(open_report):
     page = open_report("small")
-    href = page.locator("table.matrix td a.open").nth(3).get_attribute("href")
+    href = page.locator(".model-picture td a.open").nth(3).get_attribute("href")
     page = open_report("small", fragment=href)
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
 def test_without_scripts_the_evidence_is_on_the_page(open_report):
     page = open_report("small", java_script_enabled=False)
-    expect(page.locator("#compare")).to_be_hidden()
-    href = page.locator("table.matrix td a.open").first.get_attribute("href")
+    expect(page.locator("#chips")).to_be_hidden()
+    href = page.locator(".model-picture td a.open").first.get_attribute("href")
     body = page.locator(f"[id='{href[1:]}']")
     expect(body).to_be_hidden()
     page.locator("details.case", has=body).locator("summary").click()
@@ -284,7 +284,7 @@ def test_table_sorts_by_figures_both_ways_with_missing_ones_last(open_report):
 
 def test_table_sorts_on_a_phone_too(open_report):
     host = grid(open_report("small", PHONE))
-    host.get_by_label("Sort by").select_option("3 -1")
+    host.get_by_label("Sort by").select_option(label="median (ms) ▼")
     known = [float(text) for text in column(host, "median") if text != "---"]
     assert known == sorted(known, reverse=True)
 
@@ -351,142 +351,91 @@ def test_results_can_be_copied_as_markdown(open_report):
     assert not any("<script" in line or "](" in line for line in lines)
 
 
-def test_another_baseline_relative_figures_and_a_logarithmic_scale(open_report):
-    page = open_report("small")
-    cell = page.locator("td[data-label='gpu, native'][data-row]").first
-    assert (cell.locator(".num").inner_text(), cell.locator(".vs").inner_text()) == (
-        "6.45",
-        "3.71\u00d7 CPU",
-    )
-    page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 1 thread, native")
-    expect(cell.locator(".vs")).to_have_text("9.46\u00d7 baseline")
-    page.get_by_label("Figures", exact=True).select_option("relative")
-    expect(cell.locator(".num")).to_have_text("9.46\u00d7")
-    expect(cell.locator(".vs")).to_have_text("6.45 ms")
-    before = float(cell.locator(".bar-fill").get_attribute("width"))
-    page.get_by_label("Scale", exact=True).select_option("log")
-    expect(cell.locator(".bar-fill")).not_to_have_attribute("width", str(before))
-    page.get_by_label("Baseline", exact=True).select_option("d:workstation")
-    expect(cell.locator(".num")).to_have_text("---")
-
-
-def test_a_median_is_never_set_against_a_mean(open_report):
-    page = open_report("means")
-    assert page.locator("table.matrix td:has(.badge:text-is('mean'))").count() == 1
-    gpu, one = (
-        page.locator(f"td[data-label='{name}'][data-row]") for name in ("gpu", "xnnpack, 1 thread")
-    )
-    page.get_by_label("Baseline", exact=True).select_option("c:xnnpack, 4 threads, native")
-    expect(gpu.locator(".vs")).to_have_text("4.00\u00d7 baseline")
-    expect(one.locator(".vs")).to_have_text("---")
-
-
-def test_matrix_of_a_large_report_is_unfolded_when_it_is_looked_at(open_report):
-    page = open_report("large")
+def test_pictures_of_a_large_report_are_unfolded_when_they_are_looked_at(open_report):
+    page = open_report("large", is_unfolded=False)
     block = page.locator(".model-block").last
-    expect(block.locator("table")).to_have_count(0)
-    block.scroll_into_view_if_needed()
-    block.locator("table.matrix").wait_for()
+    expect(block.locator("svg.dots")).to_have_count(0)
+    block.locator("summary").first.click()
+    expect(block.locator("svg.dots")).to_have_count(18)
 
 
-def chart(page, name):
-    figure = page.locator(f"#chart-{name}")
-    figure.scroll_into_view_if_needed()
-    page.locator(f"#chart-{name}.drawn").wait_for()
-    return figure
-
-
-def every_chart_is_drawn_within_its_frame(page):
-    names = page.locator("[data-chart]").evaluate_all(
-        "items => items.map(item => item.dataset.chart)"
-    )
-    assert names == [
-        "latency",
-        "threads",
-        "efficiency",
-        "delegates",
-        "accuracy-latency",
-        "accuracy-size",
-        "size-latency",
-        "operators",
-        "starts",
-        "memory",
-        "sustained",
-    ]
-    for name in names:
-        figure = chart(page, name)
-        assert figure.locator("svg path").count() > 3, name
-        inner, outer = figure.evaluate("item => [item.scrollWidth, item.clientWidth]")
-        assert inner <= outer, name
-    for name in ("delegates", "efficiency"):
-        assert chart(page, name).locator("svg line[stroke-dasharray]").count() == 1, name
-
-
-#: The texts of one kind in a chart, and by how much each is outside of the chart's frame.
-TEXTS = """(figure, role) => Array.from(figure.querySelectorAll(`svg .role-${role} text`), text => {
-  const lines = Array.from(text.querySelectorAll("tspan"), line => line.textContent);
-  const [inner, outer] = [text.getBoundingClientRect(), figure.getBoundingClientRect()];
-  return [lines.join(" ") || text.textContent, Math.max(outer.left - inner.left, inner.right - outer.right)];
-})"""
+#: By how much each text of a drawing is outside of the window, and which of a row's cover each other.
+TEXTS = """svg => {
+  const boxes = Array.from(svg.querySelectorAll("text"), text => [text.textContent, text.getBoundingClientRect()])
+    .filter(([, box]) => box.width);
+  const covers = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+  return {
+    outside: boxes.filter(([, box]) => box.left < 0 || box.right > innerWidth).map(([text]) => text),
+    covering: boxes.filter(([, box], i) => boxes.some(([, other], j) => i < j && covers(box, other))).map(([text]) => text),
+  };
+}"""
 
 
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("name", ["rich", "wide"])
-def test_charts_stay_in_their_frames_and_tell_configurations_and_devices_apart(
+@pytest.mark.parametrize("name", ["rich", "wide", "twelve"])
+def test_drawings_stay_in_the_window_and_their_labels_beside_each_other(
     open_report, viewport, name
 ):
     page = open_report(name, viewport)
-    if name == "rich":
-        every_chart_is_drawn_within_its_frame(page)
-    for drawn in ("latency", "operators", "starts", "delegates"):
-        figure = chart(page, drawn)
-        shown = {
-            role: figure.evaluate(TEXTS, role)
-            for role in ("axis-label", "legend-label", "axis-title")
-        }
-        # The axis of the figures has numbers.
-        labels = [text for text, _ in shown["axis-label"] if not re.fullmatch(r"[\d.,\s]+", text)]
-        legend = [text for text, _ in shown["legend-label"]]
-        assert len(set(labels)) == len(labels) > 0, drawn
-        assert len(set(legend)) == len(legend) <= 8, drawn
-        assert not [
-            text
-            for texts in shown.values()
-            for text, outside in texts
-            if "…" in text or outside > 0
-        ], drawn
+    drawings = page.locator("svg.dots, svg.lines")
+    assert drawings.count() > 1
+    for drawing in drawings.all():
+        assert drawing.evaluate(TEXTS) == {"outside": [], "covering": []}
 
 
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [("latency", "18 devices, without intervals"), ("starts", "The 24 largest of 90")],
-)
-def test_chart_of_many_devices_stays_as_high_as_a_window(open_report, name, note):
-    figure = chart(open_report("large"), name)
-    expect(figure.locator("figcaption")).to_contain_text(note)
-    assert figure.locator(".inner").bounding_box()["height"] < 1_200
-
-
-def test_chart_shows_another_model_and_a_logarithmic_scale(open_report):
-    figure = chart(open_report("small"), "latency")
-    before = figure.locator("svg").inner_html()
-    figure.get_by_label("model of").select_option(index=1)
-    expect(figure.locator(".drawing")).to_have_attribute("aria-label", re.compile("int8"))
-    figure.get_by_label("logarithmic scale").check()
-    figure.page.wait_for_function(
-        "before => document.querySelector('#chart-latency svg').innerHTML !== before", arg=before
-    )
-
-
-@pytest.mark.parametrize(("kind", "start"), [("SVG", b"<svg"), ("PNG", b"\x89PNG")])
-def test_chart_can_be_saved_as_a_picture(open_report, kind, start):
+def test_a_figure_in_the_table_of_all_configurations_opens_its_case_and_the_address_names_it(
+    open_report,
+):
     page = open_report("small")
-    figure = chart(page, "latency")
-    with page.expect_download() as download:
-        figure.get_by_role(
-            "button", name=f"Save Latency by configuration and device as {kind}"
-        ).click()
-    assert Path(download.value.path()).read_bytes().startswith(start)
+    host = grid(page, "matrix-0")
+    cell = host.locator("td.n a.open").first
+    href = cell.get_attribute("href")
+    cell.click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert page.evaluate("location.hash") == href
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).not_to_be_visible()
+    assert page.evaluate("location.hash") == ""
+
+
+def test_chips_choose_rows_of_pictures_and_of_tables(open_report):
+    page = open_report("twelve")
+    host = grid(page)
+    page.get_by_role("button", name="Google Pixel 4").click()
+    assert {text.split(" (")[0] for text in column(host, "device")} == {"Google Pixel 4"}
+    shown = page.locator(".model-picture tbody tr:visible th")
+    assert all("Pixel 4" in text for text in shown.all_inner_texts())
+    page.get_by_role("button", name="other", exact=True).click()
+    expect(page.locator(".model-block:visible")).to_have_count(1)
+    assert {text.split()[0] for text in column(host, "model")} == {"other"}
+    page.get_by_role("button", name="all models").click()
+    page.get_by_role("button", name="all devices").click()
+    expect(page.locator(".model-block:visible")).to_have_count(3)
+
+
+def test_a_picture_is_sorted_by_a_head_and_copied_as_markdown(open_report):
+    page = open_report("small")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    table = page.locator("#model-1 table.whole")
+    head = table.locator("th", has_text="ms")
+    for order in ("ascending", "descending"):
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == order
+        figures = [
+            float(text) for text in table.locator("tbody td[data-label='ms']").all_inner_texts()
+        ]
+        assert figures == sorted(figures, reverse=order == "descending")
+    page.locator("#model-1").get_by_role("button", name="Copy as Markdown").first.click()
+    lines = page.evaluate("() => navigator.clipboard.readText()").strip().splitlines()
+    assert lines[0].startswith("| phone | fastest | ms |")
+    assert lines[1] == "| --- | --- | ---: | ---: | --- | --- | --- |"
+    assert len(lines) == 5
+
+
+def test_the_head_of_the_page_stays_in_sight(open_report):
+    page = open_report("small")
+    page.evaluate("scrollTo(0, 2000)")
+    expect(page.get_by_role("link", name="All results")).to_be_in_viewport()
 
 
 def test_pair_of_profiles_can_be_chosen(open_report):
@@ -510,10 +459,8 @@ def test_page_has_no_serious_fault_of_accessibility(open_report, name, viewport,
     page = open_report(name, viewport, color_scheme=scheme)
     for host in page.locator("[data-grid]").all():
         host.scroll_into_view_if_needed()
-    for figure in page.locator("[data-chart]").all():
-        chart(page, figure.get_attribute("data-chart"))
     assert serious_faults(page) == []
-    link = page.locator("table.matrix td a.open")
+    link = page.locator(".model-picture td:not(.picture) a.open")
     if link.count():
         link.first.click()
         page.get_by_role("dialog").wait_for()
@@ -545,13 +492,13 @@ def test_theme_follows_the_system_until_the_button_changes_it(open_report, schem
 
 def test_print_is_light_and_has_no_controls(open_report):
     page = open_report("small", color_scheme="dark")
-    label = chart(page, "latency").locator("svg text").first
-    expect(label).to_have_css("fill", "rgb(230, 233, 238)")
+    label = page.locator("svg.dots text").first
+    expect(label).to_have_css("fill", "rgb(116, 180, 239)")
     page.emulate_media(media="print", color_scheme="dark")
     assert ground(page) == "rgb(255, 255, 255)"
-    expect(label).to_have_css("fill", "rgb(26, 30, 36)")
-    expect(page.locator("#compare")).to_be_hidden()
-    expect(page.locator("#theme")).to_be_hidden()
+    expect(label).to_have_css("fill", "rgb(11, 98, 168)")
+    for hidden in ("#chips", "#theme", ".table-tools >> nth=0"):
+        expect(page.locator(hidden)).to_be_hidden()
     expect(page.locator(".virtual-banner")).to_be_visible()
 
 
@@ -565,11 +512,11 @@ def test_hostile_names_stay_text(open_report):
     assert set(kinds) == {"application/json", "text/plain", ""}
     assert kinds.count("") == 1
     expect(
-        page.locator("#comparison h3 bdi", has_text="<script>document.title='owned'</script>")
+        page.locator("#results h3 bdi", has_text="<script>document.title='owned'</script>")
     ).to_have_count(1)
-    for place in range(page.locator("table.matrix td a.open").count()):
+    for place in range(page.locator(".model-picture td a.open").count()):
         page.evaluate("dialog.close()")
-        page.locator("table.matrix td a.open").nth(place).evaluate("link => link.click()")
+        page.locator(".model-picture td a.open").nth(place).dispatch_event("click")
         expect(page.get_by_role("dialog")).to_be_visible()
         expect(page.locator("dialog img, dialog script")).to_have_count(0)
     assert page.title().startswith(HOSTILE_NAMES[0])
@@ -606,26 +553,30 @@ def test_script_that_slipped_into_a_page_is_not_run_from_disk_nor_served(browser
     context.close()
 
 
-def test_virtual_numbers_are_hatched_and_named_once_a_row(open_report):
+def test_rows_of_virtual_phones_have_a_hatched_edge_and_the_word_once(open_report):
     page = open_report("small")
-    rows = page.locator("table.matrix tbody tr", has=page.locator("td.virtual-ground"))
+    rows = page.locator(".model-picture tr.virtual-ground")
     assert rows.count() == 4
     for row in rows.all():
-        cell = row.locator("td.virtual-ground").first
-        assert "gradient" in cell.evaluate("cell => getComputedStyle(cell).backgroundImage")
+        head = row.locator("th")
+        assert "gradient" in head.evaluate("cell => getComputedStyle(cell).backgroundImage")
         expect(row.locator(".badge.virtual")).to_have_count(1)
         expect(row.locator(".badge.virtual")).to_be_visible()
+        assert (
+            row.locator("td").first.evaluate("cell => getComputedStyle(cell).backgroundImage")
+            == "none"
+        )
     expect(page.locator(".virtual-banner")).to_contain_text("no measurement")
 
 
 @pytest.mark.parametrize(("viewport", "screens"), [(WIDE, 4), (PHONE, 8)], ids=["wide", "phone"])
-def test_twelve_phones_are_told_at_a_glance_and_links_open_what_is_folded(
+def test_twelve_phones_with_three_models_are_told_at_a_glance_and_links_open_what_is_folded(
     open_report, viewport, screens
 ):
     page = open_report("twelve", viewport, is_unfolded=False)
     assert page.evaluate("document.documentElement.scrollHeight") <= screens * viewport["height"]
-    lines = page.locator("table.winners tbody tr:not(.winners-model)")
-    expect(lines).to_have_count(12)
+    lines = page.locator(".model-picture tbody tr")
+    expect(lines).to_have_count(36)
     assert lines.first.bounding_box()["y"] < viewport["height"]
     expect(page.locator("[data-grid='results']")).to_be_hidden()
     page.get_by_role("link", name="All results").click()

@@ -93,11 +93,7 @@ class LivePages:
                 site_pages.script_file(),
                 site_pages.farm_script_file(),
             )
-            known = {item.path: item.content for item in shared}
-            if path not in known:
-                library = site_pages.library_file(self._workspace.settings.cache_folder)
-                known[library.path] = library.content
-            return known.get(path)
+            return {item.path: item.content for item in shared}.get(path)
         site, marks = self._current()
         if path in ("", "index.html"):
             return site_pages.overview_page(site).encode()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import math
 from collections import Counter
@@ -40,7 +38,6 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.render import render_html, render_template
-from orchestrator.report.vega import packed_runtime
 from orchestrator.resources import data_folder
 from orchestrator.tables.column import PAGE, Column, Kind, column_decimals
 from orchestrator.tables.html import page_data
@@ -97,12 +94,6 @@ def script_file() -> SharedFile:
 def farm_script_file() -> SharedFile:
     """Return the script of the farm's live page."""
     return _shared("farm", "js", _joined("farm.js"))
-
-
-@cache
-def library_file(cache_folder: Path | None) -> SharedFile:
-    """Return the charts' library that the campaigns' pages share."""
-    return _shared("vega", "js", gzip.decompress(base64.b64decode(packed_runtime(cache_folder))))
 
 
 def _joined(*names: str) -> bytes:
@@ -439,8 +430,6 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
         if item.has_page
     }
     shared = [style_file(), script_file()]
-    if shown:
-        shared.append(library_file(workspace.settings.cache_folder))
     pages = {**plugin_pages(workspace), **all_pages(site)}
     folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
     for item in shared:
@@ -465,7 +454,5 @@ def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:
     campaign = workspace.store.campaign(campaign_id)
     assert campaign is not None
     cache_folder, title = workspace.settings.cache_folder, campaign.name or campaign.campaign_id
-    library = f"../{library_file(cache_folder).path}"
-    return render_html(
-        report_data(workspace, [campaign]), title=title, cache_folder=cache_folder, library=library
-    )
+    data = report_data(workspace, [campaign])
+    return render_html(data, title=title, cache_folder=cache_folder, is_of_site=True)

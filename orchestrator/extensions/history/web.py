@@ -86,7 +86,9 @@ def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) 
     ending = path.rpartition(".")[2]
     # A report's charts are compiled by Vega, and its own style sheet and bars' widths stand on the
     # page.
-    own = f"script-src 'self' {script} 'unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+    own = (
+        f"script-src 'self' {script}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:"
+    )
     policy = own if script else "script-src 'self'; style-src 'self'; img-src 'self' data:"
     if asks:
         policy += "; connect-src 'self'"

@@ -14,9 +14,8 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.chart_rows import chart_rows
-from orchestrator.report.scaling import on_front, thread_steps
-from orchestrator.report.vega import make_ahead, packed_runtime
+from orchestrator.report.charts import charts_of
+from orchestrator.report.scaling import thread_steps
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
     PIXEL_3,
@@ -24,6 +23,7 @@ from tests.samples.sample_lab import (
     START,
     case,
     lab_of,
+    rich_lab,
     run,
     series,
     small_lab,
@@ -64,17 +64,6 @@ def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
     assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
-def test_front_has_what_nothing_beats_in_every_figure() -> None:
-    points = {
-        "small": (1.0, 9.0),
-        "fast": (5.0, 2.0),
-        "beaten": (6.0, 3.0),
-        "twin": (5.0, 2.0),
-        "even": (5.0, 4.0),
-    }
-    assert on_front(points) == {"small", "fast", "twin"}
-
-
 def test_accuracy_is_known_by_name_and_by_content() -> None:
     data = build_report_data(**small_lab().inputs(), accuracy=ACCURACY)
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
@@ -104,23 +93,44 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         (2, True, 8),
     ]
     assert (cut.curve.burst_us, whole.curve.burst_us) == (9_000.0, 6_000.0)
-    assert len({str(row["group"]) for row in chart_rows(data)["sustained"]}) == 2
+    ((_, drawing),) = charts_of(data)["sustained"]
+    labels = [group.shapes[-1].text for group in drawing.groups[1:]]
+    assert labels == ["xnnpack", "xnnpack, 2."]
 
 
-def test_charts_never_show_a_figure_that_isnt_the_delegates() -> None:
-    sets = chart_rows(build_report_data(**small_lab().inputs()))
-    assert 24.3 not in [row["value"] for row in sets["cases"]]
-    assert all("(virtual)" in str(row["device"]) for row in sets["cases"] if row["is_virtual"])
-    assert "operators" not in sets
+def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_counts() -> None:
+    runs = [
+        *series(case(threads=1), 40_000),
+        *series(case(threads=4), 16_000),
+        *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
+        *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
+    ]
+    ((title, drawing),) = charts_of(build_report_data(**lab_of(runs).inputs()))["threads"]
+    assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual)"
+    frame, *lines = drawing.groups
+    below = [s.text for s in frame.shapes if s.attributes.get("y") == "100%"]
+    assert below == ["threads", "1", "4"]
+    assert [line.shapes[-1].text for line in lines] == ["cpu", "xnnpack"]
 
 
-def test_library_is_put_together_once_and_a_broken_copy_is_passed_over(tmp_path: Path) -> None:
-    first = packed_runtime(tmp_path)
-    (kept,) = tmp_path.iterdir()
-    assert packed_runtime(tmp_path) == first
-    kept.write_text("half")
-    assert packed_runtime(tmp_path) == first
-    assert kept.read_text().strip() == first
+def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
+    drawn = [
+        drawing for _, drawing in charts_of(build_report_data(**rich_lab().inputs()))["operators"]
+    ]
+    for drawing in drawn:
+        boxes = [
+            {name: float(part.rstrip("%")) for name, part in group.box.items()}
+            for group in drawing.groups
+            if group.box
+        ]
+        areas = [box["width"] * box["height"] / 10_000 for box in boxes]
+        assert abs(sum(areas) - 1) < 0.001
+        assert areas == sorted(areas, reverse=True)
+    assert [group.told.partition(" (")[0] for group in drawn[-1].groups] == [
+        "conv2",
+        "conv1",
+        "top",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,15 +154,3 @@ def test_accuracy_file_that_cant_be_read_is_named_with_its_line(
     with pytest.raises(UsageError) as caught:
         load_accuracy(path)
     assert said in str(caught.value)
-
-
-def test_vegas_script_is_made_ahead_by_another_process(tmp_path: Path) -> None:
-    make_ahead(tmp_path)
-
-    (kept,) = tmp_path.iterdir()
-    changed = kept.read_text("ascii").replace("\n", "=\n")
-    kept.write_text(changed, "ascii")
-    assert packed_runtime(tmp_path) == changed[:-1], "a report takes what is kept"
-
-    make_ahead(tmp_path)
-    assert kept.read_text("ascii") == changed, "what is kept isn't made again"

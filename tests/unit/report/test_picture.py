@@ -1,0 +1,185 @@
+"""The first screen: who wins on each phone, how that is known, and where the dots stand."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.records.identity import Serial
+from orchestrator.records.verdict import Finding, Quality, Severity
+from orchestrator.records.workload import DelegateName
+from orchestrator.report.assembly import build_report_data
+from orchestrator.report.drawing import Axis, Dot, axis_of, dots
+from orchestrator.report.picture import model_pictures
+from orchestrator.tables.html import whole
+from orchestrator.tables.labels import short_names
+from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, case, lab_of, series
+
+GPU = DelegateName.GPU
+THROTTLED = Finding(code="throttled", severity=Severity.WARNING, message="a clock limit fell")
+
+
+def phones(count, **other):
+    return [
+        replace(REAL_PIXEL, serial=Serial(f"{other.get('model', 'pixel')}-{n}"), **other)
+        for n in range(count)
+    ]
+
+
+def picture_of(runs, *devices):
+    data = build_report_data(**lab_of(runs, *devices).inputs())
+    names = short_names((row.configuration, row.case) for row in data.results)
+    (picture,) = model_pictures(data.contests, names)
+    return picture
+
+
+def cells(picture, *names):
+    """The words of some columns, row by row."""
+    columns = {column.name: column for column in picture.table.columns}
+    rows = picture.table.listed
+    return list(zip(*(columns[name].cells(rows) for name in names), strict=True))
+
+
+def contest(phone, gpu_us, cpu_us, **gpu):
+    return [
+        *series(case(phone, delegate=GPU, threads=1), gpu_us, **gpu),
+        *series(case(phone), cpu_us),
+    ]
+
+
+def test_each_phone_has_a_row_the_fastest_first():
+    equal, other = phones(3), phones(1, model="Pixel 4")
+    runs = [run for n, phone in enumerate(equal) for run in contest(phone, 6_000 + 60 * n, 12_000)]
+    runs += contest(other[0], 9_000, 3_000)
+    picture = picture_of(runs, *equal, *other)
+    assert cells(picture, "phone", "fastest", "median", "speed_up", "winner") == [
+        ("Google Pixel 4", "xnnpack, 4 threads", "3.00", "---", "clear"),
+        ("Google Pixel 3 (pixel-0)", "gpu", "6.00", "2.00", "clear"),
+        ("Google Pixel 3 (pixel-1)", "gpu", "6.06", "1.98", "clear"),
+        ("Google Pixel 3 (pixel-2)", "gpu", "6.12", "1.96", "clear"),
+    ]
+    assert picture.sentence == "gpu is fastest on 3 of 4 phones, xnnpack on 1; outputs not checked."
+    mixed = [*equal[:2], replace(equal[2], is_virtual=True)]
+    told = picture_of(runs[:30], *mixed).sentence
+    assert told.startswith("gpu is fastest on 2 of 3 phones, gpu (virtual) on 1")
+
+
+def test_a_tie_is_one_answer_whichever_of_the_two_leads():
+    pair = phones(2)
+    runs = [*contest(pair[0], 10_000, 10_010), *contest(pair[1], 10_010, 10_000)]
+    picture = picture_of(runs, *pair)
+    assert cells(picture, "fastest", "winner") == 2 * [("gpu or xnnpack, 4 threads", "tied")]
+    assert picture.sentence == "a tie on 2 of 2 phones; outputs not checked."
+
+
+def test_a_slow_phone_and_a_suspect_figure_dont_press_the_others_flat():
+    three = phones(3)
+    runs = [run for phone in three[:2] for run in contest(phone, 6_000, 12_000)]
+    slow = picture_of([*runs, *contest(three[2], 900_000, 1_800_000)], *three)
+    assert "logarithmic" not in slow.table.columns[1].box.told
+    (*_, beyond) = (slow.table.columns[1].value(line) for line in slow.table.listed)
+    assert [shape.text for group in beyond.groups for shape in group.shapes if shape.text] == 2 * [
+        "\N{BLACK RIGHT-POINTING TRIANGLE}"
+    ]
+    runs = [
+        *series(case(three[0]), 12_000),
+        *series(
+            case(three[0], threads=1), 10_000_000, quality=Quality.SUSPECT, findings=(THROTTLED,)
+        ),
+    ]
+    assert "linear" in picture_of(runs, three[0]).table.columns[1].box.told
+
+
+def test_a_range_of_more_than_ten_times_is_logarithmic():
+    axis = axis_of([1.0, 2.0, 300.0])
+    assert axis.is_log
+    assert axis.ticks() == [1.0, 3.0, 10.0, 30.0, 100.0, 300.0]
+    assert (axis.at(1.0), axis.at(300.0), axis.at(5_000.0)) == (2.5, 97.5, 97.5)
+    assert axis_of([4.0, 30.0]) == Axis(1.4, 30.0)
+    assert axis_of([]).ticks()
+    assert axis_of([5.0]).ticks()
+
+
+def test_labels_stand_beside_their_dots_and_never_cover_each_other():
+    axis = axis_of([10.0, 30.0])
+    near = [Dot(value=10 + n / 10, label="a long name of it", told="t") for n in range(5)]
+    drawing = dots(axis, near, "t")
+    texts = [shape for group in drawing.groups for shape in group.shapes if shape.tag == "text"]
+    assert 1 <= len(texts) < 5
+    apart = [Dot(value=value, label="gpu", told="t") for value in (10.0, 20.0, 30.0)]
+    places = [
+        shape.attributes["text-anchor"]
+        for group in dots(axis, apart, "t").groups
+        for shape in group.shapes
+        if shape.text
+    ]
+    assert places == ["start", "start", "end"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "fastest", "winner"),
+    [
+        (
+            contest(REAL_PIXEL, 6_000, 12_000, quality=Quality.SUSPECT, findings=(THROTTLED,)),
+            "xnnpack, 4 threads",
+            "gpu may be faster: suspect (throttled)",
+        ),
+        (
+            contest(REAL_PIXEL, 15_000, 12_000, quality=Quality.SUSPECT, findings=(THROTTLED,)),
+            "xnnpack, 4 threads",
+            "the only one",
+        ),
+        (
+            [
+                *series(case(REAL_PIXEL, delegate=GPU), 6_000, 1),
+                *series(case(REAL_PIXEL), 12_000, 1),
+            ],
+            "gpu",
+            "not tested: one run each",
+        ),
+        (
+            series(
+                case(REAL_PIXEL, MOBILENET, GPU),
+                6_000,
+                quality=Quality.SUSPECT,
+                findings=(THROTTLED,),
+            ),
+            "no clean figure",
+            "suspect (throttled)",
+        ),
+    ],
+)
+def test_a_winner_says_what_makes_it_less_than_clear(runs, fastest, winner):
+    assert cells(picture_of(runs, REAL_PIXEL), "fastest", "winner") == [(fastest, winner)]
+
+
+def test_of_very_many_phones_equal_ones_with_one_answer_share_a_row():
+    many = [phones(1, model=f"Phone {n % 3}")[0] for n in range(45)]
+    many = [replace(phone, serial=Serial(f"s{n}")) for n, phone in enumerate(many)]
+    runs = [
+        run
+        for n, phone in enumerate(many)
+        for run in contest(phone, 6_000 if n else 20_000, 12_000)
+    ]
+    assert cells(picture_of(runs, *many), "phone", "fastest") == [
+        ("Google Phone 0 x 14", "gpu"),
+        ("Google Phone 1 x 15", "gpu"),
+        ("Google Phone 2 x 15", "gpu"),
+        ("Google Phone 0 (s0)", "xnnpack, 4 threads"),
+    ]
+
+
+def test_what_is_the_same_in_all_rows_of_a_whole_table_is_said_once():
+    pair = phones(2)
+    runs = [run for phone in pair for run in contest(phone, 6_000, 12_000)]
+    html = whole(picture_of(runs, *pair).table)
+    assert "In all rows: ± % 0.9; winner clear; outputs not checked." in html
+    assert ">winner<" not in html
+
+
+def test_names_leave_out_what_is_the_same_everywhere_unless_two_would_be_alike():
+    cases = [case(delegate=GPU, threads=1), case(threads=1), case(threads=4)]
+    names = short_names((item.configuration, item) for item in cases)
+    assert list(names.short.values()) == ["gpu", "xnnpack, 1 thread", "xnnpack, 4 threads"]
+    assert names.common == "native; gpu with 1 thread"
+    twice = short_names([("gpu, 1 thread, a", cases[0]), ("gpu, 1 thread, a, a", cases[1])])
+    assert len(set(twice.short.values())) == len(twice.short)
