@@ -211,7 +211,7 @@ def test_what_fell_back_is_named_and_never_a_dot():
 def test_only_clean_figures_are_drawn_as_the_best_and_others_are_hollow():
     drawn = "".join(drawing for _, drawing in pictures(small_page()))
     marks = re.findall(r'<a class="open d\d ?([a-z]*)" [^>]*aria-label="([^"]*)"', drawn)
-    assert sum(look == "best" for look, _ in marks) == 6
+    assert sum(look == "best" for look, _ in marks) == 7
     assert sum(look == "doubt" for look, _ in marks) == 3
     for look, told in marks:
         assert (look == "doubt") == bool(re.search(r"suspect|not confirmed", told)), told
