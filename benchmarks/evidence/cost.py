@@ -15,7 +15,7 @@ from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
 from orchestrator.analysis.findings import RUNS_MIN
-from orchestrator.analysis.memory import Pace, likelihoods, pooled
+from orchestrator.analysis.memory import Memory, others_of, seen
 from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.summary import summarize
 
@@ -84,17 +84,17 @@ def campaign(
         )
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
         drawn.append(logs)
-    shown = pooled(
-        {number: likelihoods(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)}
+    shown = others_of(
+        {number: seen(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)}
     )
-    paces = [Pace(others=shown[number]) for number in range(len(drawn))]
-    counts = [stopped_at(us(logs), pace=pace) for logs, pace in zip(drawn, paces, strict=True)]
-    reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], paces)
+    others = [shown[number] for number in range(len(drawn))]
+    counts = [stopped_at(us(logs), others=known) for logs, known in zip(drawn, others, strict=True)]
+    reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], others)
     rounds = next(
         (
             number
             for number in range(1, most_rounds + 1)
-            if _reached([logs[: number * FIXED_INVOCATIONS] for logs in drawn], paces) >= reached
+            if _reached([logs[: number * FIXED_INVOCATIONS] for logs in drawn], others) >= reached
         ),
         most_rounds,
     )
@@ -105,10 +105,10 @@ def campaign(
     return Campaign(spent=spent, reached=reached, fixed_invocations=fixed)
 
 
-def _reached(series: Sequence[Floats], paces: Sequence[Pace]) -> float:
+def _reached(series: Sequence[Floats], others: Sequence[Memory]) -> float:
     spreads = [
-        summarize(us(logs), pace=pace).spread or 0.0
-        for logs, pace in zip(series, paces, strict=True)
+        summarize(us(logs), others=known).spread or 0.0
+        for logs, known in zip(series, others, strict=True)
     ]
     return sum(spread < RULE.half_width for spread in spreads) / len(spreads)
 

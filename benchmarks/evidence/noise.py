@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.middle import middle
-from orchestrator.analysis.summary import MEDIAN_TO_P95
 
 Floats = NDArray[np.float64]
 HERE = Path(__file__).parent
 #: What a warm, quiet phone is like: deviation between processes.
 PHONE_INVOCATION_STD = 0.015
 TRUTH_DRAWS = 40_000
+#: From the median of a normal sample to p5 or p95, in standard deviations.
+MEDIAN_TO_P95 = 1.6449
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _noise(series: dict) -> Noise:
         samples = np.log([row["samples_us"] for row in rows])
         medians = np.median(samples, axis=1)
         within = samples - medians[:, None]
-        # The nearer percentile, as own_error does.
+        # The nearer percentile: slow inferences say nothing of the median.
         inner = (
             np.minimum(-np.quantile(within, 0.05, axis=1), np.quantile(within, 0.95, axis=1))
             / MEDIAN_TO_P95

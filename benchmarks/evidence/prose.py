@@ -96,11 +96,10 @@ Student's t in the place of the trimmed middle, as commonly done, with the mean 
 
 CLAIMS = """## A against B
 
-How often a change was claimed (in its direction, where there is one) from ABBA pairs; {trials} trials in each cell. The
-default budget is {pairs} pairs. *Planned* is what an A/B comparison does ({planned} trials): a pilot of 8 pairs,
-as many as its spread asks for, that spread looked at once more, at most 200 pairs, a threshold of 2 %. The noise of
-this computer as recorded is no quiet phone's: no bound on power holds there, and the verdict is INCONCLUSIVE with a
-minimum detectable effect that says so.
+How often a change was claimed (in its direction, where there is one) from ABBA pairs; {trials} trials in each cell.
+*`ab`* is the command at its defaults ({planned} trials): a change of 2 % is looked for after 8, 12, 18 ... 200 pairs,
+until it is shown or that there is none. The noise of this computer as recorded is no quiet phone's: no bound on power
+holds there, and the verdict is INCONCLUSIVE with a minimum detectable effect that says so.
 """
 
 TODAY = """### What people do today

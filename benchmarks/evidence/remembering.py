@@ -10,12 +10,11 @@ from statistics import NormalDist
 
 import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
-from trials import CHANGED, PAIRING, RULE, stopped_at, us
+from trials import CHANGED, PAIRING, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.memory import EVEN, Pace, likelihoods, pooled
+from orchestrator.analysis.memory import UNSEEN, Memory, others_of, seen
 from orchestrator.analysis.middle import middle, t_quantile
-from orchestrator.analysis.pairing import planned_pairs
 from orchestrator.analysis.summary import summarize
 from orchestrator.records.verdict import ComparisonOutcome
 
@@ -86,14 +85,14 @@ def kinds() -> list[Remembering]:
     return [*map(autoregressive, (0.0, 0.3, 0.5, 0.6)), two_clocks(0.0), two_clocks(0.5)]
 
 
-def holds(logs: Floats, truth: float, pace: Pace = EVEN) -> bool:
+def holds(logs: Floats, truth: float, others: Memory = UNSEEN) -> bool:
     """Whether the 95 % interval holds the truth."""
-    return judged(logs, truth, pace)[0]
+    return judged(logs, truth, others)[0]
 
 
-def judged(logs: Floats, truth: float, pace: Pace = EVEN) -> tuple[bool, float]:
+def judged(logs: Floats, truth: float, others: Memory = UNSEEN) -> tuple[bool, float]:
     """Return whether the 95 % interval holds the truth, and by how much memory widens it."""
-    found = summarize(us(logs), pace=pace)
+    found = summarize(us(logs), others=others)
     assert found.interval is not None
     holds_it = found.interval.low <= 10_000 * math.exp(truth) <= found.interval.high
     return bool(holds_it), found.log_middle.growth
@@ -129,9 +128,9 @@ def siblings(
     hits, grown = 0, []
     for _ in range(devices):
         cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
-        others = pooled({number: likelihoods(logs.tolist()) for number, logs in enumerate(cases)})
+        others = others_of({number: seen(logs.tolist()) for number, logs in enumerate(cases)})
         for number, logs in enumerate(cases):
-            holds_it, width = judged(logs, kind.truth, Pace(others=others[number]))
+            holds_it, width = judged(logs, kind.truth, others[number])
             hits += holds_it
             grown.append(width)
     return hits / len(grown), float(np.mean(grown))
@@ -156,11 +155,12 @@ def nights(
     alarms = held = found = 0
     slower = math.log1p(0.05)
     for _ in range(trials):
-        before, after = (kind.draw(rng, count) for count in counts)
-        alarms += compare_samples(us(before), us(after)).outcome in CHANGED
-        ends = compare_samples(us(before), us(after), level=0.95)
+        logs = [kind.draw(rng, count) for count in counts]
+        before, after, later = (summarize(us(side)) for side in (*logs, logs[1] + slower))
+        alarms += compare_samples(before, after).outcome in CHANGED
+        ends = compare_samples(before, after, level=0.95)
         held += (ends.low or 1) <= 1 <= (ends.high or 1)
-        found += compare_samples(us(before), us(after + slower)).outcome is ComparisonOutcome.SLOWER
+        found += compare_samples(before, later).outcome is ComparisonOutcome.SLOWER
     return alarms / trials, held / trials, found / trials
 
 
@@ -186,27 +186,16 @@ def paired(draw: Callable[[int], Floats], trials: int, pairs: int) -> float:
 def small_steps(
     draw: Callable[[int], Floats], trials: int, *, detect: float, effect: float, level: float
 ) -> tuple[float, float]:
-    """Return how often ``compare --ab`` planned for a change claims one (of its direction), and the
-    pairs it takes."""
+    """Return how often ``ab`` asked for a change claims one (of its direction), and the pairs it
+    takes."""
     pairing = replace(PAIRING, detect=detect, threshold=threshold_for(detect), level=level)
-    wanted = CHANGED if not effect else (ComparisonOutcome.SLOWER,)
-    hits = spent = 0
-    for _ in range(trials):
-        both = alternated(draw, pairing.most, math.log1p(effect))
-        ratios = (both[1] - both[0]).tolist()
-        pairs = done = pairing.pilot
-        while (
-            pairs := planned_pairs(
-                pairing, ratios[: pairing.pilot], ratios[:done], pair_s=None, sides=1
-            ).pairs
-        ) > done:
-            done = pairs
-        verdict = compare_pairs(
-            us(both[0][:done]), us(both[1][:done]), threshold=pairing.threshold, level=level
-        )
-        hits += verdict.outcome in wanted
-        spent += done
-    return hits / trials, spent / trials
+    found = in_turns(
+        lambda pairs: alternated(draw, pairs, math.log1p(effect)),
+        trials,
+        effect=effect,
+        pairing=pairing,
+    )
+    return found.claimed, found.pairs
 
 
 def drawn_from(

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
-from orchestrator.analysis.compare import CLAIM_LEVEL, compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.memory import EVEN, Pace
+from orchestrator.analysis.compare import (
+    CLAIM_LEVEL,
+    compare_in_turns,
+    compare_pairs,
+    compare_samples,
+    threshold_for,
+)
+from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.middle import t_cdf, t_quantile
-from orchestrator.analysis.pairing import planned_pairs
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import summarize
 from orchestrator.records.pairing import Pairing
@@ -117,7 +122,9 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
     return hits / trials, given / trials
 
 
-def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE, pace: Pace = EVEN) -> int:
+def stopped_at(
+    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Memory = UNSEEN
+) -> int:
     """Return how many of the invocations the rule takes.
 
     The engine asks after each one whether they are enough.
@@ -126,7 +133,7 @@ def stopped_at(latencies_us: Sequence[float], rule: StoppingRule = RULE, pace: P
     here.
     """
     count = 0
-    while not (decision := decide(latencies_us[:count], rule, pace)).is_enough:
+    while not (decision := decide(latencies_us[:count], rule, others)).is_enough:
         count = decision.wanted
     return count
 
@@ -167,8 +174,8 @@ def coverage_of_means(kind: Kind, rng: np.random.Generator, trials: int, *, coun
 WAYS: dict[str, Callable[..., tuple[float, float, float]]] = {
     "t, 8 invocations": _fixed(8),
     "t, 15 invocations": _fixed(15),
-    "bootstrap, 20 invocations": _fixed(20),
-    "bootstrap, 40 invocations": _fixed(40),
+    "t, 20 invocations": _fixed(20),
+    "t, 40 invocations": _fixed(40),
     "stopping rule, 8 to 40": _stopped,
     "ratio of 10 ABBA pairs": _paired(10),
     "ratio of 40 ABBA pairs": _paired(40),
@@ -203,55 +210,61 @@ def claims(
     return hits / trials
 
 
-#: What a comparison is planned for when nobody says otherwise.
+#: What the command looks for when nobody says otherwise.
 PAIRING = Pairing(
     sides=(),
     baseline="",
     candidate="",
     kind="build",
-    detect=0.03,
+    detect=0.02,
     level=CLAIM_LEVEL,
-    threshold=threshold_for(0.03),
+    threshold=threshold_for(0.02),
 )
 
 
 @dataclass(frozen=True)
-class Planned:
-    """Comparisons planned as the command plans them: claims, equals called the same, and pairs
-    spent."""
+class InTurns:
+    """Comparisons as the command makes them: claims, equals called the same, and pairs spent."""
 
     claimed: float
     same: float
     pairs: float
 
 
-def planned_claims(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> Planned:
-    """Return what the shipped procedure reaches: pilot, plan, a second look at the spread, the same
-    pairs compared.
-
-    The pilot's pairs are the first of those that count, as in an A/B campaign.
-    """
+def in_turns(
+    draw: Callable[[int], tuple[Floats, Floats]],
+    trials: int,
+    *,
+    effect: float,
+    pairing: Pairing = PAIRING,
+) -> InTurns:
+    """Return what the shipped procedure reaches; ``draw`` gives both sides' logs in pairs."""
     wanted = {0.0: CHANGED}.get(effect, CHANGED[effect > 0 :][:1])
     hits, same, spent = 0, 0, 0
-    for trial in range(trials):
-        noise = kind.series[trial % len(kind.series)]
-        both = alternated(kind, noise, rng, PAIRING.most, effect=effect)
-        ratios = (both[1] - both[0]).tolist()
-        pairs = done = PAIRING.pilot
-        while True:
-            pairs = planned_pairs(
-                PAIRING, ratios[: PAIRING.pilot], ratios[:done], pair_s=None, sides=1
-            ).pairs
-            if pairs <= done:
-                break
-            done = pairs
-        outcome = compare_pairs(
-            us(both[0][:done]), us(both[1][:done]), threshold=PAIRING.threshold
-        ).outcome
-        hits += outcome in wanted
-        same += outcome is ComparisonOutcome.SAME
-        spent += done
-    return Planned(claimed=hits / trials, same=same / trials, pairs=spent / trials)
+    for _ in range(trials):
+        both = draw(pairing.most)
+        verdict = compare_in_turns(
+            us(both[0]),
+            us(both[1]),
+            most=pairing.most,
+            threshold=pairing.threshold,
+            level=pairing.level,
+        )
+        hits += verdict.outcome in wanted
+        same += verdict.outcome is ComparisonOutcome.SAME
+        spent += verdict.counts[0]
+    return InTurns(claimed=hits / trials, same=same / trials, pairs=spent / trials)
+
+
+def in_turns_of(kind: Kind, rng: np.random.Generator, trials: int, *, effect: float) -> InTurns:
+    """Return the same on a kind of recorded noise."""
+    turn = iter(range(1 << 30))
+
+    def draw(pairs: int) -> tuple[Floats, Floats]:
+        noise = kind.series[next(turn) % len(kind.series)]
+        return alternated(kind, noise, rng, pairs, effect=effect)
+
+    return in_turns(draw, trials, effect=effect)
 
 
 # --- two nights
@@ -285,8 +298,9 @@ def nights(
             for count in counts
         ]
         before, after = us(sides[0]), us(sides[1] + effect)
-        alarms += compare_samples(before, after).outcome in wanted
-        ends = compare_samples(before, after, level=0.95)
+        both = summarize(before), summarize(after)
+        alarms += compare_samples(*both).outcome in wanted
+        ends = compare_samples(*both, level=0.95)
         held += math.log(ends.low or 1) <= effect <= math.log(ends.high or 1)
     return alarms / trials, held / trials
 

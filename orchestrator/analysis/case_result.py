@@ -5,6 +5,7 @@ there is none.
 from __future__ import annotations
 
 import enum
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,18 +14,20 @@ from operator import attrgetter
 from typing import Final, TypeVar
 
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.memory import EVEN, Pace, gaps_of, likelihoods, pooled
+from orchestrator.analysis.memory import UNSEEN, Memory, others_of, seen
+from orchestrator.analysis.middle import middle
 from orchestrator.analysis.outcome import (
     NOT_WHAT_WAS_ASKED,
-    figure_error,
     figure_us,
     of_one_kind,
+    resolution_us,
     truth_of,
     worst_quality,
 )
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.identity import RunId
 from orchestrator.records.parity import OUTPUT_FINDINGS, OutputCheck, ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -69,6 +72,10 @@ SIBLINGS_MIN: Final = 4
 SHOWN_SHARE: Final = 0.5
 #: Invocations at lower clocks are left out up to this share.
 LEFT_OUT_MAX: Final = 0.25
+#: A first invocation is left out that is slower than the middle of the others by this log ratio and
+#: by so many of their deviations.
+SLOW_START_LEAST: Final = 0.03
+SLOW_START_STDS: Final = 5.0
 #: The operators, or as many of them as the delegate takes, ran where they were meant to.
 OWN_TRUTHS = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 #: What a case with figures is, by the first of these that any of its invocations shows.
@@ -109,10 +116,8 @@ class CaseResult:
     #: What the summary is made of: the invocations' medians, or their means where a program prints
     #: no medians.
     figure: FigureKind = FigureKind.MEDIAN
-    #: The means of the invocations in ``used``, and how unsure each is; empty where one printed
-    #: none.
+    #: The means of the invocations in ``used``; empty where one printed none.
     means_us: tuple[float, ...] = ()
-    mean_errors: tuple[float | None, ...] = ()
     #: Timing invocations that came to an end of their own (neither skipped, nor unfit, nor
     #: interrupted by the user).
     ended: int = 0
@@ -187,13 +192,13 @@ class CaseResult:
             return self
         if not self.means_us:
             return None
-        summary = summarize(self.means_us, own_errors=self.mean_errors, pace=self.pace)
+        summary = summarize(
+            self.means_us,
+            others=self.summary.others,
+            resolution_us=self.summary.resolution_us,
+            rounds=self.summary.rounds,
+        )
         return replace(self, figure=FigureKind.MEAN, summary=summary)
-
-    @property
-    def pace(self) -> Pace:
-        """When the invocations in ``used`` were made."""
-        return EVEN if self.summary is None else self.summary.pace
 
     @property
     def is_judged(self) -> bool:
@@ -219,12 +224,12 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[float, ...]]:
-    """Return what each case's siblings on its device show of the memory of invocations (see
-    :func:`judge_case`).
+def remembered(
+    cases: Mapping[Key, Sequence[RunRecord]], campaigns: Iterable[Campaign] = ()
+) -> dict[Key, Memory]:
+    """Return what is known of the memory of a device beside each of its cases: from the other cases,
+    and from what earlier campaigns had shown when the last of ``campaigns`` began.
     """
-    if len(cases) < 2:
-        return {}
     found = {}
     for key, runs in cases.items():
         timing = [
@@ -234,15 +239,20 @@ def remembered(cases: Mapping[Key, Sequence[RunRecord]]) -> dict[Key, tuple[floa
         ]
         _, alike = of_one_kind(timing)
         alike.sort(key=lambda pair: pair[0].started_at)
-        pace = Pace(gaps=gaps_of([run.started_at for run, _ in alike]))
-        found[key] = likelihoods(logs_of([latency_us for _, latency_us in alike]), pace)
-    return pooled(found)
+        found[key] = seen(logs_of([latency_us for _, latency_us in alike]))
+    serials = {str(run.case.serial) for runs in cases.values() for run in runs}
+    earlier = UNSEEN
+    for campaign in campaigns:
+        for serial in serials & campaign.terms.memories.keys():
+            weight, total = campaign.terms.memories[serial]
+            earlier = Memory(weight=weight, total=total)
+    return {key: others + earlier for key, others in others_of(found).items()}
 
 
 def judge_case(
     runs: Sequence[RunRecord],
     *,
-    others: tuple[float, ...] = (),
+    others: Memory = UNSEEN,
     check: OutputCheck | None = None,
 ) -> CaseResult:
     """Return what the stored invocations of one case come to.
@@ -338,7 +348,7 @@ class OutputChecks:
             self.newest[key] = check
 
 
-def _judge_timing(runs: Sequence[RunRecord], others: tuple[float, ...]) -> CaseResult:
+def _judge_timing(runs: Sequence[RunRecord], others: Memory) -> CaseResult:
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
@@ -380,11 +390,12 @@ def _with_figure(
     used: Sequence[RunRecord],
     figures: Sequence[RunRecord],
     ended: Sequence[RunRecord],
-    others: tuple[float, ...],
+    others: Memory,
 ) -> CaseResult:
     notes = []
     kind, alike = of_one_kind(used)
-    kept, clock_findings = _without_low_clocks(alike)
+    at_clocks, clock_findings = _without_low_clocks(alike)
+    kept, start_findings = _without_slow_start(at_clocks)
     used = [run for run, _ in kept]
     truths = {truth_of(run) for run in figures}
     if len(truths) > 1:
@@ -396,13 +407,13 @@ def _with_figure(
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
     means = [figure_us(run, FigureKind.MEAN) for run in used]
-    errors = {kind: tuple(figure_error(run, kind) for run in used) for kind in FigureKind}
     summary = summarize(
         [latency_us for _, latency_us in kept],
-        own_errors=errors[kind],
-        pace=Pace(gaps=gaps_of([run.started_at for run in used]), others=others),
+        others=others,
+        resolution_us=max(map(resolution_us, used)),
+        rounds=[(run.campaign_id, run.invocation) for run in used],
     )
-    findings = (*clock_findings, *_mixed_grades(used), *_two_states(summary))
+    findings = (*clock_findings, *start_findings, *_mixed_grades(used), *_two_states(summary))
     notes += [finding.message for finding in findings]
     if quality is Quality.TRUSTED and any(
         finding.severity is Severity.WARNING for finding in findings
@@ -427,7 +438,6 @@ def _with_figure(
         summary=summary,
         figure=kind,
         means_us=() if None in means else tuple(mean for mean in means if mean is not None),
-        mean_errors=errors[FigureKind.MEAN],
         used=tuple(run.run_id for run in used),
         ended=len(ended),
         notes=tuple(notes),
@@ -510,6 +520,29 @@ def _without_low_clocks(
     )
     odd = {one.run.run_id for one in low}
     return [pair for pair in used if pair[0].run_id not in odd] if are_few else used, (finding,)
+
+
+def _without_slow_start(
+    used: Sequence[tuple[RunRecord, float]],
+) -> tuple[Sequence[tuple[RunRecord, float]], tuple[Finding, ...]]:
+    """Return the invocations without the first of their campaign where that one was slow: it warmed
+    the device for the others, as the first pair of an A/B comparison does.
+    """
+    first = [pair for pair in used if pair[0].invocation == 0]
+    others = [pair for pair in used if pair[0].invocation > 0]
+    if len(first) != 1 or len(others) < SIBLINGS_MIN:
+        return used, ()
+    usual = middle(logs_of([latency_us for _, latency_us in others]))
+    slowdown = math.log(first[0][1]) - usual.value
+    if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (usual.std or 0.0)):
+        return used, ()
+    finding = Finding(
+        code="slow-start",
+        severity=Severity.INFO,
+        message="The first invocation was slower than the others: left out",
+        evidence=f"{format_percent(math.expm1(slowdown))} slower than the middle of the others",
+    )
+    return others, (finding,)
 
 
 def _two_states(summary: Summary) -> tuple[Finding, ...]:

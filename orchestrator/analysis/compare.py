@@ -10,21 +10,13 @@ most may be called a change. docs/evidence.md shows how the rule does on series 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
-from orchestrator.analysis.middle import (
-    BOOTSTRAP_FROM_COUNT,
-    Middle,
-    bootstrap_difference,
-    bootstrap_middle,
-    degrees_of,
-    middle,
-    t_quantile,
-)
+from orchestrator.analysis.memory import growth, seen
+from orchestrator.analysis.middle import TRIM_FROM_COUNT, Middle, middle, t_quantile
+from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.summary import (
     LEVEL,
     Interval,
@@ -41,11 +33,13 @@ from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 CLAIM_LEVEL: Final = 0.99
 #: Relative differences below this are not called a change.
 THRESHOLD: Final = 0.02
-#: With which probability the minimum detectable effect would have been seen, and a planned one is.
+#: With which probability the minimum detectable effect would have been seen.
 SEEN_POWER: Final = 0.8
-PLANNED_POWER: Final = 0.95
-#: The most pairs that are ever planned.
-PAIRS_MOST: Final = 10_000
+#: Pairs after which a comparison in turns is looked at, and the share of its error that each look
+#: has. The looks have most of their pairs in common, so that all together have less than nine such
+#: shares: about 1 in series of known truth whose pairs are correlated by 0.3.
+LOOKS: Final = (8, 12, 18, 27, 40, 60, 90, 135, 200)
+LOOK_SHARE: Final = 0.15
 #: Larger exponentials are beyond what a number can hold.
 _MOST_LOG: Final = 700.0
 #: Degrees of freedom that two samples that aren't in pairs have less than Welch and Satterthwaite
@@ -53,7 +47,43 @@ _MOST_LOG: Final = 700.0
 WELCH_LESS: Final = 2
 #: Of the groups that both sides together show: the space between them in deviations within.
 _EMPTY_OF_BOTH: Final = 3.1
-_CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
+#: Outcomes that claim a change.
+CHANGES: Final = {ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER}
+
+
+def looks_of(most: int) -> tuple[int, ...]:
+    """Return the numbers of pairs after which a comparison of at most ``most`` is looked at."""
+    return (*(look for look in LOOKS if look < most), most)
+
+
+def compare_in_turns(
+    baseline_us: Sequence[float],
+    candidate_us: Sequence[float],
+    *,
+    most: int,
+    threshold: float = THRESHOLD,
+    level: float = CLAIM_LEVEL,
+    resolution_us: float = 0.0,
+) -> ComparisonVerdict:
+    """Return the verdict on pairs that end as soon as it is known: of the first look that finds a
+    change or none, else of all pairs.
+
+    The interval is one that holds the truth at all looks together as often as ``level`` says; it is
+    wider than that of as many pairs that were decided on before. Raises as :func:`compare_pairs`.
+    """
+    shared = 1 - LOOK_SHARE * (1 - level)
+    looks = [look for look in looks_of(most) if look < len(baseline_us)]
+    for count in (*looks, len(baseline_us)):
+        verdict = compare_pairs(
+            baseline_us[:count],
+            candidate_us[:count],
+            threshold=threshold,
+            level=shared,
+            resolution_us=resolution_us,
+        )
+        if verdict.is_decided:
+            break
+    return replace(verdict, level=level)
 
 
 def compare_pairs(
@@ -62,88 +92,71 @@ def compare_pairs(
     *,
     threshold: float = THRESHOLD,
     level: float = CLAIM_LEVEL,
+    resolution_us: float = 0.0,
 ) -> ComparisonVerdict:
     """Return the verdict on invocations that were measured in pairs, the i-th of each side next to
     each other in time.
 
-    Latencies in microseconds, one for each invocation. The effect is the middle of the log ratios,
-    which takes out what both of a pair had in common (heat, clocks). Raises ValueError for sides of
-    different length and for latencies that aren't positive numbers.
+    Latencies in microseconds, one for each invocation, rounded to ``resolution_us``. The effect is
+    the middle of the log ratios, which takes out what both of a pair had in common (heat, clocks);
+    what pairs have in common with the pair before them widens its error. Raises ValueError for sides
+    of different length and for latencies that aren't positive numbers.
     """
     if len(baseline_us) != len(candidate_us):
         raise ValueError(
             f"pairs need sides of one length, not {len(baseline_us)} and {len(candidate_us)}"
         )
-    logs = [
-        after - before
-        for before, after in zip(logs_of(baseline_us), logs_of(candidate_us), strict=True)
-    ]
+    sides = logs_of(baseline_us), logs_of(candidate_us)
+    logs = [after - before for before, after in zip(*sides, strict=True)]
     counts = (len(logs), len(logs))
     if len(logs) < 2:
         return _untested(
             math.exp(logs[0]) if logs else None, counts, threshold=threshold, level=level
         )
-    found = middle(logs)
-    if len(logs) < BOOTSTRAP_FROM_COUNT or not found.error:
-        ends, method = (
-            _student_ends(found.value, found.error or 0.0, found.degrees, level),
-            "paired-t",
-        )
-    else:
-        ends, method = bootstrap_middle(logs, None, level=level), "paired-bootstrap"
-    seen = _detectable(found.error or 0.0, found.degrees, SEEN_POWER, level, threshold)
-    return _verdict(found.value, ends, counts, method, seen, threshold=threshold, level=level)
+    # Pairs are made so that they have little in common: nothing is expected of their correlation.
+    found = middle(logs, growth=growth(len(logs), seen(logs).correlation(prior=0.0)))
+    error, rounding = found.error or 0.0, _rounding(sides, resolution_us)
+    ends = _student_ends(found.value, error, found.degrees, level, rounding)
+    least = _detectable(error, found.degrees, SEEN_POWER, level, threshold)
+    return _verdict(found.value, ends, counts, "paired-t", least, threshold=threshold, level=level)
 
 
 def compare_samples(
-    baseline_us: Sequence[float],
-    candidate_us: Sequence[float],
+    baseline: Summary,
+    candidate: Summary,
     *,
     threshold: float = THRESHOLD,
     level: float = CLAIM_LEVEL,
-    baseline_errors: Sequence[float] | None = None,
-    candidate_errors: Sequence[float] | None = None,
-    paces: tuple[Pace, Pace] = (EVEN, EVEN),
+    sessions: SessionNoise | None = None,
 ) -> ComparisonVerdict:
-    """Return the verdict on two samples that weren't measured in pairs: another night, another
+    """Return the verdict on two samples that weren't measured in pairs: another session, another
     device.
 
-    Latencies in microseconds, one for each invocation in order of time; the errors are the relative
-    standard errors of each (:func:`orchestrator.analysis.summary.own_error`), the paces say when
-    they were made. Welch's interval of the logs when one side is below 20 invocations, the
-    hierarchical bootstrap from there on. Both sides together show what invocations remember. Where
-    both sides fall into the same two groups, group is compared with group; where one does, only a
-    difference that no other share of the groups explains is claimed. Raises ValueError for
-    latencies that aren't positive numbers.
+    Welch's interval of the trimmed means of the logs. ``sessions`` is what sessions of one device
+    differ by as a whole, and part of the interval; None for samples of one session. Both sides
+    together show what invocations remember. Where both sides fall into the same two groups, group is
+    compared with group; where one does, only a difference that no other share of the groups explains
+    is claimed.
     """
-    before, after = logs_of(baseline_us), logs_of(candidate_us)
+    before, after = baseline.logs, candidate.logs
     counts = (len(before), len(after))
     if min(counts) < 2:
-        has_both = min(counts) > 0
-        ratio = math.exp(middle(after).value - middle(before).value) if has_both else None
+        ratio = math.exp(candidate.log_middle.value - baseline.log_middle.value)
         return _untested(ratio, counts, threshold=threshold, level=level)
-    weights = weights_of([(before, paces[0]), (after, paces[1])])
-    growths = growth(before, weights, paces[0]), growth(after, weights, paces[1])
-    states = two_states(before), two_states(after)
+    memory = seen(before) + seen(after) + baseline.others + candidate.others
+    correlation = memory.correlation()
+    growths = growth(len(before), correlation), growth(len(after), correlation)
+    states = baseline.states, candidate.states
+    between = [(2 * sessions.std**2, sessions.degrees)] if sessions else []
     if states[0] and states[1] and (moved := moved_by(states[0], states[1])):
-        mean, error, degrees = moved[0], moved[1] * max(growths), moved[2]
-        ends, method = _student_ends(mean, error, degrees, level), "state-by-state"
+        mean, method = moved[0], "state-by-state"
+        error, degrees = pooled_error([((moved[1] * max(growths)) ** 2, moved[2]), *between])
     else:
         sides = middle(before, growth=growths[0]), middle(after, growth=growths[1])
-        mean = sides[1].value - sides[0].value
-        error, degrees = welch_error(*sides)
-        if min(counts) < BOOTSTRAP_FROM_COUNT or error == 0.0:
-            ends, method = _student_ends(mean, error, degrees, level), "welch"
-        else:
-            ends = bootstrap_difference(
-                after,
-                before,
-                candidate_errors,
-                baseline_errors,
-                level=level,
-                growths=(growths[1], growths[0]),
-            )
-            method = "hierarchical-bootstrap"
+        mean, method = sides[1].value - sides[0].value, "welch"
+        error, degrees = pooled_error([*map(_variance, sides), *between])
+    rounding = _rounding((before, after), max(baseline.resolution_us, candidate.resolution_us))
+    ends = _student_ends(mean, error, degrees, level, rounding)
     found = [
         (name, side) for name, side in zip(("baseline", "candidate"), states, strict=True) if side
     ]
@@ -152,15 +165,21 @@ def compare_samples(
     explained = None if method == "state-by-state" else _explained(before, after, states)
     if explained is not None:
         ends = min(ends[0], explained[0] - margin), max(ends[1], explained[1] + margin)
-    seen = _detectable(error, degrees, SEEN_POWER, level, threshold)
-    verdict = _verdict(mean, ends, counts, method, seen, threshold=threshold, level=level)
+    least = _detectable(error, degrees, SEEN_POWER, level, threshold)
+    verdict = _verdict(mean, ends, counts, method, least, threshold=threshold, level=level)
     if method == "state-by-state":
         reasons.append("Each state is compared with its own.")
-    moved_apart = abs(middle(after).value - middle(before).value) >= margin
-    if moved_apart and (states[0] or states[1] or explained) and verdict.outcome not in _CHANGES:
+    moved_apart = abs(candidate.log_middle.value - baseline.log_middle.value) >= margin
+    if moved_apart and (states[0] or states[1] or explained) and verdict.outcome not in CHANGES:
         verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
         reasons.append("Another share of the two states may be all of the difference.")
-    return replace(verdict, reasons=(*verdict.reasons, *reasons))
+    if sessions is not None:
+        reasons.append(sessions.text)
+    return replace(
+        verdict,
+        reasons=(*verdict.reasons, *reasons),
+        is_between_sessions=sessions is not None,
+    )
 
 
 def _explained(
@@ -192,80 +211,29 @@ def _explained(
     )
 
 
-def welch_error(baseline: Middle, candidate: Middle) -> tuple[float, int]:
-    """Return the standard error of the difference of two middles and its degrees of freedom.
+def _variance(side: Middle) -> tuple[float, float]:
+    return (side.error or 0.0) ** 2, side.degrees
 
-    Those of Welch and Satterthwaite less WELCH_LESS, but never fewer than the side with fewer has:
+
+def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the standard error of a difference and its degrees of freedom, from the variances that
+    it is made of with theirs.
+
+    Those of Welch and Satterthwaite less WELCH_LESS, but never fewer than the part with fewest has:
     at 99 % they are too many for trimmed samples of unlike size, and among equals one comparison in
     a hundred may be called a change.
     """
-    one, other = (baseline.error or 0.0) ** 2, (candidate.error or 0.0) ** 2
-    degrees = baseline.degrees, candidate.degrees
-    total, fewest = one + other, min(degrees)
+    total, fewest = math.fsum(variance for variance, _ in parts), min(of for _, of in parts)
     if total == 0.0:
         return 0.0, fewest
-    freedom = total**2 / (one**2 / degrees[0] + other**2 / degrees[1])
+    freedom = total**2 / math.fsum(variance**2 / of for variance, of in parts)
     # The last digits of the sum must not decide between two whole numbers.
     return math.sqrt(total), max(fewest, math.floor(freedom + 1e-6) - WELCH_LESS)
 
 
-def detectable(
-    log_std: float,
-    count: int,
-    *,
-    power: float = SEEN_POWER,
-    level: float = CLAIM_LEVEL,
-    paired: bool,
-    threshold: float = THRESHOLD,
-) -> float:
-    """Return the smallest relative change that would be claimed with ``power``: 0.03 is 3 %.
-
-    ``log_std`` is the deviation of the log ratios of ``count`` pairs, or (not paired) of the logs
-    of each side's ``count`` invocations. Raises ValueError below two.
-    """
-    if count < 2:
-        raise ValueError("a single invocation shows no effect, however large")
-    error = log_std * math.sqrt((1 if paired else 2) / count)
-    one = degrees_of(count)
-    return _detectable(
-        error, one if paired else max(one, 2 * one - WELCH_LESS), power, level, threshold
-    )
-
-
-def pairs_for(
-    detect: float,
-    log_std: float,
-    *,
-    power: float = PLANNED_POWER,
-    level: float = CLAIM_LEVEL,
-    threshold: float | None = None,
-) -> int:
-    """Return how many pairs are needed to claim a relative change of ``detect`` with ``power``.
-
-    At most PAIRS_MOST.
-
-    ``log_std`` is the deviation of the log ratios of pairs. ``threshold`` None takes
-    :func:`threshold_for`; the comparison must then be made with that. Raises ValueError when the
-    threshold isn't below the change.
-    """
-    least = threshold_for(detect) if threshold is None else threshold
-    if detect <= 0 or least >= detect:
-        raise ValueError(
-            f"a change of {detect:.1%} can't be claimed with a threshold of {least:.1%}"
-        )
-
-    def is_enough(count: int) -> bool:
-        return (
-            detectable(log_std, count, power=power, level=level, paired=True, threshold=least)
-            <= detect
-        )
-
-    return fewest(is_enough)
-
-
-def fewest(is_enough: Callable[[int], bool]) -> int:
-    """Return the fewest pairs that are enough, two or more; at most PAIRS_MOST."""
-    return 2 + bisect_left(range(2, PAIRS_MOST), True, key=is_enough)
+def _rounding(sides: Sequence[Sequence[float]], resolution_us: float) -> float:
+    """Return by how much the log ratio of two sides may be off because both are rounded."""
+    return math.fsum(resolution_us / 2 / math.exp(middle(logs).value) for logs in sides)
 
 
 def factor_of(log: float) -> float:
@@ -294,8 +262,11 @@ def _detectable(
     return math.expm1(min(_MOST_LOG, max(by_chance, math.log1p(threshold)) + missed))
 
 
-def _student_ends(mean: float, error: float, degrees: int, level: float) -> tuple[float, float]:
-    reach = t_quantile(0.5 + level / 2, degrees) * error
+def _student_ends(
+    mean: float, error: float, degrees: float, level: float, rounding: float = 0.0
+) -> tuple[float, float]:
+    """Return Student's interval, never narrower than what rounding may hide."""
+    reach = max(t_quantile(0.5 + level / 2, degrees) * error, rounding)
     return mean - reach, mean + reach
 
 
@@ -391,31 +362,55 @@ class BestOfSet(Generic[Key]):
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:
-    """Return how many times as fast the candidate is: the ratio of middles with a Welch interval of
-    its log.
+    """Return how many times as fast the candidate is: the ratio of middles with the interval of its
+    log.
+
+    That of pairs where both were measured in the same rounds, which takes out what a round had in
+    common; else Welch's.
     """
     log_ratio = baseline.log_middle.value - candidate.log_middle.value
     if baseline.log_middle.error is None or candidate.log_middle.error is None:
         return Ratio(value=math.exp(log_ratio), interval=None)
-    error, degrees = welch_error(baseline.log_middle, candidate.log_middle)
-    reach = t_quantile(0.5 + level / 2, degrees) * error
-    low, high = math.exp(log_ratio - reach), math.exp(log_ratio + reach)
-    return Ratio(
-        value=math.exp(log_ratio),
-        interval=Interval(low=low, high=high, level=level, method=IntervalMethod.LOG_T),
+    pairs = _pairs_of(baseline, candidate)
+    if pairs:
+        found = middle(pairs, growth=growth(len(pairs), seen(pairs).correlation(prior=0.0)))
+        log_ratio, error, degrees = found.value, found.error or 0.0, float(found.degrees)
+    else:
+        error, degrees = pooled_error(
+            [*map(_variance, (baseline.log_middle, candidate.log_middle))]
+        )
+    rounding = _rounding(
+        (baseline.logs, candidate.logs), max(baseline.resolution_us, candidate.resolution_us)
     )
+    low, high = _student_ends(log_ratio, error, degrees, level, rounding)
+    interval = Interval(
+        low=factor_of(low), high=factor_of(high), level=level, method=IntervalMethod.LOG_T
+    )
+    return Ratio(value=math.exp(log_ratio), interval=interval)
+
+
+def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:
+    """Return the log ratios of common rounds, in their order; empty where too many have no partner."""
+    before, after = (
+        dict(zip(item.rounds, item.logs, strict=False)) for item in (baseline, candidate)
+    )
+    common = [key for key in before if key in after]
+    are_enough = len(common) >= TRIM_FROM_COUNT and 2 * len(common) > max(len(before), len(after))
+    return [before[key] - after[key] for key in common] if are_enough else []
 
 
 def best_of(members: Mapping[Key, Summary], *, level: float = LEVEL) -> BestOfSet[Key] | None:
     """Return the fastest of a set and its ties; None for an empty set.
 
-    Equal medians keep the mapping's order.
+    Equal medians keep the mapping's order. The comparisons with the fastest share their error, so
+    that of equals one is called slower in 1 - ``level`` of sets, however many they are.
     """
     if not members:
         return None
     fastest = min(members, key=lambda key: members[key].median_us)
+    shared = 1 - (1 - level) / max(1, len(members) - 1)
     ratios = {
-        key: speed_up(summary, members[fastest], level=level)
+        key: speed_up(summary, members[fastest], level=shared)
         for key, summary in members.items()
         if key != fastest
     }

@@ -9,20 +9,24 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.compare import (
+    CHANGES,
     CLAIM_LEVEL,
     THRESHOLD,
+    compare_in_turns,
     compare_pairs,
     compare_samples,
     factor_of,
 )
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
-from orchestrator.analysis.outcome import figure_error, figure_us
+from orchestrator.analysis.outcome import figure_us, resolution_us
+from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import (
@@ -30,12 +34,13 @@ from orchestrator.records.verdict import (
     ComparisonVerdict,
     Grade,
     Quality,
-    Severity,
 )
 from orchestrator.records.workload import Case, grouped
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
+#: Warnings that may be all that two sessions differ by.
+_NO_VERDICT: Final = frozenset({"foreign-load", "coarse-resolution"})
 #: How a case ends that doesn't work; what a phone or a person kept from running says nothing of the
 #: case.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
@@ -202,8 +207,22 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         return ComparedCase(
             title=title, baseline=before, candidate=after, verdict=verdict, differences=apart
         )
-    verdict = replace(verdict, reasons=(*verdict.reasons, *how, *notes))
+    doubts = _doubts(before, after)
+    if doubts and verdict.outcome in CHANGES:
+        verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
+    verdict = replace(verdict, reasons=(*verdict.reasons, *how, *doubts, *notes))
     return ComparedCase(title=title, baseline=before, candidate=after, verdict=verdict)
+
+
+def _doubts(before: Measured, after: Measured) -> list[str]:
+    """Return what makes a difference of two sessions no change of the program, as sentences."""
+    if _same_place(before, after):
+        return []
+    return [
+        f"No change is claimed: the {name} has {code}, which may be all of the difference."
+        for name, item in (("baseline", before), ("candidate", after))
+        for code in sorted(_NO_VERDICT & item.codes)
+    ]
 
 
 def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
@@ -322,13 +341,9 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         if item.origin:
             notes.append(f"The {name} is {item.origin}.")
         if item.result.quality is Quality.SUSPECT:
-            made = [each for run in item.used.values() for each in run.verdict.findings]
-            codes = {
-                each.code
-                for each in (*made, *item.result.findings)
-                if each.severity is Severity.WARNING
-            }
-            why = "; ".join([*sorted(codes), *(note.rstrip(".") for note in item.result.notes)])
+            why = "; ".join(
+                [*sorted(item.codes), *(note.rstrip(".") for note in item.result.notes)]
+            )
             notes.append(f"The {name} is suspect ({why}).")
         if lacking := item.result.imprecision:
             notes.append(f"The {name} is {'of ' if lacking.startswith('one') else ''}{lacking}.")
@@ -376,21 +391,38 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
         numbers = sorted(used[0].keys() & used[1].keys())
         if len(numbers) > 1:
             pairs = [[_latency(side[number], kind) for number in numbers] for side in used]
-            verdict = compare_pairs(pairs[0], pairs[1], threshold=rule.threshold, level=rule.level)
+            in_turns = (
+                partial(compare_pairs)
+                if rule.most_pairs is None
+                else partial(compare_in_turns, most=rule.most_pairs)
+            )
+            verdict = in_turns(
+                pairs[0],
+                pairs[1],
+                threshold=rule.threshold,
+                level=rule.level,
+                resolution_us=max(resolution_us(run) for side in used for run in side.values()),
+            )
             return verdict, _left_out(before, after, len(numbers))
-    sides = [sorted(side.values(), key=lambda run: run.started_at) for side in used]
-    latencies = [[_latency(run, kind) for run in side] for side in sides]
-    errors = [[figure_error(run, kind) or 0.0 for run in side] for side in sides]
+    baseline, candidate = before.result.summary, after.result.summary
+    assert baseline is not None, "what is compared has a figure"
+    assert candidate is not None, "what is compared has a figure"
     verdict = compare_samples(
-        latencies[0],
-        latencies[1],
+        baseline,
+        candidate,
         threshold=rule.threshold,
         level=rule.level,
-        baseline_errors=errors[0],
-        candidate_errors=errors[1],
-        paces=(before.result.pace, after.result.pace),
+        sessions=_sessions(before, after, rule),
     )
     return verdict, []
+
+
+def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise | None:
+    """Return what the sessions of two figures differ by; None where they are of one."""
+    if before.campaign_id == after.campaign_id:
+        return None
+    known = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
+    return max(known, key=lambda noise: noise.steps)
 
 
 def _left_out(before: Measured, after: Measured, paired: int) -> list[str]:

@@ -1,14 +1,14 @@
-"""Means and ratios of the energy of blocks, with their intervals. Pure."""
+"""Middles and ratios of the energy of blocks, with their intervals. Pure."""
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from orchestrator.analysis.middle import t_quantile
+from orchestrator.analysis.memory import PRIOR, growth, seen
+from orchestrator.analysis.middle import middle, t_quantile
 
 LEVEL: Final = 0.95
 _Key = TypeVar("_Key")
@@ -16,7 +16,7 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """A mean with half the width of its 95 % interval; None for a single value."""
+    """A middle with half the width of its 95 % interval; None for a single value."""
 
     value: float
     half_width: float | None
@@ -24,14 +24,20 @@ class Mean:
 
 
 def mean_of(values: Sequence[float]) -> Mean | None:
-    """Return the mean of blocks and its interval by Student's t; None for no value."""
+    """Return the middle of blocks in order of time, with the interval that latencies have; None for
+    no value.
+    """
+    return _mean_of(values, PRIOR)
+
+
+def _mean_of(values: Sequence[float], prior: float) -> Mean | None:
     if not values:
         return None
-    count = len(values)
+    found = middle(values, growth=growth(len(values), seen(values).correlation(prior)))
     half = None
-    if count > 1:
-        half = t_quantile(0.5 + LEVEL / 2, count - 1) * statistics.stdev(values) / math.sqrt(count)
-    return Mean(value=statistics.fmean(values), half_width=half, count=count)
+    if found.error is not None:
+        half = t_quantile(0.5 + LEVEL / 2, found.degrees) * found.error
+    return Mean(value=found.value, half_width=half, count=found.count)
 
 
 def ratio_of(ones: Mapping[_Key, float], others: Mapping[_Key, float]) -> Mean | None:
@@ -42,7 +48,7 @@ def ratio_of(ones: Mapping[_Key, float], others: Mapping[_Key, float]) -> Mean |
     ``half_width`` is of the logarithm's interval, as a share of the ratio.
     """
     pairs = [math.log(value / others[key]) for key, value in ones.items() if key in others]
-    found = mean_of(pairs)
+    found = _mean_of(pairs, 0.0)
     if found is None:
         return None
     half = None if found.half_width is None else math.expm1(found.half_width)

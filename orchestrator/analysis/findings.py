@@ -59,6 +59,7 @@ CODES: Final = {
     "throttled": (WARNING, "the phone limited its clocks because of heat"),
     "clocks-capped": (INFO, "clocks were limited all along, and nothing says whether by heat"),
     "clocks-low": (WARNING, "the clocks were lower than in the case's other invocations"),
+    "slow-start": (INFO, "the first invocation was slower than all others: left out"),
     "clock-jumped": (ERROR, "the device's wall clock was moved during the run"),
     "rebooted": (ERROR, "the phone rebooted during the run"),
     "foreign-load": (WARNING, "something else kept the processor busy"),

@@ -24,12 +24,15 @@ from orchestrator.analysis.case_result import (
     remembered,
 )
 from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
+from orchestrator.analysis.memory import UNSEEN
+from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.delegates import DELEGATES, place_of
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId
-from orchestrator.records.parity import OutputCheck, Outputs, outputs_of
+from orchestrator.records.identity import CampaignId, SeriesKey
+from orchestrator.records.parity import Outputs, outputs_of
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Grade
+from orchestrator.records.verdict import Grade, Severity
 from orchestrator.records.workload import FIGURE_PASS, Build, Case, grouped
 
 
@@ -114,6 +117,16 @@ class Measured:
         return {run.invocation: run for run in self.runs if run.run_id in chosen}
 
     @property
+    def codes(self) -> frozenset[str]:
+        """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
+        made = [each for run in self.used.values() for each in run.verdict.findings]
+        return frozenset(
+            each.code
+            for each in (*made, *self.result.findings)
+            if each.severity is Severity.WARNING
+        )
+
+    @property
     def grade(self) -> Grade | None:
         """The worst grade among the runs used; None when one of them has none."""
         return self.result.grade
@@ -141,6 +154,10 @@ class Rule:
     allowed: frozenset[Fact] = frozenset()
     #: For the axis CONFIG: what its selectors name.
     varied: frozenset[Fact] = field(default_factory=frozenset)
+    #: For pairs that end as soon as their verdict is known: how many there are at the most.
+    most_pairs: int | None = None
+    #: What sessions of the series differ by; the default for one that isn't there.
+    sessions: Mapping[SeriesKey, SessionNoise] = field(default_factory=dict)
 
     @property
     def free(self) -> frozenset[Fact]:
@@ -159,7 +176,7 @@ def measured_cases(
     builds: Mapping[str, Build],
     systems: Mapping[tuple[CampaignId, str], str] | None = None,
     origins: Mapping[CampaignId, str] | None = None,
-    checks: Mapping[CampaignId, Mapping[str, OutputCheck]] | None = None,
+    campaigns: Mapping[CampaignId, Campaign] | None = None,
     wanted: Callable[[RunRecord], bool] | None = None,
 ) -> list[Measured]:
     """Return the cases that were measured, one for each campaign and case, in the order in which
@@ -184,9 +201,15 @@ def measured_cases(
     devices_of: dict[tuple[CampaignId, str], dict[str, list[RunRecord]]] = defaultdict(dict)
     for (campaign_id, case_key), members in groups.items():
         devices_of[campaign_id, members[0].case.serial][case_key] = members
-    others = {place: remembered(cases) for place, cases in devices_of.items()}
+    begun = campaigns or {}
+    others = {
+        place: remembered(cases, [begun[place[0]]] if place[0] in begun else ())
+        for place, cases in devices_of.items()
+    }
     known = {
-        campaign_id: OutputChecks([(checks or {}).get(campaign_id, {})])
+        campaign_id: OutputChecks(
+            [begun[campaign_id].terms.output_checks] if campaign_id in begun else []
+        )
         for campaign_id, _ in devices_of
     }
     for runs_compared in compared.values():
@@ -205,7 +228,7 @@ def measured_cases(
                 runs=tuple(members),
                 result=judge_case(
                     [*members, *compared[campaign_id, case_key]],
-                    others=others[campaign_id, case.serial].get(case_key, ()),
+                    others=others[campaign_id, case.serial].get(case_key, UNSEEN),
                     check=known[campaign_id].of(case),
                 ),
                 device=facts.title if facts is not None else str(case.serial),

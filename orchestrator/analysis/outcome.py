@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.summary import own_error
 from orchestrator.records.run import (
     SETUP_CODES,
     DelegateTruth,
@@ -118,18 +117,15 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
     return None
 
 
+def resolution_us(run: RunRecord) -> float:
+    """Return what an invocation's figures are rounded to, in microseconds; 0 where nothing is known."""
+    resolution = 0.0 if run.report is None else run.report.extra.get("resolution_us", 0.0)
+    return resolution if isinstance(resolution, float) else 0.0
+
+
 def worst_quality(runs: Iterable[RunRecord]) -> Quality:
     """Return the worst quality among one invocation or more."""
     return max((run.verdict.quality for run in runs), key=_QUALITIES.index)
-
-
-def figure_error(run: RunRecord, kind: FigureKind) -> float | None:
-    """Return how unsure the process itself is of its figure, as a share.
-
-    None where it printed too little.
-    """
-    inference = None if run.report is None else run.report.inference
-    return None if inference is None else own_error(inference, of_mean=kind is FigureKind.MEAN)
 
 
 def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRecord, float]]]:

@@ -1,10 +1,11 @@
-"""An A/B comparison's plan: how many pairs, in which order, and which of those that ran count.
+"""An A/B comparison's plan: in which order pairs run, which of them count, and when they are enough.
 
 Pure.
 
-On every device a pair runs first, which shows whether the sides can be compared at all, then a
-pilot, then as many pairs as its noise requires. All of it follows from the stored runs, so that a
-resume plans the same pairs again.
+On every device a pair runs first, which shows whether the sides can be compared at all. Then the
+pairs are looked at after 8, 12, 18 ... of them, and end as soon as a change is shown or that there
+is none (:func:`orchestrator.analysis.compare.compare_in_turns`). All of it follows from the stored
+runs, so that a resume plans the same pairs again.
 """
 
 from __future__ import annotations
@@ -13,16 +14,15 @@ import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.compare import compare_pairs, fewest, pairs_for
+from orchestrator.analysis.compare import LOOKS, compare_in_turns, looks_of
 from orchestrator.analysis.matching import measured_cases
-from orchestrator.analysis.middle import degrees_of, middle, t_quantile
-from orchestrator.analysis.outcome import figure_us, of_one_kind
+from orchestrator.analysis.outcome import figure_us, of_one_kind, resolution_us
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.pairing import Pairing
@@ -30,7 +30,7 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.tokens import FIGURE
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.records.workload import FIGURE_PASS, Case
-from orchestrator.units import format_duration, format_percent
+from orchestrator.units import counted, format_change, format_duration
 
 #: Kinds of sides whose operators may run in different places: that belongs to what is compared.
 PLACE_FREE: Final = frozenset({"delegate", "model"})
@@ -38,34 +38,27 @@ PLACE_FREE: Final = frozenset({"delegate", "model"})
 _APART_PAIRS: Final = 3
 #: Which side of a pair goes first (0: baseline), pair by pair: A B | B A | B A | A B.
 _LEADERS: Final = (0, 1, 1, 0)
-#: With which probability two equal sides are to be called the same.
-_EQUAL_POWER: Final = 0.8
-#: At most this share of the planned pairs, or this many, is added for pairs that can't be used.
+#: At most this share of the pairs of a look, or this many, is added for pairs that can't be used.
 _SPARE_SHARE: Final = 0.5
 _SPARE_LEAST: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCount:
-    """How many pairs of one thing on one device are to be counted, and why."""
+    """How many pairs of one thing on one device there are, and whether they are enough."""
 
+    #: Usable pairs after which it is looked at next; so many as there are once it is over.
     pairs: int
-    #: The deviation of the pilot's log ratios; None when the pilot has too few usable pairs to say.
-    log_std: float | None
-    #: What kept it from more: ``most``, ``budget``, or ``pilot`` when the pilot gave nothing to
-    #: plan with.
+    #: Of the usable pairs so far; None for none.
+    verdict: ComparisonVerdict | None = None
+    #: What ended it without a decision: ``most``, ``budget``, ``places`` (the operators of the sides
+    #: ran in different places) or ``unusable`` (too many pairs can't be used).
     limit: str = ""
-    #: What would have been needed.
-    needed: int = 0
 
     @property
-    def most_tried(self) -> int:
-        """At most this many pairs are run, those that can't be used included."""
-        return (
-            self.pairs + max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * self.pairs))
-            if self.limit != "pilot"
-            else 0
-        )
+    def is_over(self) -> bool:
+        """Whether no further pair is to be measured."""
+        return bool(self.limit) or (self.verdict is not None and self.verdict.is_decided)
 
 
 def usable_pairs(
@@ -100,66 +93,40 @@ def log_ratios(pairs: Iterable[tuple[RunRecord, RunRecord]]) -> list[float]:
     ]
 
 
-def planned_pairs(
+def count_pairs(
     pairing: Pairing,
-    pilot: Sequence[float],
     ratios: Sequence[float],
     *,
-    pair_s: float | None,
-    sides: int,
+    resolution: float = 0.0,
+    affordable: int | None = None,
 ) -> PairCount:
-    """Return how many pairs to count, from the pilot's log ratios and, once those planned have run,
-    from theirs.
+    """Return how many pairs to count, from the log ratios of those that ran.
 
-    Eight pairs often look quieter than the phone is. So the spread of all planned pairs is looked
-    at once more: only ever the spread, not the difference, which would make accidents look like
-    changes.
+    ``resolution`` is by how much a ratio may be off because figures are rounded, as a share;
+    ``affordable`` pairs are what the budget allows, None for no limit, and never fewer than those of
+    the first look.
     """
-    first = count_pairs(pairing, pilot, pair_s=pair_s, sides=sides)
-    if first.limit or len(ratios) < first.pairs:
-        return first
-    again = count_pairs(pairing, ratios[: first.pairs], pair_s=pair_s, sides=sides)
-    return again if again.pairs > first.pairs else first
-
-
-def count_pairs(
-    pairing: Pairing, pilot: Sequence[float], *, pair_s: float | None, sides: int
-) -> PairCount:
-    """Return how many pairs to count, from the pilot's log ratios.
-
-    Enough to claim the wanted difference nearly always, and to call equal sides the same 8 times of
-    10. ``pair_s`` is what one pair takes, ``sides`` how many comparisons with processes of their
-    own share the device's budget.
-    """
-    std = middle(pilot).std if pilot else None
-    if std is None:
-        return PairCount(pairs=len(pilot), log_std=None, limit="pilot")
-    needed = max(
-        pairs_for(pairing.detect, std, level=pairing.level, threshold=pairing.threshold),
-        _pairs_to_call_equal(std, pairing.threshold, pairing.level),
-        pairing.pilot,
-    )
-    pairs, limit = needed, ""
-    if pairs > pairing.most:
-        pairs, limit = pairing.most, "most"
-    if pairing.budget_s is not None and pair_s:
-        affordable = int(pairing.budget_s / (pair_s * sides)) - pairing.warmup
-        if pairs > affordable:
-            pairs, limit = max(pairing.pilot, affordable), "budget"
-    return PairCount(pairs=pairs, log_std=std, limit=limit, needed=needed)
-
-
-def _pairs_to_call_equal(std: float, threshold: float, level: float) -> int:
-    """Return the pairs after which the interval of two equal sides lies within the threshold, 8
-    times of 10.
-    """
-
-    def is_enough(count: int) -> bool:
-        degrees = degrees_of(count)
-        reach = t_quantile(0.5 + level / 2, degrees) + t_quantile(0.5 + _EQUAL_POWER / 2, degrees)
-        return reach * std / math.sqrt(count) <= math.log1p(threshold)
-
-    return fewest(is_enough)
+    looks = looks_of(pairing.most)
+    most = pairing.most if affordable is None else min(max(affordable, looks[0]), pairing.most)
+    verdict = None
+    if ratios:
+        verdict = compare_in_turns(
+            [1.0] * len(ratios),
+            [math.exp(ratio) for ratio in ratios],
+            most=pairing.most,
+            threshold=pairing.threshold,
+            level=pairing.level,
+            resolution_us=resolution,
+        )
+        # Between two looks nothing is decided.
+        is_at_look = len(ratios) in looks or verdict.counts[0] < len(ratios)
+        if verdict.is_decided and is_at_look:
+            return PairCount(pairs=verdict.counts[0], verdict=verdict)
+    if len(ratios) >= most:
+        limit = "most" if most == pairing.most else "budget"
+        return PairCount(pairs=len(ratios), verdict=verdict, limit=limit)
+    following = next((look for look in looks if look > len(ratios)), most)
+    return PairCount(pairs=min(following, most), verdict=verdict)
 
 
 def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
@@ -254,50 +221,64 @@ class PairProgress:
             self._runs[run.case.case_key].append(run)
 
     def counts(self) -> dict[int, PairCount]:
-        """Return how many pairs each comparison needs, as the pilot says.
+        """Return how far each comparison is.
 
-        Empty before the pilot is whole.
+        Empty before the first pair of all is whole.
         """
-        pilots = {side: self._pilot_of(side) for side in self._sides}
-        if not all(map(self._has, self._sides, pilots.values())):
+        numbers = self._pairing.first_numbers
+        if not all(self._has(side, numbers) for side in self._sides):
             return {}
-        first = self._pairing.pilot_numbers
-        pair_s = pair_seconds(
-            [run for runs in self._runs.values() for run in runs if run.invocation in first]
+        return {side: self._count(side) for side in self._sides}
+
+    def _count(self, side: int) -> PairCount:
+        usable = self._usable(side)
+        rounding = [
+            resolution_us(run) / latency_us
+            for pair in usable.values()
+            for run in pair
+            if (latency_us := figure_us(run))
+        ]
+        count = count_pairs(
+            self._pairing,
+            log_ratios(usable.values()),
+            resolution=max(rounding, default=0.0),
+            affordable=self._affordable(),
         )
-        return {
-            side: planned_pairs(
-                self._pairing,
-                log_ratios(
-                    pair for number, pair in self._usable(side).items() if number in pilots[side]
-                ),
-                log_ratios(self._usable(side).values()),
-                pair_s=pair_s,
-                sides=len(set(self._process.values())),
-            )
-            for side in self._sides
-        }
+        if self.places(side):
+            pairs = min(_APART_PAIRS, count.pairs)
+            return replace(count, pairs=pairs, limit="places" if len(usable) >= pairs else "")
+        spare = max(_SPARE_LEAST, math.ceil(_SPARE_SHARE * count.pairs))
+        has_few = self._tried(side) >= LOOKS[0] and len(usable) < 2
+        is_spent = has_few or self._tried(side) >= count.pairs + spare
+        return replace(count, limit="unusable") if is_spent and not count.is_over else count
+
+    def _affordable(self) -> int | None:
+        """Return how many pairs of each comparison the budget allows; None for no limit."""
+        pair_s = pair_seconds(
+            [run for runs in self._runs.values() for run in runs if run.invocation <= LOOKS[0]]
+        )
+        if self._pairing.budget_s is None or not pair_s:
+            return None
+        processes = len(set(self._process.values()))
+        return int(self._pairing.budget_s / (pair_s * processes)) - self._pairing.warmup
+
+    def _tried(self, side: int) -> int:
+        """Return how many pairs ran whole, usable or not."""
+        return len(set.intersection(*(self._numbers(key) for key in self._pairing.sides[side])))
 
     def added(self) -> list[Invocation]:
-        """Return what follows the first pair and isn't stored.
+        """Return what follows and isn't stored: the pairs up to the next look.
 
-        Empty before that is whole and when all is done.
-
-        The pilot, then up to the planned pairs, then as many as were lost to runs that can't be
-        used, until those run out too: the pairs are of one device in one state, and not for ever.
+        Empty before the first pair is whole and when all is done. As many as were lost to runs that
+        can't be used are added, until too many are: the pairs are of one device in one state, and
+        not for ever.
         """
         wanted: dict[int, list[int]] = {}
-        counts = self.counts()
-        if not counts and all(self._has(side, self._pairing.first_numbers) for side in self._sides):
-            for side in self._sides:
-                for number in self._pilot_of(side):
-                    wanted.setdefault(number, []).append(side)
-        for side, count in counts.items():
-            missing = count.pairs - len(self._usable(side))
-            if count.limit == "pilot" or missing <= 0 or self.places(side):
+        for side, count in self.counts().items():
+            if count.is_over:
                 continue
-            tried = set.intersection(*(self._numbers(key) for key in self._pairing.sides[side]))
-            for pair in range(min(len(tried) + missing, count.most_tried)):
+            missing = count.pairs - len(self._usable(side))
+            for pair in range(self._tried(side) + missing):
                 wanted.setdefault(self._pairing.warmup + pair, []).append(side)
         return [
             item
@@ -308,13 +289,6 @@ class PairProgress:
             if item.number not in self._numbers(item.case.case_key, every=True)
         ]
 
-    def _pilot_of(self, side: int) -> range:
-        """Return the numbers of warm-up and pilot; sides that ran in different places need no more
-        than shows their ratio.
-        """
-        numbers = self._pairing.pilot_numbers
-        return numbers[: self._pairing.warmup + _APART_PAIRS] if self.places(side) else numbers
-
     def _has(self, side: int, numbers: range) -> bool:
         """Whether both cases of a comparison have these numbers."""
         return all(
@@ -322,38 +296,39 @@ class PairProgress:
         )
 
     def plan_text(self) -> str:
-        """Return what the pilot means in words: how many pairs, why, and how long they take.
+        """Return what follows in words: pairs until the next look, and how long they take.
 
-        Before the pilot only whether the sides can be compared; empty when they can.
+        Before the first look only whether the sides can be compared; empty when they can.
         """
-        counts, added = self.counts(), self.added()
+        counts = self.counts()
         if apart := next(filter(None, map(self.places, self._sides)), ()):
             return (
                 f"the operators of the two sides ran in different places ({apart[0]}; {apart[1]}): the ratio of "
-                f"{min(_APART_PAIRS, self._pairing.pilot)} pairs is shown, no change is claimed, and no more are measured"
+                f"{min(_APART_PAIRS, self._pairing.most)} pairs is shown, no change is claimed, and no more are measured"
             )
-        if not counts:
-            return ""
-        processes: dict[str, int] = {}
-        for side, count in counts.items():
-            processes[self._process[side]] = max(count.pairs, processes.get(self._process[side], 0))
-        noises = [count.log_std for count in counts.values() if count.log_std is not None]
-        pair_s = pair_seconds([run for runs in self._runs.values() for run in runs])
-        left = {
-            (self._process[side], item.number, place)
-            for side in self._sides
-            for place, key in enumerate(self._pairing.sides[side])
-            for item in added
-            if item.case.case_key == key
+        going = {side: count for side, count in counts.items() if not count.is_over}
+        missing = {
+            self._process[side]: count.pairs - len(self._usable(side))
+            for side, count in going.items()
         }
-        noise = f", as pairs differ by {format_percent(max(noises))}" if noises else ""
-        lasts = f", about {format_duration(len(left) / 2 * pair_s)} more" if pair_s else ""
-        text = f"{sum(processes.values())} pairs are planned{noise}{lasts}"
-        for limit, needed in {count.limit: count.needed for count in counts.values()}.items():
-            if limit in {"most", "budget"}:
-                word = "the maximum allowed" if limit == "most" else "what the budget allows"
-                text += f"; that is {word}, {needed} would be needed"
-        return text
+        if not going or all(count.pairs <= LOOKS[0] for count in going.values()):
+            return ""
+        pairs, pair_s = (
+            sum(missing.values()),
+            pair_seconds([run for runs in self._runs.values() for run in runs]),
+        )
+        lasts = f", about {format_duration(pairs * pair_s)}" if pair_s else ""
+        seen = [
+            f"{format_change(verdict.ratio)} ({format_change(verdict.low)} to {format_change(verdict.high)})"
+            for count in going.values()
+            if (verdict := count.verdict) is not None
+        ]
+        undecided = (
+            f"{seen[0]} after {counted(min(len(self._usable(side)) for side in going), 'pair')}"
+            if len(seen) == 1
+            else f"{counted(len(seen), 'comparison')}"
+        )
+        return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{lasts}"
 
     def places(self, side: int) -> tuple[str, ...]:
         """Return where the operators of a comparison's sides ran if that keeps them apart, as a
@@ -391,12 +366,9 @@ class PairProgress:
             (side for side in self._sides if run.case.case_key in self._pairing.sides[side]), None
         )
         pairs = {} if side is None else self._usable(side)
-        if run.invocation not in pairs or not (logs := log_ratios(pairs.values())):
+        if run.invocation not in pairs:
             return None
-        found = compare_pairs(
-            [1.0] * len(logs), [math.exp(log) for log in logs], level=self._pairing.level
-        )
-        return found if found.ratio is not None else None
+        return self._count(side).verdict if side is not None else None
 
     def _process_of(self, side: int) -> str:
         cases = [self._cases[key] for key in self._pairing.sides[side]]
@@ -425,9 +397,9 @@ class PairProgress:
 
 
 def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, PairCount]:
-    """Return how many pairs each of a campaign's sides is planned to have.
+    """Return how far each of a campaign's sides is.
 
-    Those without a whole pilot are left out.
+    Those without a whole first look are left out.
     """
     serials = dict.fromkeys(item.case.serial for item in campaign.invocations)
     return {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, judge_case, remembered
-from orchestrator.analysis.memory import EVEN, Pace, expected_growth, weights_of
+from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
 from orchestrator.analysis.middle import degrees_of, t_quantile
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
@@ -28,11 +28,8 @@ from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Out
 from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.units import counted
 
-#: An interval that is narrow enough must be so again after as many more invocations; after more of
-#: a case alone, whose memory no other case of its device shows: whoever stops early then is who
-#: looked forgetful by chance.
+#: An interval that is narrow enough must be so again after as many more invocations.
 CONFIRM_COUNT: Final = 3
-CONFIRM_ALONE_COUNT: Final = 8
 #: An interval below this share of what is asked for needs no confirmation.
 SURE_SHARE: Final = 0.25
 #: How many more invocations of two clock states are made before their shares are looked at again.
@@ -54,23 +51,22 @@ class Decision:
     reason: str
 
 
-def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN) -> Decision:
+def decide(latencies_us: Sequence[float], rule: StoppingRule, others: Memory = UNSEEN) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the
     rule.
 
     The figures are looked at after the first ones, then at the count that the spread seen so far
     asks for, and so on: whoever looks after every invocation stops on lucky ones. For the same
-    reason a narrow interval must be narrow still after CONFIRM_COUNT more, or CONFIRM_ALONE_COUNT
-    where ``pace`` knows of no other case of the device, unless it is very narrow. When the looks
-    are follows from the figures, in the order in which they were made; ``pace`` says when. Raises
-    ValueError for latencies that aren't positive numbers.
+    reason a narrow interval must be narrow still after CONFIRM_COUNT more, unless it is very
+    narrow. When the looks are follows from the figures, in the order in which they were made, and
+    from what ``others`` show of the device's memory. Raises ValueError for latencies that aren't
+    positive numbers.
     """
     count = len(latencies_us)
-    half_width = summarize(latencies_us, pace=pace).spread if count else None
+    half_width = summarize(latencies_us, others=others).spread if count else None
     look, reason = min(rule.first, rule.most), "first"
-    confirming = CONFIRM_COUNT if pace.others else CONFIRM_ALONE_COUNT
     while look <= count:
-        summary = summarize(latencies_us[:look], pace=pace.first(look))
+        summary = summarize(latencies_us[:look], others=others)
         seen = math.inf if summary.spread is None else summary.spread
         is_narrow, was_narrow = seen < rule.half_width, reason == "confirming"
         if is_narrow and (was_narrow or look >= rule.most or seen < SURE_SHARE * rule.half_width):
@@ -78,7 +74,7 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, pace: Pace = EVEN)
         if look >= rule.most:
             return Decision(is_enough=True, wanted=count, half_width=half_width, reason="most")
         look = (
-            min(rule.most, look + confirming)
+            min(rule.most, look + CONFIRM_COUNT)
             if is_narrow
             else _wanted(latencies_us[:look], summary, rule)
         )
@@ -94,9 +90,9 @@ def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule)
     if summary.states is not None:
         return min(rule.most, summary.count + _STATES_STEP)
     own_std = std / summary.log_middle.growth
-    weights = weights_of([(logs_of(latencies_us), summary.pace)])
+    correlation = (seen(logs_of(latencies_us)) + summary.others).correlation()
     while count < rule.most:
-        error = own_std * expected_growth(count, weights) / math.sqrt(count)
+        error = own_std * growth(count, correlation) / math.sqrt(count)
         if math.sinh(t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * error) < rule.half_width:
             break
         count += 1
@@ -232,10 +228,10 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
             by_case.setdefault(run.case.case_key, []).append(run)
             cases.setdefault(run.case.case_key, run.case)
             by_serial.setdefault(run.case.serial, []).append(run)
-    others: dict[CaseKey, tuple[float, ...]] = {}
+    others: dict[CaseKey, Memory] = {}
     for serial in by_serial:
         others |= remembered(
-            {key: own for key, own in by_case.items() if cases[key].serial == serial}
+            {key: own for key, own in by_case.items() if cases[key].serial == serial}, [campaign]
         )
     return {
         key: _standing(
@@ -243,7 +239,7 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
             sorted(own, key=lambda run: run.invocation),
             campaign.terms.stopping,
             planned,
-            others.get(key, ()),
+            others.get(key, UNSEEN),
         )
         for key, own in by_case.items()
     }
@@ -324,7 +320,7 @@ def _standing(
     runs: Sequence[RunRecord],
     rule: StoppingRule | None,
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
-    others: tuple[float, ...],
+    others: Memory,
 ) -> CaseStanding:
     result = judge_case(runs, others=others)
     kind = result.figure
@@ -336,7 +332,7 @@ def _standing(
     ]
     taken = [run.duration_s for run in runs if run.duration_s > 0]
     decision = decide(
-        figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), result.pace
+        figures if result.status in OWN_FIGURE else (), rule or StoppingRule(), others
     )
     reason = _reason(case, runs, rule, planned)
     if reason is StopReason.OPEN and result.status not in OWN_FIGURE:

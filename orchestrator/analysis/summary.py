@@ -22,15 +22,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from orchestrator.analysis.memory import EVEN, Pace, growth, weights_of
-from orchestrator.analysis.middle import (
-    BOOTSTRAP_FROM_COUNT,
-    Middle,
-    bootstrap_middle,
-    middle,
-    t_quantile,
-)
-from orchestrator.records.run import LatencySummary
+from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
+from orchestrator.analysis.middle import Middle, middle, t_quantile
 
 #: Fewer figures show no groups.
 STATES_FROM_COUNT: Final = 8
@@ -136,19 +129,15 @@ def _at(ordered: Sequence[float], rank: float) -> float:
 
 #: How sure the intervals are, unless a caller says otherwise.
 LEVEL = 0.95
-#: The standard error of a normal sample's median against that of its mean.
-MEDIAN_COST = math.sqrt(math.pi / 2)
-#: From the median of a normal sample to p5 or p95, in standard deviations.
-MEDIAN_TO_P95 = 1.6449
 
 
 class IntervalMethod(StrEnum):
     """How an interval was reached."""
 
-    #: Student's t on the logarithms, below 20 invocations. Can't be negative.
+    #: Student's t of the trimmed mean of the logarithms. Can't be negative.
     LOG_T = "log-t"
-    #: Invocations drawn again, each with its own error, from 20 on; assumes no distribution.
-    BOOTSTRAP = "hierarchical-bootstrap"
+    #: Half of what the program rounds its figures to, where that is more than the others give.
+    RESOLUTION = "print-resolution"
     #: Order statistics of the median, for invocations that fall into two groups.
     ORDER = "order-statistics"
 
@@ -176,6 +165,8 @@ class Summary:
     """A sample of latencies, one per invocation, in microseconds."""
 
     count: int
+    #: Natural logarithms, in the order in which the invocations were made.
+    logs: tuple[float, ...]
     median_us: float
     mean_us: float
     min_us: float
@@ -186,10 +177,14 @@ class Summary:
     log_middle: Middle
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
-    #: When the invocations were made.
-    pace: Pace = EVEN
+    #: What others show of the memory of the device (:mod:`orchestrator.analysis.memory`).
+    others: Memory = UNSEEN
+    #: What the program rounds its figures to, in microseconds; 0 where that is no matter.
+    resolution_us: float = 0.0
     #: The two groups that they fall into; the interval is the median's then. None where they don't.
     states: TwoStates | None = None
+    #: Of each invocation: campaign and number of the round that it was made in; empty where unknown.
+    rounds: tuple[tuple[str, int], ...] = ()
 
     @property
     def spread(self) -> float | None:
@@ -203,16 +198,17 @@ class Summary:
 def summarize(
     latencies_us: Sequence[float],
     *,
-    own_errors: Sequence[float | None] | None = None,
     level: float = LEVEL,
-    pace: Pace = EVEN,
+    others: Memory = UNSEEN,
+    resolution_us: float = 0.0,
+    rounds: Sequence[tuple[str, int]] = (),
 ) -> Summary:
     """Return the summary of one latency per invocation, in the order in which they were made.
 
-    ``own_errors`` are the relative standard errors of the single latencies (see :func:`own_error`),
-    None where a program printed too little; the bootstrap's inner level draws from them. ``pace``
-    says when they were made, and what is known of the memory of the device; without it they are
-    evenly spaced.
+    ``others`` is what other cases and campaigns show of the memory of the device;
+    ``resolution_us`` is what the program rounds its figures to: the interval is never narrower than
+    half of it to either side. ``rounds`` says what cases
+    of a device were measured next to each other.
 
     Raises ValueError for an empty sample and for latencies that aren't positive numbers: a zero
     comes from a program that measured nothing and must have been sorted out before.
@@ -221,45 +217,25 @@ def summarize(
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    log_middle = middle(
-        logs, growth=growth(logs, weights_of([(logs, pace)]), pace) if many else 1.0
-    )
+    correlation = (seen(logs) + others).correlation()
+    log_middle = middle(logs, growth=growth(len(logs), correlation))
     states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
         count=len(latencies_us),
+        logs=tuple(logs),
         median_us=statistics.median(latencies_us),
         mean_us=mean_us,
         min_us=min(latencies_us),
         max_us=max(latencies_us),
         std_us=sample_std(latencies_us, mean_us) if many else None,
         log_middle=log_middle,
-        interval=_interval(logs, own_errors, log_middle, states, level),
-        pace=pace,
+        interval=_interval(logs, log_middle, states, level, resolution_us),
+        others=others,
+        resolution_us=resolution_us,
         states=states,
+        rounds=tuple(rounds),
     )
-
-
-def own_error(inference: LatencySummary, *, of_mean: bool = False) -> float | None:
-    """Return the relative standard error of a process's median (or mean), from what it printed of
-    its inferences.
-
-    From the percentile that is nearer to the median, because slow inferences say nothing of how
-    sure the median is, else from the deviation; as if the inferences were independent, so it is
-    rather too small. None when neither was printed.
-    """
-    median_us = None if of_mean else inference.median_us
-    p5_us, p95_us = inference.p5_us, inference.p95_us
-    middle_us = median_us or inference.mean_us
-    if inference.count is None or inference.count < 2 or not middle_us or middle_us <= 0:
-        return None
-    if median_us and p5_us is not None and p95_us is not None:
-        std_us: float | None = min(median_us - p5_us, p95_us - median_us) / MEDIAN_TO_P95
-    else:
-        std_us = inference.std_us
-    if std_us is None or not math.isfinite(std_us) or std_us < 0:
-        return None
-    return (MEDIAN_COST if median_us else 1.0) * std_us / math.sqrt(inference.count) / middle_us
 
 
 def logs_of(latencies_us: Sequence[float]) -> list[float]:
@@ -278,23 +254,24 @@ def sample_std(values: Sequence[float], mean: float) -> float:
 
 def _interval(
     logs: list[float],
-    own_errors: Sequence[float | None] | None,
     log_middle: Middle,
     states: TwoStates | None,
     level: float,
+    resolution_us: float,
 ) -> Interval | None:
     if log_middle.error is None:
         return None
+    method = IntervalMethod.LOG_T
+    reach = t_quantile(0.5 + level / 2, log_middle.degrees) * log_middle.error
+    ends = log_middle.value - reach, log_middle.value + reach
     if states is not None:
-        ends, method = (
-            median_ends(logs, level=level, growth=log_middle.growth),
-            IntervalMethod.ORDER,
-        )
-    elif len(logs) >= BOOTSTRAP_FROM_COUNT and log_middle.error > 0:
-        errors = None if own_errors is None else [error or 0.0 for error in own_errors]
-        ends = bootstrap_middle(logs, errors, level=level, growth=log_middle.growth)
-        method = IntervalMethod.BOOTSTRAP
-    else:
-        reach = t_quantile(0.5 + level / 2, log_middle.degrees) * log_middle.error
-        ends, method = (log_middle.value - reach, log_middle.value + reach), IntervalMethod.LOG_T
-    return Interval(low=math.exp(ends[0]), high=math.exp(ends[1]), level=level, method=method)
+        ends = median_ends(logs, level=level, growth=log_middle.growth)
+        method = IntervalMethod.ORDER
+    low, high = math.exp(ends[0]), math.exp(ends[1])
+    # Of equal prints nothing is known but that the truth was rounded to them.
+    if high - low < resolution_us:
+        center = (low + high) / 2
+        low = max(center - resolution_us / 2, math.ulp(0.0))
+        high = center + resolution_us / 2
+        method = IntervalMethod.RESOLUTION
+    return Interval(low=low, high=high, level=level, method=method)

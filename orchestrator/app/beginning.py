@@ -6,12 +6,13 @@ import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
+from orchestrator.analysis.sessions import memories
 from orchestrator.app import time_limits
 from orchestrator.app.phones import all_at_once
 from orchestrator.bootstrap import Workspace, this_computer
@@ -323,6 +324,10 @@ def _reference_checks(
     return found, [model] if found else []
 
 
+#: How long what a device showed of its memory is carried over to new campaigns.
+_MEMORY_SPAN: Final = timedelta(days=30)
+
+
 def new_campaign(
     workspace: Workspace,
     plan: Plan,
@@ -331,7 +336,9 @@ def new_campaign(
     invocations: Iterable[Invocation],
 ) -> Campaign:
     """Return a campaign of a plan that begins now, on this computer."""
-    now = workspace.clock.now()
+    now, devices = workspace.clock.now(), tuple(devices)
+    serials = {facts.serial for facts in devices}
+    earlier = memories(workspace.store.points(since=now - _MEMORY_SPAN), serials)
     return Campaign(
         campaign_id=new_campaign_id(now),
         name=plan.name,
@@ -341,7 +348,10 @@ def new_campaign(
         seed=plan.seed,
         benchfarm_version=__version__,
         host=this_computer(),
-        terms=terms_of(plan, devices, files),
+        terms=replace(
+            terms_of(plan, devices, files),
+            memories={serial: (found.weight, found.total) for serial, found in earlier.items()},
+        ),
         invocations=tuple(invocations),
     )
 

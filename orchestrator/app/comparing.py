@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
+from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
@@ -123,9 +125,13 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
             hint="name two campaigns, or what differs within one: --by build|model|device|delegate|config A B",
         )
     names = (_side_name(before), _side_name(after))
-    return compare_sides(
-        load_measured(workspace, before), load_measured(workspace, after), rule, names=names
-    )
+    sides = load_measured(workspace, before), load_measured(workspace, after)
+    keys = sorted({item.case.series_key for side in sides for item in side})
+    # The newer side is what is asked about: it says nothing of what sessions differ by.
+    points = workspace.store.points(series_keys=keys)
+    newer = {campaign.campaign_id for campaign in after}
+    rule = replace(rule, sessions=session_noises(points, without=newer))
+    return compare_sides(*sides, rule, names=names)
 
 
 def _side_name(campaigns: Sequence[Campaign]) -> str:

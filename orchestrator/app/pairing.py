@@ -36,7 +36,7 @@ from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import format_percent
+from orchestrator.units import counted, format_percent
 
 #: What two sides may differ in -> the fact that is then free, and the parts of a case that differ
 #: with it.
@@ -51,8 +51,6 @@ KINDS: Final[Mapping[str, tuple[Fact, tuple[str, ...]]]] = {
 }
 #: How plans call what the remaining kinds name.
 _OPTIONS: Final = {"delegate": "delegates", "threads": "threads", "tool": "tools", "mode": "modes"}
-#: Pairs from whose spread the number of pairs is planned.
-PILOT: Final = 8
 _AXES: Final = {"build": Axis.BUILD, "model": Axis.MODEL, "delegate": Axis.DELEGATE}
 
 
@@ -151,7 +149,6 @@ def prepare(
         detect=request.detect,
         level=CLAIM_LEVEL,
         threshold=threshold_for(request.detect),
-        pilot=min(PILOT, request.most),
         most=request.most,
         budget_s=request.budget_s,
     )
@@ -214,6 +211,7 @@ def pair_comparison(
         axis=_AXES.get(pairing.kind, Axis.CONFIG),
         threshold=pairing.threshold,
         level=pairing.level,
+        most_pairs=pairing.most,
         varied=frozenset({KINDS[pairing.kind][0]}),
         allowed=allowed,
     )
@@ -253,11 +251,11 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     if row.differences:
         return ["No further pairs were measured: more of them would not make the sides comparable."]
     if count is None:
-        return ["Its pilot isn't whole."]
+        return ["Its first pairs aren't whole."]
     reasons = []
     if count.limit in {"most", "budget"}:
         what = "the maximum allowed" if count.limit == "most" else "what the budget allows"
-        reasons.append(f"{count.pairs} pairs are {what}; {count.needed} would be needed.")
+        reasons.append(f"{counted(count.pairs, 'pair')} are {what}; they decide nothing.")
     seen = row.verdict.detectable
     if (
         row.verdict.outcome is ComparisonOutcome.INCONCLUSIVE

@@ -174,7 +174,7 @@ def load_measured(
             for item in campaigns
             if item.terms.origin is not None
         },
-        checks={item.campaign_id: item.terms.output_checks for item in campaigns},
+        campaigns=known,
         wanted=counts,
     )
 

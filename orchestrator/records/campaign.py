@@ -71,7 +71,7 @@ class Terms(PlanTerms):
     stopping: StoppingRule | None = None
     #: sha256 of a model or program -> where its file is on the computer that began the campaign.
     files: Mapping[str, str] = field(default_factory=dict)
-    #: An A/B comparison: two cases in turns, as many pairs as its pilot shows to be needed.
+    #: An A/B comparison: two cases in turns, until a change is shown or that there is none.
     pairing: Pairing | None = None
     #: Folder with inputs for the pass ``parity``; empty: made from a seed.
     parity_inputs: str = ""
@@ -84,6 +84,9 @@ class Terms(PlanTerms):
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    #: Serial number -> weight and total of what the device's earlier campaigns showed of how much
+    #: invocations resemble their neighbours.
+    memories: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: None for a campaign of this store's own.
     origin: Origin | None = None
 

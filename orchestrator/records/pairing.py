@@ -27,8 +27,6 @@ class Pairing:
     threshold: float
     #: Pairs that only warm the device and are never counted; they have the first numbers.
     warmup: int = 1
-    #: Pairs from whose spread the number of pairs is planned.
-    pilot: int = 8
     #: Never more pairs than this are counted.
     most: int = 200
     #: Seconds of each device's own time, None is no limit.
@@ -43,8 +41,3 @@ class Pairing:
     def first_numbers(self) -> range:
         """The invocation numbers of warm-up and first pair."""
         return range(self.warmup + 1)
-
-    @property
-    def pilot_numbers(self) -> range:
-        """The invocation numbers of warm-up and pilot."""
-        return range(self.warmup + self.pilot)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 
 class Severity(enum.StrEnum):
@@ -104,10 +105,21 @@ class ComparisonVerdict:
     #: The smallest relative difference that this many invocations of this noise would have shown
     #: (power 0.8).
     detectable: float | None = None
-    #: How the interval was reached: ``paired-t``, ``welch``, ``hierarchical-bootstrap``,
-    #: ``state-by-state``.
+    #: How the interval was reached: ``paired-t``, ``welch``, ``state-by-state``.
     method: str = ""
+    #: Whether the interval holds what sessions differ by, beside the noise within each.
+    is_between_sessions: bool = False
     #: Invocations used of the baseline and of the candidate.
     counts: tuple[int, int] = (0, 0)
     #: What differs that must not (INCOMPARABLE), or what to know beside it, as sentences.
     reasons: tuple[str, ...] = ()
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether more invocations would change nothing: a change is shown, or that there is none."""
+        return self.outcome in _DECIDED
+
+
+_DECIDED: Final = frozenset(
+    {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER, ComparisonOutcome.SAME}
+)

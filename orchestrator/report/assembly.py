@@ -13,6 +13,7 @@ from orchestrator.analysis.case_result import (
     judge_case,
     remembered,
 )
+from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings
 from orchestrator.passes import is_around_others, passes
@@ -132,7 +133,7 @@ class _Gathered:
     #: How precise the plan of the newest campaign wanted them.
     goals: dict[CaseKey, float] = field(default_factory=dict)
     #: What the other cases of its device show of the memory of invocations.
-    others: dict[CaseKey, tuple[float, ...]] = field(default_factory=dict)
+    others: dict[CaseKey, Memory] = field(default_factory=dict)
     #: What is known of the outputs.
     checks: OutputChecks = field(default_factory=OutputChecks)
     #: Why they got as many invocations as they have: (code, sentence).
@@ -176,7 +177,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         if known is not None and known.terms.stopping is not None:
             kept[run.campaign_id].append(run)
     for siblings in of_device.values():
-        found.others |= remembered(siblings)
+        found.others |= remembered(siblings, campaigns)
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             for key, item in standings(campaign, kept[campaign.campaign_id]).items():
@@ -189,7 +190,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
     runs = gathered.runs.pop(key, [])
-    result = judge_case(runs, others=gathered.others.get(key, ()), check=gathered.checks.of(case))
+    result = judge_case(
+        runs, others=gathered.others.get(key, UNSEEN), check=gathered.checks.of(case)
+    )
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:

@@ -10,7 +10,7 @@ from datetime import date, datetime, time, timedelta, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.memory import GRID, fits, weights
+from orchestrator.analysis.memory import LOST, Memory, growth, totals
 from orchestrator.analysis.middle import degrees_of, middles, t_quantile
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.records.history import Contents, Points, SeriesSketch
@@ -212,21 +212,28 @@ def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[
     """
     low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
     begins = np.cumsum(invocations) - invocations
-    parts = []
-    for count in np.unique(invocations[invocations > 1]).tolist():
+    samples = {
+        count: logs[begins[cells, None] + np.arange(count)]
+        for count in np.unique(invocations[invocations > 1]).tolist()
+        for cells in (np.flatnonzero(invocations == count),)
+    }
+    together = np.zeros((int(at_once.max(initial=-1)) + 1, 2))
+    for count, rows in samples.items():
+        if count > LOST:
+            varied = np.ptp(rows, axis=1) > 0
+            shown = np.where(
+                varied[:, None],
+                np.column_stack([np.full(len(rows), count - LOST), totals(rows)]),
+                0.0,
+            )
+            np.add.at(together, at_once[invocations == count], shown)
+    correlations = np.array(
+        [Memory(weight=weight, total=total).correlation() for weight, total in together.tolist()]
+    )
+    for count, rows in samples.items():
         cells = np.flatnonzero(invocations == count)
-        samples = logs[begins[cells, None] + np.arange(count)]
-        parts.append((count, cells, samples, *fits(samples)))
-    together = np.zeros((int(at_once.max(initial=-1)) + 1, len(GRID)))
-    for _, cells, _, likelihood, _ in parts:
-        np.add.at(together, at_once[cells], likelihood)
-    for count, cells, samples, likelihood, grown in parts:
-        shares = weights(likelihood, together[at_once[cells]] - likelihood)
-        middle, error = middles(samples)
-        half = (
-            t_quantile((1 + LEVEL) / 2, degrees_of(count))
-            * error
-            * np.maximum(1.0, np.sum(shares * grown, axis=1))
-        )
-        low[cells], high[cells] = np.exp(middle - half), np.exp(middle + half)
+        center, error = middles(rows)
+        grown = np.array([growth(count, each) for each in correlations[at_once[cells]].tolist()])
+        half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * grown
+        low[cells], high[cells] = np.exp(center - half), np.exp(center + half)
     return low, high

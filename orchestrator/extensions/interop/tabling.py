@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
+from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.app.options import Listed, Out, Texts, opt
 from orchestrator.app.stored import named_campaigns
 from orchestrator.cli.result import format_of, to_json
@@ -154,10 +155,11 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
         groups = {
             key: list(of_case) for key, of_case in groupby(sorted(runs, key=key_of), key=key_of)
         }
-        others: dict[str, tuple[float, ...]] = {}
+        others: dict[str, Memory] = {}
         for serial in {group[0].case.serial for group in groups.values()}:
             others |= remembered(
-                {key: own for key, own in groups.items() if own[0].case.serial == serial}
+                {key: own for key, own in groups.items() if own[0].case.serial == serial},
+                [campaign],
             )
         checks = OutputChecks([campaign.terms.output_checks])
         for run in runs:
@@ -167,7 +169,7 @@ def _measured(workspace: Workspace, request: TableRequest) -> list[MeasuredCase]
                 MeasuredCase(
                     case=group[0].case,
                     result=judge_case(
-                        group, others=others.get(key, ()), check=checks.of(group[0].case)
+                        group, others=others.get(key, UNSEEN), check=checks.of(group[0].case)
                     ),
                     facts=facts[group[0].case.serial],
                     campaign=campaign,

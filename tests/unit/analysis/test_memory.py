@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import judge_case, remembered
-from orchestrator.analysis.compare import compare_samples
-from orchestrator.analysis.memory import EVEN, GRID, Pace, gaps_of, growth, weights_of
+from orchestrator.analysis.compare import compare_samples as compare_summaries
+from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from tests.samples.sample_lab import START, case, run
 
 SEED = 20261122
@@ -45,8 +45,12 @@ def us(logs: list[float]) -> list[float]:
     return [10_000 * math.exp(log) for log in logs]
 
 
-def held(samples: list[list[float]], pace: Pace = EVEN) -> float:
-    intervals = [summarize(us(logs), pace=pace).interval for logs in samples]
+def compare_samples(baseline_us: list[float], candidate_us: list[float]) -> ComparisonVerdict:
+    return compare_summaries(summarize(baseline_us), summarize(candidate_us))
+
+
+def held(samples: list[list[float]], others: Memory = UNSEEN) -> float:
+    intervals = [summarize(us(logs), others=others).interval for logs in samples]
     return sum(
         found is not None and found.low <= 10_000 <= found.high for found in intervals
     ) / len(samples)
@@ -63,11 +67,9 @@ def test_many_invocations_show_that_they_forget() -> None:
     widths = []
     for count in (8, 20, 40, 200):
         samples = remembering(generator, 0.0, 60, count)
-        widths.append(
-            float(np.mean([growth(logs, weights_of([(logs, EVEN)])) for logs in samples]))
-        )
+        widths.append(float(np.mean([growth(count, seen(logs).correlation()) for logs in samples])))
     assert widths == sorted(widths, reverse=True)
-    assert widths[-1] < 1.06
+    assert widths[-1] < 1.15
 
 
 def test_siblings_show_whether_a_device_remembers() -> None:
@@ -87,14 +89,14 @@ def test_siblings_show_whether_a_device_remembers() -> None:
         }
         others = remembered(runs)
         own, with_siblings = (
-            [judge_case(runs[number], others=known.get(number, ())).summary for number in cases]
+            [judge_case(runs[number], others=known.get(number, UNSEEN)).summary for number in cases]
             for known in ({}, others)
         )
         grown[rho] = [
             float(np.mean([item.log_middle.growth for item in found if item is not None]))
             for found in (own, with_siblings)
         ]
-    assert grown[0.0][1] < 1.35 < grown[0.0][0]
+    assert grown[0.0][1] < 1.4 < grown[0.0][0]
     assert grown[0.6][1] > 1.7
 
 
@@ -120,15 +122,36 @@ def test_runs_count_in_the_order_in_which_they_were_made() -> None:
     assert there.precision > 1.5 * forgetful.precision
 
 
-def test_long_gaps_are_counted_and_fade_what_is_remembered() -> None:
-    moments = [START + n * MINUTE for n in (0, 1, 2, 5, 6, 900)]
-    assert gaps_of(moments) == (1, 1, 3, 1, 100)
-    assert gaps_of(moments[:3]) is None
-    assert gaps_of([START] * 5) is None
-    rising = [0.01 * step for step in range(8)]
-    far = Pace(gaps=(100,) * 7)
-    assert growth(rising, weights_of([(rising, far)]), far) == pytest.approx(1.0, abs=0.01)
-    assert growth(rising, weights_of([(rising, EVEN)])) > 1.5
+def test_earlier_campaigns_show_whether_a_device_remembers_and_save_invocations() -> None:
+    generator = np.random.default_rng(SEED)
+    earlier = sum((seen(logs) for logs in remembering(generator, 0.0, 8, 16)), UNSEEN)
+    samples = remembering(generator, 0.0, 200, 40)
+    rule = StoppingRule()
+
+    def taken(logs: list[float], others: Memory) -> int:
+        count = 0
+        while not (decision := decide(us(logs[:count]), rule, others)).is_enough:
+            count = decision.wanted
+        return count
+
+    alone, known = (
+        float(np.mean([taken(logs, others) for logs in samples])) for others in (UNSEEN, earlier)
+    )
+    # Noise of 1.5 %, asked for 2 %: about 12, and 17 where nothing is known of the device.
+    assert known < 12.8
+    assert alone < 18
+    assert held([logs[:12] for logs in samples], earlier) >= 0.93
+
+
+def test_a_device_that_remembered_widens_a_case_that_looks_forgetful() -> None:
+    logs = [0.01, -0.01, 0.004, -0.002, 0.008, -0.006, 0.001, -0.012]
+    remembered_much = Memory(weight=100, total=60)
+    narrow, wide = (
+        summarize(us(logs), others=others).spread for others in (UNSEEN, remembered_much)
+    )
+    assert narrow is not None
+    assert wide is not None
+    assert wide > 1.3 * narrow
 
 
 def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
@@ -137,9 +160,8 @@ def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
     for logs in remembering(generator, 0.6, 40, 40):
         logs[7] += 0.3
         logs[25] += 0.2
-        means.append(
-            sum(rho * weight for rho, weight in zip(GRID, weights_of([(logs, EVEN)]), strict=True))
-        )
+        shown = seen(logs)
+        means.append(shown.total / shown.weight)
     assert 0.35 < float(np.mean(means)) < 0.7
 
 

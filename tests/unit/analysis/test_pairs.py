@@ -5,17 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.compare import (
-    compare_pairs,
-    compare_samples,
-    detectable,
-    pairs_for,
-    threshold_for,
-)
+from orchestrator.analysis.compare import compare_in_turns, compare_pairs, threshold_for
+from orchestrator.analysis.compare import compare_samples as compare_summaries
+from orchestrator.analysis.memory import UNSEEN, growth
+from orchestrator.analysis.sessions import SessionNoise, session_noise
+from orchestrator.analysis.summary import summarize
 from orchestrator.records.verdict import ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER
 SAME, INCONCLUSIVE = ComparisonOutcome.SAME, ComparisonOutcome.INCONCLUSIVE
+
+
+def compare_samples(baseline_us, candidate_us, **options):
+    return compare_summaries(summarize(baseline_us), summarize(candidate_us), **options)
+
+
 COMPARISONS = pytest.mark.parametrize(
     "compare", [compare_pairs, compare_samples], ids=["pairs", "samples"]
 )
@@ -33,7 +37,7 @@ def sample(chance, count, latency_us=10_000.0, noise=0.016):
 def test_interval_of_few_pairs_is_students_on_log_ratios():
     verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], level=0.95)
     # Log ratios are 1, 2 and 3 times log(1.1).
-    reach = 4.302653 * math.log(1.1) / math.sqrt(3)
+    reach = 4.302653 * math.log(1.1) / math.sqrt(3) * growth(3, UNSEEN.correlation(0.0))
     assert verdict.ratio == pytest.approx(1.21)
     assert math.log(verdict.high / 1.21) == pytest.approx(reach, rel=1e-5)
     assert math.log(1.21 / verdict.low) == pytest.approx(reach, rel=1e-5)
@@ -65,7 +69,7 @@ def test_single_invocations_are_inconclusive_and_missing_ones_incomparable(compa
     assert (single.outcome, single.low, single.detectable) == (INCONCLUSIVE, None, None)
     assert single.ratio == pytest.approx(0.5)
     assert single.reasons
-    assert compare([], []).outcome is ComparisonOutcome.INCOMPARABLE
+    assert compare_pairs([], []).outcome is ComparisonOutcome.INCOMPARABLE
 
 
 def test_pairs_of_unequal_sides_and_figures_that_are_no_latencies_are_refused():
@@ -119,17 +123,6 @@ def test_another_unit_changes_nothing(compare, both, factor):
     assert scaled.low == pytest.approx(there.low, rel=1e-6)
 
 
-@settings(deadline=None)
-@given(both=sides, seed=st.integers(0, 1000))
-def test_order_of_pairs_doesnt_matter(both, seed):
-    pairs = list(zip(*both, strict=True))
-    there = compare_pairs([a for a, _ in pairs], [b for _, b in pairs])
-    random.Random(seed).shuffle(pairs)
-    assert compare_pairs([a for a, _ in pairs], [b for _, b in pairs]).low == pytest.approx(
-        there.low, rel=1e-9
-    )
-
-
 @pytest.mark.slow
 @COMPARISONS
 @pytest.mark.parametrize("noise", [0.016, 0.08])
@@ -144,42 +137,116 @@ def test_equals_are_hardly_ever_called_a_change(compare, noise, count):
     assert alarms / 600 <= 0.02
 
 
-def test_planned_pairs_find_the_change_that_they_were_planned_for():
-    count = pairs_for(0.03, 0.0225)
-    assert 10 <= count <= 25
+def turns(chance, correlation=0.0, effect=0.0, noise=0.015, count=200):
+    """Return the log ratios of pairs, each of which resembles the one before it."""
+    level, found = chance.gauss(0, 1), []
+    for _ in range(count):
+        level = correlation * level + math.sqrt(1 - correlation**2) * chance.gauss(0, 1)
+        found.append(math.log1p(effect) + math.sqrt(2) * noise * level)
+    return found
+
+
+def judged(logs):
+    verdict = compare_in_turns(
+        [10_000.0] * len(logs),
+        [10_000.0 * math.exp(log) for log in logs],
+        most=len(logs),
+        threshold=threshold_for(0.02),
+    )
+    return verdict.outcome, verdict.counts[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("effect", "most_pairs"), [(0.02, 36), (0.03, 22), (0.05, 14)])
+def test_a_change_is_found_in_few_pairs(effect, most_pairs):
     chance = random.Random(11)
-    found = sum(
-        compare_pairs(sample(chance, count), sample(chance, count, 10_300.0)).outcome is SLOWER
-        for _ in range(400)
-    )
-    assert found / 400 >= 0.92
+    found = [judged(turns(chance, effect=effect)) for _ in range(100)]
+    assert sum(outcome is SLOWER for outcome, _ in found) >= 99
+    # By a plan made from 8 pairs: 58 to 67.
+    assert sum(pairs for _, pairs in found) / 100 < most_pairs
 
 
-def test_minimum_detectable_effect_is_found_four_times_in_five():
-    # Leaving a fifth out at either end costs some of a normal sample's precision, six that are left
-    # some more, and not knowing whether they remember each other most.
-    effect = detectable(0.016 * 1.08 * (1 + 1 / 12) * 1.6, 10, paired=False)
-    chance = random.Random(12)
-    found = sum(
-        compare_samples(sample(chance, 10), sample(chance, 10, 10_000 * (1 + effect))).outcome
-        is SLOWER
-        for _ in range(500)
-    )
-    # With as few as ten each the deviation itself is uncertain, which costs some of the 80 %.
-    assert 0.68 <= found / 500 <= 0.9
+@pytest.mark.slow
+@pytest.mark.parametrize("correlation", [0.0, 0.3])
+def test_looking_nine_times_calls_equals_a_change_hardly_ever(correlation):
+    chance = random.Random(20261122)
+    found = [judged(turns(chance, correlation))[0] for _ in range(300)]
+    assert sum(outcome in (FASTER, SLOWER) for outcome in found) <= 6
+    assert sum(outcome is SAME for outcome in found) >= 280
 
 
-def test_more_pairs_show_smaller_effects_and_none_below_the_threshold():
-    effects = [detectable(0.02, count, paired=True) for count in (3, 8, 40, 10_000)]
-    assert effects == sorted(effects, reverse=True)
-    assert effects[-1] == pytest.approx(0.02, rel=0.02)
-    with pytest.raises(ValueError, match="single"):
-        detectable(0.02, 1, paired=True)
+def test_a_comparison_in_turns_is_that_of_its_first_look_that_decides():
+    chance = random.Random(4)
+    logs = turns(chance, effect=0.05, count=60)
+    outcome, pairs = judged(logs)
+    assert (outcome, pairs < 20) == (SLOWER, True)
+    assert judged(logs[:pairs]) == (SLOWER, pairs)
+    assert judged(turns(chance, noise=0.2, count=30)) == (INCONCLUSIVE, 30)
+
+
+def two_sessions(chance, between, effect=0.0):
+    return [
+        sample(chance, 12, 10_000 * math.exp(shift + chance.gauss(0, between)), 0.01)
+        for shift in (0.0, math.log1p(effect))
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("between", [0.01, 0.015])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_equal_sessions_are_hardly_ever_called_a_change(between, is_known):
+    chance = random.Random(20261122)
+    alarms = held = 0
+    for _ in range(300):
+        noise = SessionNoise()
+        if is_known:
+            noise = session_noise([two_sessions(chance, between)[0] for _ in range(20)])
+        before, after = two_sessions(chance, between)
+        alarms += compare_samples(before, after, sessions=noise).outcome in (FASTER, SLOWER)
+        ends = compare_samples(before, after, sessions=noise, level=0.95)
+        held += ends.low <= 1.0 <= ends.high
+    # By what the invocations of two sessions say alone: 20 to 40 of 100 are called a change.
+    assert alarms / 300 <= 0.02
+    assert held / 300 >= 0.9
+
+
+def test_what_sessions_differ_by_comes_from_their_steps_and_is_a_default_before():
+    chance = random.Random(5)
+    quiet = [sample(chance, 10, noise=0.004) for _ in range(40)]
+    found = session_noise(quiet)
+    assert found.std < 0.008
+    assert "from 40 sessions" in found.text
+    loud = session_noise([two_sessions(chance, 0.03)[0] for _ in range(40)])
+    assert loud.std == pytest.approx(0.03, rel=0.35)
+    # A change of the program is one step of many, and no noise.
+    stepped = [*quiet[:20], *([us * 1.3 for us in session] for session in quiet[20:])]
+    assert session_noise(stepped).std < 0.012
+    assert session_noise([]) == session_noise(quiet[:1]) == SessionNoise()
+    assert "default until 11 sessions are known; none so far" in SessionNoise().text
+
+
+def test_a_comparison_between_sessions_is_marked_and_wider():
+    chance = random.Random(6)
+    before, after = sample(chance, 20, noise=0.004), sample(chance, 20, 10_300.0, 0.004)
+    assert compare_samples(before, after).outcome is SLOWER
+    verdict = compare_samples(before, after, sessions=SessionNoise())
+    assert (verdict.outcome, verdict.is_between_sessions) == (INCONCLUSIVE, True)
+    assert verdict.reasons[-1].startswith("Between sessions: ")
+
+
+@COMPARISONS
+def test_equal_prints_are_as_far_apart_as_rounding_may_hide(compare):
+    options = {"resolution_us": 1000.0}
+    if compare is compare_samples:
+        verdict = compare_summaries(
+            *(summarize([us] * 8, **options) for us in (10_000.0, 10_000.0))
+        )
+    else:
+        verdict = compare([10_000.0] * 8, [10_000.0] * 8, **options)
+    assert verdict.outcome is INCONCLUSIVE
+    assert verdict.high == pytest.approx(math.exp(0.1))
 
 
 def test_looking_for_less_than_the_threshold_lowers_the_threshold():
     assert threshold_for(0.03) == pytest.approx(0.02)
     assert threshold_for(0.006) == pytest.approx(0.004)
-    assert pairs_for(0.006, 0.01) > pairs_for(0.02, 0.01)
-    with pytest.raises(ValueError, match="threshold"):
-        pairs_for(0.01, 0.01, threshold=0.02)
