@@ -51,6 +51,7 @@ _BY_FINDING: Final[Mapping[str, str]] = {
     "charging-changed": "Keep the phone plugged in, or unplugged, for the whole campaign.",
     "battery-draining": "Use a hub or charger that gives more current.",
     "mixed-grades": "Measure again, so that all invocations run under the same control of the phone.",
+    "slow-start": "Nothing: it is left out. To measure first starts, use the pass cold.",
     "two-states": "Use a fixed performance mode, or raise warm-up: the phone ran at one of two clocks.",
     "coarse-resolution": "Use a newer build, which prints more digits, or a larger model.",
     "sources-disagree": "Read the raw output: a line of it is damaged or of another run; measure again.",
