@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
-.PHONY: install develop sbom test test-fast test-lowest test-newest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence wheels release-check clean
+.PHONY: install develop sbom test test-fast test-core omissions test-lowest test-newest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence wheels release-check clean
 
 # What running needs, and both packages of this checkout.
 install: $(VENV)/installed
@@ -86,6 +86,14 @@ test-lowest test-newest: $(UV)
 	$(UV) pip install --quiet --python $(OTHER) --constraints $(OTHER)/requirements.txt \
 		hypothesis packaging pytest pytest-rerunfailures pytest-timeout pytest-xdist
 	$(OTHER)/bin/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not slow" tests/unit tests/extensions
+
+# The core's tests in a copy of this checkout without its extensions.
+test-core: develop
+	$(BIN)/python -m tests.without_extensions $(TESTS)
+
+# Six first changes, each place that they need left out in turn: a test or mypy tells.
+omissions: develop
+	$(BIN)/python -m tests.omissions
 
 check: develop
 	$(BIN)/ruff format --check .

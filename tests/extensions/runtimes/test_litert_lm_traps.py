@@ -9,10 +9,10 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport
 from orchestrator.records.tokens import flag_faults
 from orchestrator.records.workload import DelegateName, ToolName
+from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
+from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
 from tests.samples.tools import case_of, raw_of, request_of
 from tests.samples.wire import field
-from tests.unit.programs.test_litert_lm import COMMAND as LM_COMMAND
-from tests.unit.programs.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
 
 FLAGS = {"prefill_tokens": "32", "decode_tokens": "16", "max_num_tokens": "128"}
 COMMAND = "./litert_lm_advanced_main --num_iterations=3 --metric_proto_file_path=/run/metrics.pb"

@@ -1,0 +1,277 @@
+"""Six first changes, made in a copy of this checkout; then each place that they need is left out,
+and a test or mypy must tell.
+
+``make omissions``. The changes: a delegate, a column, a key of plans, a finding, a pass and an
+export format. With all places in, everything passes; what tells of a missing one is printed. The
+exit code is 1 if nothing tells of one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.samples.checkout_copy import copy_checkout, install_entry_points, run_in
+from tests.samples.places import REPO
+
+#: What is asked, the fastest first.
+CHECKS = (
+    ["pytest", "-q", "-x", "-p", "no:cacheprovider", "--force-reruns", "0", "tests/unit/test_one_place.py"],
+    ["mypy"],
+    *(
+        ["pytest", "-q", "-x", "-p", "no:cacheprovider", "--force-reruns", "0", *tests]
+        for tests in (
+            ["tests/unit/test_plan_keys.py"],
+            ["tests/unit/test_tables.py", "tests/unit/report/test_labels.py", "tests/unit/analysis/test_quality.py"],
+            ["tests/test_docs.py"],
+        )
+    ),
+)  # fmt: skip
+
+
+#: What stands in the line that says most of a failure, the best first.
+MARKS = ("FAILED", "ERROR", "error:", "Error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A text in a file: after ``after``, or as a new file where that is empty."""
+
+    change: str
+    what: str
+    file: str
+    text: str
+    after: str = ""
+    #: Whether the change is nothing without it, so that it can't be forgotten.
+    is_change: bool = False
+
+    def put(self, folder: Path) -> None:
+        """Write the text; nothing in a file that was left out itself."""
+        path = folder / self.file
+        if not self.after:
+            path.write_text(self.text, "utf-8")
+        elif path.exists():
+            text = path.read_text("utf-8")
+            assert self.after in text, f"{self.file} has no {self.after!r} any more"
+            path.write_text(text.replace(self.after, self.after + self.text, 1), "utf-8")
+
+
+DELEGATE = '''"""WebGPU."""
+
+from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.workload import DelegateName
+
+DELEGATE = Delegate(
+    name=DelegateName.WEBGPU,
+    label="WebGPU",
+    flags={FlagFamily.LITERT: {"use_gpu": "true", "gpu_backend": "webgpu"}},
+)
+'''
+PASS = '''"""The pass ``quick``: one short run."""
+
+from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.records.workload import Pass
+
+PASS = PassSpec(
+    name=Pass.QUICK,
+    about="One short run",
+    guide="",
+    repetition=Repetition.COUNTED,
+    flags={},
+    files={},
+    runner=plainly,
+    read=as_printed,
+    findings=no_findings,
+    figures=(),
+)
+'''
+COLUMN = """\
+    Column("words_of_case", "words", lambda row: row.case.configuration, forms=DATA),
+"""
+KEY = """
+    rest: Annotated[Seconds, Field(ge=0, le=600), Key("Seconds of rest before the campaign.")] = 0.0
+"""
+FINDING = """
+    "unlucky": (INFO, "there were thirteen inferences"),"""
+RULE = """
+    if inference.count == 13:
+        yield finding("unlucky")"""
+EXPORTER = """
+NDJSON = Exporter(path=Path("benchfarm-results.ndjson"), write=_bencher)
+"""
+PLACES: Sequence[Place] = (
+    Place(
+        change="delegate", what="its module", file="orchestrator/delegates/webgpu.py", text=DELEGATE
+    ),
+    Place(
+        change="delegate",
+        what="its member",
+        file="orchestrator/records/workload.py",
+        after='    EXTERNAL = "external"\n',
+        text='    WEBGPU = "webgpu"\n',
+    ),
+    Place(
+        change="delegate",
+        what="what outputs call it",
+        file="orchestrator/delegates/webgpu.py",
+        after='    label="WebGPU",\n',
+        text='    called={"litert_webgpu": "webgpu"},\n',
+    ),
+    Place(
+        change="column",
+        what="the column",
+        file="orchestrator/tables/results.py",
+        after='    Column("case_key", "case", lambda row: row.key, forms=DATA),\n',
+        text=COLUMN,
+        is_change=True,
+    ),
+    Place(
+        change="column",
+        what="its name in the docs",
+        file="docs/reference/exports.md",
+        after="| `accuracy_percent` | what is known of the model |\n",
+        text="| `words_of_case` | the case in words |\n",
+    ),
+    Place(
+        change="plan key",
+        what="the key",
+        file="orchestrator/records/plan.py",
+        after='class Plan(PlanTerms):\n    """A whole plan."""\n',
+        text=KEY,
+        is_change=True,
+    ),
+    Place(
+        change="plan key",
+        what="what it does",
+        file="orchestrator/planning/expansion.py",
+        after="        bounds = [bounds_s(plan, queue) for queue in self.invocations.values()]\n",
+        text="        bounds = [(low + plan.rest, high + plan.rest) for low, high in bounds]\n",
+    ),
+    Place(
+        change="plan key",
+        what="the test of what it does",
+        file="tests/unit/test_plan_keys.py",
+        after='    "name": ("other", {}, lambda plan: plan.name),\n',
+        text='    "rest": ("5 s", {}, estimated),\n',
+    ),
+    Place(
+        change="finding",
+        what="its code and meaning",
+        file="orchestrator/analysis/findings.py",
+        after='    "flags-ignored": (ERROR, "the program left flags unused"),',
+        text=FINDING,
+    ),
+    Place(
+        change="finding",
+        what="the rule that makes it",
+        file="orchestrator/analysis/findings.py",
+        after='    """Yield what speaks against a series of inferences."""',
+        text=RULE,
+    ),
+    Place(
+        change="finding",
+        what="what to do about it",
+        file="orchestrator/tables/next_steps.py",
+        after="_BY_FINDING: Final[Mapping[str, str]] = {\n",
+        text='    "unlucky": "Measure again.",\n',
+    ),
+    Place(
+        change="finding",
+        what="its row in the docs",
+        file="docs/reference/findings.md",
+        after="| `rebooted` | error | the phone rebooted during the run | run again |\n",
+        text="| `unlucky` | info | there were thirteen inferences | run again |\n",
+    ),
+    Place(change="pass", what="its module", file="orchestrator/passes/quick.py", text=PASS),
+    Place(
+        change="pass",
+        what="its member",
+        file="orchestrator/records/workload.py",
+        after='    REFERENCE = "reference"\n',
+        text='    QUICK = "quick"\n',
+    ),
+    Place(
+        change="pass",
+        what="what makes its runs other than plain ones",
+        file="orchestrator/passes/quick.py",
+        after="    figures=(),\n",
+        text='    last_flags=lambda case, prepared: {"max_secs": "1"},\n',
+    ),
+    Place(
+        change="export format",
+        what="the exporter",
+        file="orchestrator/app/exporting.py",
+        after='BENCHER = Exporter(path=Path("benchfarm-bencher.json"), write=_bencher)\n',
+        text=EXPORTER,
+        is_change=True,
+    ),
+    Place(
+        change="export format",
+        what="its entry point",
+        file="pyproject.toml",
+        after='[project.entry-points."benchfarm.exporters"]\n',
+        text='ndjson = "orchestrator.app.exporting:NDJSON"\n',
+    ),
+    Place(
+        change="export format",
+        what="its row in the docs",
+        file="docs/reference/exports.md",
+        after="|---|---|\n",
+        text="| `ndjson` | a result a line |\n",
+    ),
+)
+
+
+def made(folder: Path, without: Place | None) -> None:
+    """Make the changes but for one place, and write what is written by ``make docs``."""
+    for name in {place.file for place in PLACES}:
+        (folder / name).unlink(missing_ok=True)
+        if (REPO / name).is_file():
+            shutil.copy2(REPO / name, folder / name)
+    for place in PLACES:
+        if place is not without:
+            place.put(folder)
+    install_entry_points(folder)
+    run_in(folder, "docs/write_commands.py")
+
+
+def told(folder: Path) -> str:
+    """Return the first line that tells of a fault, empty where all checks pass."""
+    for check in CHECKS:
+        done = run_in(folder, "-m", *check)
+        if done.returncode != 0:
+            lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
+            first = next(
+                (line for mark in MARKS for line in lines if mark in line),
+                "",
+            )
+            return f"{check[0]}: {first.strip()[:160]}"
+    return ""
+
+
+def main() -> int:
+    """Print what tells of each omission; return 1 if nothing tells of one, or of a whole change."""
+    with tempfile.TemporaryDirectory(prefix="benchfarm-omissions-") as name:
+        folder = Path(name)
+        copy_checkout(folder)
+        made(folder, None)
+        if fault := told(folder):
+            print(f"with all places in: {fault}")
+            return 1
+        print("with all places in: everything passes")
+        silent = 0
+        for place in PLACES:
+            if place.is_change:
+                continue
+            made(folder, place)
+            fault = told(folder)
+            silent += not fault
+            print(f"{place.change}, without {place.what}: {fault or 'NOTHING TELLS'}", flush=True)
+    return int(silent > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,83 @@
+"""What is added in one place, and that none of the few others is forgotten: a delegate, a pass, a
+finding, an export format. ``make omissions`` leaves out each place and shows what tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from orchestrator.analysis.findings import CODES
+from orchestrator.delegates import DELEGATES
+from orchestrator.plugins import Exporter, plugins
+from orchestrator.records.workload import DelegateName, Pass
+from tests.samples.places import REPO
+
+PACKAGE = REPO / "orchestrator"
+#: Where a code is defined, and what to do about it; it is found elsewhere.
+OF_CODES = ("CODES", "_BY_FINDING")
+
+
+def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names of a module and what each is."""
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield ast.unparse(node.target), node.value
+        elif isinstance(node, ast.Assign):
+            yield from ((ast.unparse(target), node.value) for target in node.targets)
+
+
+@pytest.mark.parametrize(
+    ("folder", "record", "kind"),
+    [("delegates", "DELEGATE", DelegateName), ("passes", "PASS", Pass)],
+)
+def test_each_module_with_a_record_is_a_member_and_each_member_has_one(
+    folder: str, record: str, kind: type[DelegateName | Pass]
+) -> None:
+    modules = {
+        path.stem
+        for path in (PACKAGE / folder).glob("*.py")
+        if record in {name for name, _ in assigned(ast.parse(path.read_text("utf-8")))}
+    }
+    assert modules == {member.value for member in kind}
+
+
+def test_each_delegate_is_recognised_in_what_programs_print() -> None:
+    """Without a name in outputs, each of its runs would be one that nothing is known of."""
+    nameless = [
+        name.value
+        for name, own in DELEGATES.items()
+        if not (own.called or own.is_builtin or own.is_named_by_flag)
+    ]
+    assert nameless == []
+
+
+def test_each_finding_is_made_somewhere() -> None:
+    made = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        of_codes = {
+            id(part)
+            for name, value in assigned(tree)
+            if name in OF_CODES
+            for part in ast.walk(value)
+        }
+        made |= {
+            part.value
+            for part in ast.walk(tree)
+            if isinstance(part, ast.Constant) and id(part) not in of_codes
+        }
+    assert [code for code in CODES if code not in made] == []
+
+
+def test_each_exporter_is_a_format_and_each_format_is_documented() -> None:
+    known = {entry.value for entry in plugins("exporters").values()}
+    told = (REPO / "docs" / "reference" / "exports.md").read_text("utf-8")
+    for path in (PACKAGE / "app").glob("*.py"):
+        module = import_module(f"orchestrator.app.{path.stem}")
+        for name, value in vars(module).items():
+            if isinstance(value, Exporter):
+                assert f"{module.__name__}:{name}" in known, "no entry point in pyproject.toml"
+    assert [name for name in plugins("exporters") if f"`{name}`" not in told] == []
