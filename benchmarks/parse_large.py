@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.programs.grammar.output import iterate_file
+from orchestrator.extensions.interop.texts.output import iterate_file
 
 _RUN: Final = """\
 STARTING!

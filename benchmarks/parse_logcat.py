@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from orchestrator.programs.grammar.output import parse_file
+from orchestrator.extensions.interop.texts.output import parse_file
 
 RUN = """\
 STARTING!
@@ -121,7 +121,7 @@ def peak_anonymous_mb(path: Path) -> int:
     """Return how much memory of its own (not the file's mapped pages) a process holds after reading
     the file."""
     code = (
-        "import sys; from pathlib import Path; from orchestrator.programs.grammar.output import parse_file; "
+        "import sys; from pathlib import Path; from orchestrator.extensions.interop.texts.output import parse_file; "
         "parse_file(Path(sys.argv[1])); "
         "print(next(l.split()[1] for l in open('/proc/self/status') if l.startswith('RssAnon')))"
     )

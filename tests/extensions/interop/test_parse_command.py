@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.explaining import parse_files
 from orchestrator.cli.result import to_json
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.extensions.interop.cli import parse_files
 
 RUN = (
     "STARTING!\ncount=50 first=3000 curr=3000 min=2900 max=3100 avg=3000 std=10\n"
@@ -72,7 +72,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "orchestrator.cli.explaining"])
+@pytest.mark.parametrize("module", ["typer", "orchestrator.extensions.interop.cli"])
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_stopped_says_so_at_any_moment(
     tmp_path: Path, stop: signal.Signals, module: str
