@@ -237,7 +237,7 @@ class Lab:
             raise measured.result.fault
         return Results(
             measured.data,
-            [measured.campaign],
+            [*measured.coarser, measured.campaign],
             left=measured.result.left,
             lost={str(serial): why for serial, why in measured.result.lost.items()},
             missing=measured.missing,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -19,17 +20,22 @@ from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.rounds import open_works, slim
-from orchestrator.errors import InterruptedByUserError, NoDeviceError, UsageError
+from orchestrator.errors import (
+    ArtifactError,
+    InterruptedByUserError,
+    NoDeviceError,
+    UsageError,
+)
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
-from orchestrator.records.identity import Serial
+from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
-from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.records.workload import Build, Case, Model
+from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
+from orchestrator.records.workload import Build, Case, Model, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
@@ -65,6 +71,10 @@ class MeasuredCampaign:
     without_result: int
     #: What there was no time for, as ``time_limits.left_out_of`` returns it.
     cut: Sequence[Mapping[str, object]]
+    #: (model, program) -> runs in which the program's digits were too few for so fast a model.
+    too_fast: Mapping[tuple[ModelSha, ToolName], int] = field(default_factory=dict)
+    #: The campaign before it, of a program whose digits were too few.
+    coarser: tuple[Campaign, ...] = ()
 
     @property
     def campaign(self) -> Campaign:
@@ -114,9 +124,54 @@ def with_question(options: PlanOptions) -> PlanOptions:
 def bench(workspace: Workspace, plan: Plan) -> MeasuredCampaign:
     """Measure a plan for somebody who waits: the phones that it names must be there.
 
-    Raises as :func:`run`.
+    A model that is too fast for its program is measured with a finer one where that is there. Raises
+    as :func:`run`.
     """
-    return run(workspace, plan, despite_losses=False)
+    measured = run(workspace, plan, despite_losses=False)
+    for tool in dict.fromkeys(tool for _, tool in measured.too_fast):
+        if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
+            return _again_with(workspace, plan, measured, tool, finer)
+    return measured
+
+
+def _again_with(
+    workspace: Workspace, plan: Plan, measured: MeasuredCampaign, coarse: ToolName, finer: ToolName
+) -> MeasuredCampaign:
+    """Measure those of a plan's models with a finer program that were too fast for the other one.
+
+    What was measured stays as it is where that program isn't there.
+    """
+    fast = {sha256 for sha256, tool in measured.too_fast if tool is coarse}
+    models = tuple(
+        item
+        for item, model in zip(plan.models, identify(plan), strict=True)
+        if model.sha256 in fast
+    )
+    names = ", ".join(item.name or item.path.stem for item in models)
+    text = f"{names}: too fast for the digits of {coarse}, so measured with {finer}"
+    other = replace(
+        plan,
+        models=models,
+        matrix=replace(plan.matrix, tools=(finer,)),
+        text=f"# {text}\n{plan.text}",
+    )
+    keys = {"campaign_id": measured.campaign.campaign_id}
+    try:
+        workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
+        again = run(workspace, other, despite_losses=False)
+    except (UsageError, ArtifactError) as error:
+        text = f"{names}: it can't be measured with {finer}: {error}"
+        workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
+        return measured
+    before = [measured.campaign]
+    replaced = sum(count for (_, tool), count in measured.too_fast.items() if tool is coarse)
+    return replace(
+        again,
+        data=report_data(workspace, [*before, again.campaign]),
+        without_result=measured.without_result - replaced + again.without_result,
+        cut=[*measured.cut, *again.cut],
+        coarser=(*before,),
+    )
 
 
 def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
@@ -177,6 +232,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         data=report_data(workspace, [result.campaign], runs=runs),
         without_result=counted.doubtful,
         cut=time_limits.left_out_of(result.campaign.skipped, counted.late),
+        too_fast=counted.too_fast,
     )
 
 
@@ -190,6 +246,8 @@ class _CountedRuns:
         self.doubtful = 0
         #: Those that there was no time for.
         self.late: list[RunRecord] = []
+        #: Those that were too fast for their program's digits, by model and program.
+        self.too_fast: Counter[tuple[ModelSha, ToolName]] = Counter()
 
     def of(self, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
         """Yield runs as they are, and count them."""
@@ -197,6 +255,8 @@ class _CountedRuns:
             self.doubtful += run.is_without_result
             if run.reason_code == OUT_OF_TIME:
                 self.late.append(run)
+            if run.reason_code == TOO_FAST:
+                self.too_fast[run.case.model_sha256, run.case.tool] += 1
             yield run
 
 
@@ -352,25 +412,29 @@ def _kept_out(workspace: Workspace, serial: Serial) -> str:
     return f"in use by {holder}" if holder else ""
 
 
-def read_again(workspace: Workspace, campaign: Campaign) -> Callable[[], Iterable[RunRecord]]:
-    """Return what reads a campaign's runs, also when the farm is closed."""
+def read_again(
+    workspace: Workspace, campaigns: Sequence[Campaign]
+) -> Callable[[], Iterable[RunRecord]]:
+    """Return what reads the runs of some campaigns, also when the workspace is closed."""
     from orchestrator.store.opening import IN_MEMORY
 
+    wanted = [item.campaign_id for item in campaigns]
     if workspace.settings.store == IN_MEMORY:
-        # They are gone with the farm.
-        held = list(workspace.store.runs(campaign_ids=[campaign.campaign_id]))
+        # They are gone with the workspace.
+        held = list(workspace.store.runs(campaign_ids=wanted))
         return lambda: held
 
     def again() -> Iterator[RunRecord]:
         with Workspace(workspace.settings) as other:
-            yield from other.store.runs(campaign_ids=[campaign.campaign_id])
+            yield from other.store.runs(campaign_ids=wanted)
 
     return again
 
 
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
-    """Yield why each case has as many invocations as it has."""
-    for key, item in standings(campaign, map(slim, runs)).items():
+    """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
+    own = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
+    for key, item in standings(campaign, own).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

@@ -196,7 +196,7 @@ def _summary(
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)
     cut, missing = measured.cut, measured.missing
-    again = read_again(workspace, campaign)
+    again = read_again(workspace, [*measured.coarser, campaign])
     found = winners(data.contests)
     advice = next_steps(found, campaign.terms.files)
     problems = [time_limits.told(cut)] if cut else []

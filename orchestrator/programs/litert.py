@@ -218,6 +218,7 @@ PROGRAM = Program(
     tool=LitertTool,
     kinds=frozenset({DeviceKind.HOST}),
     usual_on=DeviceKind.HOST,
+    finer=ToolName.NATIVE,
     family=FlagFamily.LITERT_BENCHMARK,
     has_flags=False,
     shares_file_name=True,

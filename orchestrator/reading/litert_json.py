@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
-from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+from orchestrator.records.run import TOO_FAST, DelegateEvidence, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, counted, format_latency
 
 #: What the program's figures are rounded to, in microseconds.
@@ -42,7 +42,7 @@ def report_of(result: Mapping[str, Any]) -> ToolReport:
         )
     if not inference.mean_us or inference.median_us == 0:
         reason = f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} that it rounds to"
-        return ToolReport(outcome="failed", failure_code="too-fast", failure_reason=reason)
+        return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
     size_mib = result.get("model_size_mb")
     return ToolReport(

@@ -31,6 +31,8 @@ ABANDONED: Final = "abandoned"
 #: The code of what wasn't measured because its delegate uses no threads: another number of them
 #: shows its figure.
 THREADS_UNUSED: Final = "threads-unused"
+#: The code of a run whose inferences took less than the digits that its program prints.
+TOO_FAST: Final = "too-fast"
 #: Nothing was begun, and nothing will be: that says nothing of the case.
 NOT_BEGUN: Final = frozenset({OUT_OF_TIME, ABANDONED, THREADS_UNUSED})
 

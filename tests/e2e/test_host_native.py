@@ -13,8 +13,10 @@ import pandas
 
 from tests.conftest import c_compiler
 from tests.samples.command import Cli, Done
-from tests.samples.places import NATIVE
+from tests.samples.places import NATIVE, REPO
 
+#: Two operators, of which this computer runs thousands in the time that LiteRT's program rounds to.
+TINY = REPO / "tests" / "data" / "tiny" / "two_operators.tflite"
 #: Prints a recording, stdout and stderr apart as the real program does, and the arguments that it
 #: was given.
 SOURCE = r"""
@@ -158,3 +160,25 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     other("import", tmp_path / "night.zip").ok()
     (run,) = other("results", "runs", "--json").ok().json
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
+
+
+def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer_one(
+    cli: Cli, tmp_path: Path
+) -> None:
+    program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
+    words = ("bench", TINY, "--host", "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.1")
+    done = cli(*words, "--build", f"native={program}", "--json")
+    # What is clean depends on what else this computer does.
+    assert (done.exit_code in {0, 1}, done.json["without_result"]) == (True, 0), done.stderr
+    assert (
+        "two_operators: too fast for the digits of litert, so measured with native" in done.stderr
+    )
+    assert [
+        (run["case"]["tool"], run["outcome"], run["reason_code"]) for run in done.json["runs"]
+    ] == [
+        ("litert", "failed", "too-fast"),
+        ("native", "completed", ""),
+    ]
+    alone = cli(*words, "--json").ended_with(1)
+    assert "two_operators: it can't be measured with native: " in alone.stderr
+    assert [run["case"]["tool"] for run in alone.json["runs"]] == ["litert"]
