@@ -31,7 +31,7 @@ from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
-from orchestrator.records.identity import ModelSha, Serial
+from orchestrator.records.identity import Serial
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
@@ -71,8 +71,8 @@ class MeasuredCampaign:
     without_result: int
     #: What there was no time for, as ``time_limits.left_out_of`` returns it.
     cut: Sequence[Mapping[str, object]]
-    #: (model, program) -> runs in which the program's digits were too few for so fast a model.
-    too_fast: Mapping[tuple[ModelSha, ToolName], int] = field(default_factory=dict)
+    #: Cases of which the program's digits were too few for so fast a model, and their runs.
+    too_fast: Mapping[Case, int] = field(default_factory=dict)
     #: The campaign before it, of a program whose digits were too few.
     coarser: tuple[Campaign, ...] = ()
 
@@ -128,7 +128,7 @@ def bench(workspace: Workspace, plan: Plan) -> MeasuredCampaign:
     as :func:`run`.
     """
     measured = run(workspace, plan, despite_losses=False)
-    for tool in dict.fromkeys(tool for _, tool in measured.too_fast):
+    for tool in dict.fromkeys(case.tool for case in measured.too_fast):
         if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
             return _again_with(workspace, plan, measured, tool, finer)
     return measured
@@ -141,11 +141,12 @@ def _again_with(
 
     What was measured stays as it is where that program isn't there.
     """
-    fast = {sha256 for sha256, tool in measured.too_fast if tool is coarse}
+    fast = {case: runs for case, runs in measured.too_fast.items() if case.tool is coarse}
+    sha256s = {case.model_sha256 for case in fast}
     models = tuple(
         item
         for item, model in zip(plan.models, identify(plan), strict=True)
-        if model.sha256 in fast
+        if model.sha256 in sha256s
     )
     names = ", ".join(item.name or item.path.stem for item in models)
     text = f"{names}: too fast for the digits of {coarse}, so measured with {finer}"
@@ -153,6 +154,7 @@ def _again_with(
         plan,
         models=models,
         matrix=replace(plan.matrix, tools=(finer,)),
+        devices=DeviceSelection(serials=tuple({case.serial for case in fast})),
         text=f"# {text}\n{plan.text}",
     )
     keys = {"campaign_id": measured.campaign.campaign_id}
@@ -164,11 +166,10 @@ def _again_with(
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
         return measured
     before = [measured.campaign]
-    replaced = sum(count for (_, tool), count in measured.too_fast.items() if tool is coarse)
     return replace(
         again,
         data=report_data(workspace, [*before, again.campaign]),
-        without_result=measured.without_result - replaced + again.without_result,
+        without_result=measured.without_result - sum(fast.values()) + again.without_result,
         cut=[*measured.cut, *again.cut],
         coarser=(*before,),
     )
@@ -246,8 +247,8 @@ class _CountedRuns:
         self.doubtful = 0
         #: Those that there was no time for.
         self.late: list[RunRecord] = []
-        #: Those that were too fast for their program's digits, by model and program.
-        self.too_fast: Counter[tuple[ModelSha, ToolName]] = Counter()
+        #: How many were too fast for their program's digits.
+        self.too_fast: Counter[Case] = Counter()
 
     def of(self, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
         """Yield runs as they are, and count them."""
@@ -256,7 +257,7 @@ class _CountedRuns:
             if run.reason_code == OUT_OF_TIME:
                 self.late.append(run)
             if run.reason_code == TOO_FAST:
-                self.too_fast[run.case.model_sha256, run.case.tool] += 1
+                self.too_fast[run.case] += 1
             yield run
 
 
