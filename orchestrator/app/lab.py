@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.errors import BenchfarmError
 from orchestrator.quantities import OneOrMore, each
 from orchestrator.records.plan import Plan
+from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
-    from orchestrator.app.phones import ListedDevice
+    from orchestrator.app.phones import DeviceList
     from orchestrator.app.results import Comparison, Results
+
+
+#: Characters of the line of progress.
+_LINE_WIDTH: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +39,35 @@ class Progress:
         return self.text
 
 
+class ProgressLine:
+    """Writes what happens to standard error as one line that changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show something that happened in the place of what happened before."""
+        text = one_line(progress.text)[:_LINE_WIDTH]
+        with self._lock:
+            sys.stderr.write(f"\r{text.ljust(self._width)}")
+            sys.stderr.flush()
+            self._width = len(text)
+
+    def end(self) -> None:
+        """End the line, if there is one."""
+        with self._lock:
+            if self._width:
+                sys.stderr.write("\n")
+            self._width = 0
+
+
 class Lab:
     """The phones of this computer, this computer itself, and the store of what was measured on
     them.
 
-    A context manager: it closes the store at its end. Nothing is printed, and no signal handler is
-    set; phones are restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt),
+    A context manager: it closes the store at its end. Nothing but progress is written, and no
+    signal handler is set; phones are restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt),
     which is raised as InterruptedByUserError.
     """
 
@@ -46,7 +78,7 @@ class Lab:
         store: str | Path | None = None,
         adb: str | Path | None = None,
         adb_server: str | None = None,
-        progress: Callable[[Progress], object] | None = None,
+        progress: Callable[[Progress], object] | bool | None = None,
     ) -> None:
         """Use these, else what the environment says (``BENCHFARM_HOME`` ...), else the user's own
         folders.
@@ -57,6 +89,8 @@ class Lab:
             adb: The adb program to use.
             adb_server: ``host:port`` of the adb server to use.
             progress: Called with each thing that happens, from any thread; must return quickly.
+                True writes it as one line that changes, False nothing; when left out, a terminal
+                and a notebook get that line.
         """
         found = Settings.from_environment(
             home=Path(home) if home is not None else None,
@@ -67,7 +101,10 @@ class Lab:
             adb=str(adb) if adb is not None else found.adb,
             adb_server=adb_server if adb_server is not None else found.adb_server,
         )
-        self._progress = progress
+        if progress is None:
+            progress = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self._line = ProgressLine() if progress is True else None
+        self._progress = progress if callable(progress) else self._line
         #: Keeps the store open from the first campaign on.
         self._keeper: Workspace | None = None
 
@@ -97,8 +134,15 @@ class Lab:
         if text := describe(event):
             self._progress(Progress(text=text, event=event))
 
-    def devices(self) -> list[ListedDevice]:
-        """Return the attached phones; of those that can't be used the reason.
+    def _repr_html_(self) -> str:
+        store = f"store: {self.settings.store}"
+        try:
+            return f"{self.devices()._repr_html_()}<p>{escape(store)}</p>"
+        except BenchfarmError as error:
+            return f"<p>{escape(str(error))}</p><p>{escape(store)}</p>"
+
+    def devices(self) -> DeviceList:
+        """Return the attached phones, a list; of those that can't be used the reason.
 
         Raises AdbUnavailableError, PlanError.
         """
@@ -233,6 +277,8 @@ class Lab:
         """
         from orchestrator.app.results import Results
 
+        if self._line is not None:
+            self._line.end()
         if measured.result.fault is not None:
             raise measured.result.fault
         return Results(

@@ -32,7 +32,10 @@ from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
+from orchestrator.tables.column import DATA, NESTED, Column, Form, Kind
+from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
     from orchestrator.devices.audit import Difference
@@ -150,6 +153,22 @@ def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> lis
         return list(pool.map(work, items))
 
 
+class DeviceList(list["ListedDevice"]):
+    """Attached phones, which show themselves as a table."""
+
+    def __str__(self) -> str:
+        from orchestrator.tables import text
+
+        return text.render(listed_table(self))
+
+    def _repr_html_(self) -> str:
+        from orchestrator.app.results import notebook_html
+
+        table = listed_table(self)
+        reasons = [f"{item.address}: {item.reason}" for item in self if item.reason]
+        return notebook_html(table, table.caption, reasons or ([] if self else [table.nothing]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedDevice:
     """A phone as an adb server sees it."""
@@ -168,6 +187,36 @@ class ListedDevice:
     #: None for a phone that can't be asked.
     facts: DeviceFacts | None
     adb_server: str
+
+
+def _state(item: ListedDevice) -> str:
+    return "ready" if item.usable else "kept out" if item.facts else item.state
+
+
+_LISTED: Final[Sequence[Column[ListedDevice]]] = (
+    Column("serial", "serial", lambda item: item.serial),
+    Column("address", "", lambda item: item.address, forms=DATA),
+    Column("phone", "phone", lambda item: item.facts.title if item.facts else item.model),
+    *(column.of(lambda item: item.facts, forms=column.forms - {Form.JSON}) for column in FACTS),
+    Column("facts", "", lambda item: item.facts, Kind.RECORD, forms=NESTED),
+    Column("state", "state", lambda item: item.state, shown=_state),
+    Column("usable", "", lambda item: item.usable, Kind.FLAG, forms=DATA),
+    Column("reason", "", lambda item: item.reason, forms=DATA),
+    Column("hint", "", lambda item: item.hint, forms=DATA),
+    Column("adb_server", "", lambda item: item.adb_server, forms=DATA),
+)
+
+
+def listed_table(listed: Sequence[ListedDevice]) -> Table[ListedDevice]:
+    """Return the attached phones as a table."""
+    return Table(
+        name="devices",
+        caption="Attached phones",
+        columns=_LISTED,
+        rows=listed,
+        nothing="no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: "
+        f"benchfarm virtual up\n  {HIDDEN_SAMSUNG}",
+    )
 
 
 def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
@@ -214,7 +263,7 @@ def pair_phone(workspace: Workspace, address: str, code: str) -> DoneAnswer:
     return DoneAnswer(text=text, data={"address": full})
 
 
-def list_devices(workspace: Workspace) -> list[ListedDevice]:
+def list_devices(workspace: Workspace) -> DeviceList:
     """Return what is attached, by serial number.
 
     Raises PlanError for faults of devices.yaml, without which no phone can be opened;
@@ -227,7 +276,9 @@ def list_devices(workspace: Workspace) -> list[ListedDevice]:
     opened = all_at_once(lambda item: _facts(workspace, item, stored), usable)
     known = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
     # What is known of those that are kept out is shown all the same.
-    return [_seen(workspace.kept_out(item), known.get(item.seen.address)) for item in attached]
+    return DeviceList(
+        _seen(workspace.kept_out(item), known.get(item.seen.address)) for item in attached
+    )
 
 
 def _seen(item: Attached, known: DeviceFacts | str | None) -> ListedDevice:

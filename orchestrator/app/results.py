@@ -4,8 +4,9 @@ notebooks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,7 @@ from orchestrator.app.reporting import report_title, write_html
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.tables.column import Form
-from orchestrator.tables.rows import ResultRow
+from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 #: Rows that a notebook shows; a frame has all.
 _SHOWN = 200
+#: The columns of a frame that people use.
+_USUAL = (
+    "model", "device", "serial", "delegate", "threads", "median_us", "interval_low_us",
+    "interval_high_us", "invocations_used", "quality", "outputs", "campaign_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMark:
+    """What a row of a notebook's table has beside its cells."""
+
+    #: Of its bar.
+    percent: float
+    is_winner: bool
 
 
 class Results(Sequence[ResultRow]):
@@ -60,17 +75,17 @@ class Results(Sequence[ResultRow]):
         """The campaigns' names."""
         return report_title(self.campaigns)
 
-    def frame(self, rows: Literal["cases", "runs"] = "cases") -> pd.DataFrame:
-        """Return one row a case, or one a run.
+    def frame(self, what: Literal["usual", "all", "runs"] = "usual") -> pd.DataFrame:
+        """Return one row a case with its twelve usual columns or with all, or one row a run.
 
-        Units stand in the columns' names (docs/reference/exports.md).
-
-        What isn't known is ``<NA>``; moments are UTC timestamps. Each row says whether it is
-        virtual and where it was imported from.
+        Units stand in the columns' names (docs/reference/exports.md). What isn't known is
+        ``<NA>``; moments are UTC timestamps. With ``all`` each row says whether it is virtual and
+        where it was imported from.
         """
         from orchestrator.report.exports import frame_of
 
-        return frame_of(self.data, "cases" if rows == "cases" else "invocations")
+        whole = frame_of(self.data, "invocations" if what == "runs" else "cases")
+        return whole[list(_USUAL)] if what == "usual" else whole
 
     def runs_frame(self) -> pd.DataFrame:
         """Return one row a run: as ``frame("runs")``."""
@@ -103,28 +118,57 @@ class Results(Sequence[ResultRow]):
         return render_text_table(self.data).rstrip("\n")
 
     def _repr_html_(self) -> str:
-        notes = [self.data.headline.trust] if len(self) else [self.data.headline.scope]
+        notes = list(self.data.headline.answers) if len(self) else []
+        notes += [self.data.headline.trust] if len(self) else [self.data.headline.scope]
         notes += [f"lost: {serial}: {why}" for serial, why in self.lost.items()]
         notes += [f"not measured: {serial}: {why}" for serial, why in self.missing.items()]
         notes += [f"at least {self.left} invocations are left"] if self.left else []
+        notes += ["results.report('report.html') writes the whole report, one file"]
         from orchestrator.tables.results import results_table
 
-        return _notebook(results_table(self.data.results), self.title, notes)
+        table = results_table(self.data.results)
+        return notebook_html(table, self.title, notes, marks=_bars(table.listed[:_SHOWN]))
 
 
-def _notebook(table: Table[Any], title: str, notes: Sequence[str]) -> str:
-    """Return a table for a notebook: its first rows, and how many more there are."""
+def notebook_html(
+    table: Table[Any], title: str, notes: Sequence[str] = (), *, marks: Sequence[RowMark] = ()
+) -> str:
+    """Return a table for a notebook: its first rows, and how many more there are.
+
+    ``marks``: what each row has beside its cells.
+    """
     from orchestrator.tables.html import template
 
     shown = replace(table, rows=table.listed[:_SHOWN])
     columns = shown.of(Form.MARKDOWN)
+    cells = list(zip(*(column.cells(shown.listed) for column in columns), strict=True))
     return template("notebook.html.j2").render(
         title=title,
         headers=[column.title for column in columns],
-        rows=list(zip(*(column.cells(shown.listed) for column in columns), strict=True)),
+        rows=list(itertools.zip_longest(cells, marks)),
+        has_bars=bool(marks),
         notes=notes,
         more=len(table.listed) - len(shown.listed),
     )
+
+
+def _bars(rows: Sequence[ResultRow]) -> list[RowMark]:
+    """Return each row's share of the slowest of its model on its phone, and who is the fastest."""
+    figures = [
+        row.own.median_us or 0.0 if row.own is not None and row.result.is_judged else 0.0
+        for row in rows
+    ]
+    slowest: dict[tuple[str, str], float] = {}
+    for row, figure in zip(rows, figures, strict=True):
+        group = (row.model.label, row.device.serial)
+        slowest[group] = max(figure, slowest.get(group, 0.0))
+    return [
+        RowMark(
+            percent=100.0 * figure / (slowest[row.model.label, row.device.serial] or 1.0),
+            is_winner=row.best is not BestMark.NONE,
+        )
+        for row, figure in zip(rows, figures, strict=True)
+    ]
 
 
 class Comparison(Sequence[ComparedCase]):
@@ -178,4 +222,4 @@ class Comparison(Sequence[ComparedCase]):
         notes = [
             f"{row.title}: {reason}" for row in table.listed for reason in row.verdict.reasons
         ][:_SHOWN]
-        return _notebook(table, summary_line(self.compared), notes)
+        return notebook_html(table, summary_line(self.compared), notes)

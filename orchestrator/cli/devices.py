@@ -16,14 +16,13 @@ from orchestrator import __version__
 from orchestrator.app.doctor import Finding, of_host, problem
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
-    HIDDEN_SAMSUNG,
-    ListedDevice,
     adb_servers,
     audit_phone,
     check_phones,
     connect_phone,
     disconnect_phone,
     list_devices,
+    listed_table,
     pair_phone,
     release_phone,
     restore_phones,
@@ -41,28 +40,9 @@ from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
 from orchestrator.tables import text
-from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, Column, Form, Kind
-from orchestrator.tables.devices import FACTS
+from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
-
-
-def _state(item: ListedDevice) -> str:
-    return "ready" if item.usable else "kept out" if item.facts else item.state
-
-
-_LISTED: Sequence[Column[ListedDevice]] = (
-    Column("serial", "serial", lambda item: item.serial),
-    Column("address", "", lambda item: item.address, forms=DATA),
-    Column("phone", "phone", lambda item: item.facts.title if item.facts else item.model),
-    *(column.of(lambda item: item.facts, forms=column.forms - {Form.JSON}) for column in FACTS),
-    Column("facts", "", lambda item: item.facts, Kind.RECORD, forms=NESTED),
-    Column("state", "state", lambda item: item.state, shown=_state),
-    Column("usable", "", lambda item: item.usable, Kind.FLAG, forms=DATA),
-    Column("reason", "", lambda item: item.reason, forms=DATA),
-    Column("hint", "", lambda item: item.hint, forms=DATA),
-    Column("adb_server", "", lambda item: item.adb_server, forms=DATA),
-)
 
 
 @command("devices", has_table=True)
@@ -79,14 +59,7 @@ def list_attached(settings: Settings) -> CommandResult:
             notes.append(f"{item.address}: {item.reason}{f' ({item.hint})' if item.hint else ''}")
         elif item.facts and (offer := unchecked_hint(settings, item.facts)):
             notes.append(offer)
-    table = Table(
-        name="devices",
-        caption="Attached phones",
-        columns=_LISTED,
-        rows=listed,
-        nothing="no phone is attached\n  plug one in, allow USB debugging on it, or start virtual ones: "
-        f"benchfarm virtual up\n  {HIDDEN_SAMSUNG}",
-    )
+    table = listed_table(listed)
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
     return shown(table, *notes, exit_code=exit_code)
 

@@ -80,9 +80,39 @@ def test_the_pages_examples_run_and_give_what_the_page_says(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("python")
+def test_a_terminal_and_a_notebook_get_one_line_of_progress_and_others_none(
+    running_lab: VirtualPhones, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = {"devices": running_lab.serials[0], "delegates": "cpu", "invocations": 1, **QUICK}
+    Lab(progress=False).bench("model.tflite", **words)
+    Lab().bench("model.tflite", **words)
+    assert capfd.readouterr() == ("", "")
+    Lab(progress=True).bench("model.tflite", **words)
+    out, told = capfd.readouterr()
+    assert (out, told.count("\n")) == ("", 1)
+    assert told.count("\r") > 2
+    assert "finished" in told
+
+
+def test_a_lab_and_its_devices_show_themselves_as_tables(running_lab: VirtualPhones) -> None:
+    lab = Lab()
+    devices = lab.devices()
+    assert isinstance(devices, list)
+    for shown in (devices._repr_html_(), lab._repr_html_(), str(devices)):
+        assert all(serial in shown for serial in running_lab.serials)
+    assert "store.sqlite" in lab._repr_html_()
+
+
 def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, Any]) -> None:
     results: Results = python["results"]
-    frame, runs = results.frame(), results.frame("runs")
+    frame, runs = results.frame("all"), results.frame("runs")
+    usual = results.frame()
+    assert list(usual) == [
+        "model", "device", "serial", "delegate", "threads", "median_us", "interval_low_us",
+        "interval_high_us", "invocations_used", "quality", "outputs", "campaign_id",
+    ]  # fmt: skip
+    assert usual["median_us"].tolist() == pytest.approx(frame["median_us"].tolist())
     assert (len(frame), len(runs)) == (len(results), 3 * len(results))
     assert set(frame["is_virtual"]) == {True}
     assert set(frame["origin"]) == {""}
@@ -99,7 +129,7 @@ def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, A
     own = runs[runs["is_used"]].groupby("case_key")["latency_us"].median()
     assert own.to_dict() == pytest.approx(by_hand, rel=0.5)
     # Without delegates those that this computer has are tried, as by the command.
-    here = python["here"].frame()
+    here = python["here"].frame("all")
     assert (set(here["is_virtual"]), set(here["delegate"]), len(here)) == ({False}, {"xnnpack"}, 2)
 
 
@@ -123,6 +153,10 @@ def test_a_notebook_is_given_html_in_which_names_are_text(
     assert "&lt;b&gt;x" in html
     assert "<b>" not in html
     assert "virtual" in html
+    bars = python["results"]._repr_html_()
+    assert bars.count('<tr style="font-weight: bold">') >= len(running_lab.serials)
+    assert "width: 100.0%" in bars
+    assert "is the fastest" in bars
     assert python["comparison"]._repr_html_().count("<tr>") == 1 + len(python["comparison"])
     assert repr(results).startswith("<Results '<b>x' (")
 
