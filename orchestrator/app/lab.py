@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -135,11 +134,13 @@ class Lab:
             self._progress(Progress(text=text, event=event))
 
     def _repr_html_(self) -> str:
-        store = f"store: {self.settings.store}"
+        from orchestrator.app.phones import DeviceList
+
+        notes = [f"store: {self.settings.store}"]
         try:
-            return f"{self.devices()._repr_html_()}<p>{escape(store)}</p>"
+            return self.devices().to_html(notes)
         except BenchfarmError as error:
-            return f"<p>{escape(str(error))}</p><p>{escape(store)}</p>"
+            return DeviceList().to_html([str(error), *notes])
 
     def devices(self) -> DeviceList:
         """Return the attached phones, a list; of those that can't be used the reason.

@@ -162,11 +162,15 @@ class DeviceList(list["ListedDevice"]):
         return text.render(listed_table(self))
 
     def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self, notes: Sequence[str] = ()) -> str:
+        """Return the table for a notebook, with notes under it."""
         from orchestrator.app.results import notebook_html
 
         table = listed_table(self)
         reasons = [f"{item.address}: {item.reason}" for item in self if item.reason]
-        return notebook_html(table, table.caption, reasons or ([] if self else [table.nothing]))
+        return notebook_html(table, table.caption, [*reasons, *notes])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,7 @@ def test_a_terminal_and_a_notebook_get_one_line_of_progress_and_others_none(
     assert "finished" in told
 
 
+@pytest.mark.usefixtures("python")
 def test_a_lab_and_its_devices_show_themselves_as_tables(running_lab: VirtualPhones) -> None:
     lab = Lab()
     devices = lab.devices()
