@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,22 @@ SEGMENT_NIGHTS: Final = 3
 LEAST_CHANGE: Final = 0.02
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
 LEAST_SIGMA: Final = 0.002
+#: What the noise of the newest nights counts against that of older ones.
+_NEWEST_SHARE: Final = 0.8
+#: A step is common to so many series and more, in one direction in so large a share of them.
+_COMMON_SERIES: Final = 6
+_COMMON_SHARE: Final = 0.9
+#: What the noise that is usual in a lab counts, in nights of a series of few.
+_USUAL_NIGHTS: Final = 10
+#: A new level is clear that is beyond so many of the medians of three nights among the nights before.
+_CLEAR_SHARE: Final = 0.95
+_CLEAR_NIGHTS: Final = 45
+#: The scatter of a new level of so many nights is taken to be twice what it looks.
+_FEW_NIGHTS: Final = 2.0
+#: Less sure changes are never told.
+_CONFIDENCE_LEAST: Final = 0.95
+#: Three nights have gone back whose median has less than this of the step left.
+_LEFT_MOST: Final = 1 / 3
 #: For a cut, in squared sigmas.
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
@@ -58,6 +74,9 @@ _LONG_EXCESS: Final = 1.25
 #: did must not hide.
 _LONG_POWER: Final = 1.5
 _LONG_MOST: Final = 2.0
+#: What a series' own estimate counts against that of all series: more where it remembers for longer.
+_OWN_MEMORY: Final = 0.5
+_OWN_MEMORY_ABOVE: Final = 0.7
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
@@ -92,8 +111,12 @@ class Change:
     nights_after: int
     #: Night-to-night noise of the series, relative.
     noise: float
-    #: Whether this is the series' newest cut.
+    #: Whether this is the series' newest change; a change and its end are one.
     is_newest: bool
+    #: The new level leaves out nearly all that three nights in a row had before.
+    is_clear: bool
+    #: The night on which the series was back at the level before; None while the new one lasts.
+    ended: int | None = None
 
 
 def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
@@ -109,16 +132,21 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
     if logs.shape[1] < 2 * SEGMENT_NIGHTS:
         return []
     calm = clipped(logs, lengths, noise_of(logs, lengths))
-    older = np.where(lengths >= 3 * RECENT_NIGHTS, lengths - RECENT_NIGHTS, lengths)
-    memory, longer = memory_of(calm, older)
-    sigma = noise_of(calm, older) / np.sqrt(1 - memory)
+    is_old = lengths >= 3 * RECENT_NIGHTS
+    older = np.where(is_old, lengths - RECENT_NIGHTS, lengths)
+    common = None if is_old.any() else common_step(calm, lengths)
+    memory, longer = memory_of(calm if common is None else common.taken_out_of(calm), older)
+    # A phone may have become noisier: the newest nights count too, nearly in full.
+    noise = np.maximum(noise_of(calm, older), _NEWEST_SHARE * _noise_of_newest(calm, lengths))
+    noise = _with_usual_noise(noise, lengths)
+    sigma = noise / np.sqrt(1 - memory)
     z = calm / sigma[:, None]
-    return [
-        change
-        for series, cuts in enumerate(
-            partition(z, lengths, penalty=penalty * longer, memory=memory)
-        )
-        for change in _described(
+    found = []
+    parts = partition(z, lengths, penalty=penalty * longer, memory=memory)
+    if common is not None:
+        parts = [common.added_to(cuts, series) for series, cuts in enumerate(parts)]
+    for series, cuts in enumerate(parts):
+        described = _described(
             series,
             cuts,
             logs[series],
@@ -128,7 +156,92 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
             sigma[series],
             float(memory[series]),
         )
-    ]
+        if common is not None:
+            described = common.confirmed(described, places[series])
+        found += _with_ends(described, logs[series, : lengths[series]], places[series])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CommonStep:
+    """A step that nearly all series of a young lab made on one night: a build, not chance."""
+
+    cut: int
+    #: Of each series: the level after less that before.
+    steps: Floats
+    confidence: float
+
+    def taken_out_of(self, logs: Floats) -> Floats:
+        """Return the series without it: a new build is no memory."""
+        found = logs.copy()
+        found[:, self.cut :] -= self.steps[:, None]
+        return found
+
+    def has(self, series: int) -> bool:
+        """Whether a series made it, and by as much as is told."""
+        step = float(self.steps[series])
+        return step * float(np.median(self.steps)) > 0 and abs(step) >= math.log1p(LEAST_CHANGE)
+
+    def added_to(self, cuts: list[int], series: int) -> list[int]:
+        """Return the cuts of a series with this one, unless one of its own is beside it."""
+        has_own = any(abs(cut - self.cut) < SEGMENT_NIGHTS for cut in cuts)
+        return cuts if has_own or not self.has(series) else sorted([*cuts, self.cut])
+
+    def confirmed(self, changes: Sequence[Change], places: Integers) -> list[Change]:
+        """Return the changes of a series; what all made is as sure as all of them are."""
+        beside = set(places[self.cut - SEGMENT_NIGHTS + 1 : self.cut + SEGMENT_NIGHTS].tolist())
+        return [
+            replace(item, confidence=max(item.confidence, self.confidence), is_clear=True)
+            if item.night in beside and self.has(item.series)
+            else item
+            for item in changes
+        ]
+
+
+def common_step(logs: Floats, lengths: Integers) -> CommonStep | None:
+    """Return the largest step that nearly all series made on one night; None where there is none.
+
+    Of series of one length, as those of a lab's first nights are.
+    """
+    count, width = logs.shape
+    if count < _COMMON_SERIES or np.any(lengths != width) or width < 2 * SEGMENT_NIGHTS:
+        return None
+    steps = {
+        cut: np.median(logs[:, cut:], axis=1) - np.median(logs[:, :cut], axis=1)
+        for cut in range(SEGMENT_NIGHTS, width - SEGMENT_NIGHTS + 1)
+    }
+    # The place that explains most: by means, whose step is largest at the right one.
+    explained = {
+        cut: abs(float(np.median(logs[:, cut:].mean(axis=1) - logs[:, :cut].mean(axis=1))))
+        * math.sqrt(cut * (width - cut))
+        for cut in steps
+    }
+    cut = max(explained, key=lambda place: explained[place])
+    size = float(np.median(steps[cut]))
+    is_shared = np.mean(np.sign(steps[cut]) == np.sign(size)) >= _COMMON_SHARE
+    if not is_shared or abs(size) < math.log1p(LEAST_CHANGE):
+        return None
+    # The standard error of a median of normal noise is sqrt(pi / 2) times that of the mean.
+    spread = _MAD * float(np.median(np.abs(steps[cut] - size))) * math.sqrt(math.pi / 2 / count)
+    chance = width * math.erfc(abs(size) / max(spread, LEAST_SIGMA) / math.sqrt(2))
+    return CommonStep(cut=cut, steps=steps[cut], confidence=max(0.0, 1 - chance))
+
+
+def _with_usual_noise(noise: Floats, lengths: Integers) -> Floats:
+    """Return the noise of series; a few nights that look quieter than those of all others are drawn
+    to them.
+    """
+    usual = float(np.median(noise)) if noise.size else 0.0
+    drawn = np.sqrt((lengths * noise**2 + _USUAL_NIGHTS * usual**2) / (lengths + _USUAL_NIGHTS))
+    found: Floats = np.where(lengths < 3 * RECENT_NIGHTS, np.maximum(noise, drawn), noise)
+    return found
+
+
+def _noise_of_newest(logs: Floats, lengths: Integers) -> Floats:
+    """Return the night-to-night sigma of each series' newest nights."""
+    count = min(RECENT_NIGHTS, logs.shape[1])
+    at = np.maximum(lengths[:, None] - count + np.arange(count), 0)
+    return noise_of(np.take_along_axis(logs, at, axis=1), np.minimum(lengths, count))
 
 
 def is_alarm(
@@ -137,8 +250,18 @@ def is_alarm(
     """Whether a cut is news in a series of so many nights: the newest, recent, and large enough to
     matter.
     """
-    is_recent = nights - change.night <= recent
-    return change.is_newest and is_recent and abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
+    lasts = change.ended is None
+    return lasts and is_news(change, nights=nights, threshold=threshold, recent=recent)
+
+
+def is_news(
+    change: Change, *, nights: int, threshold: float = LEAST_CHANGE, recent: int = RECENT_NIGHTS
+) -> bool:
+    """Whether a cut is to be told: an alarm, or one that was and went away."""
+    is_recent = nights - (change.night if change.ended is None else change.ended) <= recent
+    is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
+    is_sure = change.is_clear and change.confidence >= _CONFIDENCE_LEAST
+    return change.is_newest and is_recent and is_large and is_sure
 
 
 def partition(
@@ -253,7 +376,10 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     blocks = _sigma(_block_steps(logs, lengths, _MEMORY_NIGHTS))
     found = np.interp((blocks / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
     usual = float(np.median(found)) if found.size else 0.0
-    memory = np.clip(usual - _MEMORY_BIAS + (found - usual) / 2, 0.0, _MEMORY_GRID[-1])
+    own = (found - usual) * np.where(found > usual, _OWN_MEMORY_ABOVE, _OWN_MEMORY)
+    # A few nights tell a series' own memory from a step in it no better than they do chance.
+    own = np.where(lengths < 2 * RECENT_NIGHTS, 0.0, own)
+    memory = np.clip(usual - _MEMORY_BIAS + own, 0.0, _MEMORY_GRID[-1])
     growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
     long = _MAD * np.nan_to_num(_row_median(np.abs(_block_steps(logs, lengths, _LONG_NIGHTS))))
     longer = float(np.median((long / near) ** 2 / growth)) / _LONG_EXCESS if found.size else 1.0
@@ -358,7 +484,9 @@ def _described(
         # means, squared.
         error = float(sigma) * math.sqrt(grown * math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
         step = float(np.mean(z[after]) - np.mean(z[before]))
-        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1]) / grown
+        # A phone may have become noisier with the new level, more than the newest nights show.
+        scatter = max(1.0, float(np.std(z[after], ddof=1)) * (1 + _FEW_NIGHTS / counts[1]))
+        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1]) / grown / scatter**2
         earliest, latest = _place(z / math.sqrt(grown), edges[number], cut, edges[number + 2])
         found.append(
             Change(
@@ -374,8 +502,43 @@ def _described(
                 nights_after=counts[1],
                 noise=float(sigma),
                 is_newest=number == len(cuts) - 1,
+                is_clear=_is_clear(logs[max(0, cut - _CLEAR_NIGHTS) : cut], logs[after], log_ratio),
             )
         )
+    return found
+
+
+def _is_clear(before: Floats, after: Floats, log_ratio: float) -> bool:
+    """Whether a new level is beyond nearly all medians of three nights in a row before it."""
+    medians = np.median(np.lib.stride_tricks.sliding_window_view(before, SEGMENT_NIGHTS), axis=1)
+    beyond = medians < np.median(after) if log_ratio > 0 else medians > np.median(after)
+    return bool(np.mean(beyond) >= _CLEAR_SHARE)
+
+
+def _with_ends(changes: Sequence[Change], logs: Floats, places: Integers) -> list[Change]:
+    """Return the changes of a series; one that the next undoes, or that the newest nights have left,
+    has an end.
+    """
+    found: list[Change] = []
+    for change in changes:
+        last = found[-1] if found else None
+        step = 0.0 if last is None or last.ended is not None else math.log(last.ratio)
+        if (
+            last is not None
+            and step
+            and abs(step + math.log(change.ratio)) < abs(step) * _LEFT_MOST
+        ):
+            found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
+        else:
+            found.append(change)
+    if found and found[-1].is_newest and found[-1].ended is None:
+        last = found[-1]
+        cut = len(logs) - last.nights_after
+        level = float(np.median(logs[max(0, cut - last.nights_before) : cut]))
+        left = float(np.median(logs[-SEGMENT_NIGHTS:])) - level
+        step = math.log(last.ratio)
+        if step and last.nights_after > SEGMENT_NIGHTS and left / step < _LEFT_MOST:
+            found[-1] = replace(last, ended=int(places[len(logs) - SEGMENT_NIGHTS]))
     return found
 
 

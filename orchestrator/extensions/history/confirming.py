@@ -24,13 +24,18 @@ _MOST_PAIRS: Final = 40
 
 
 def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
-    """Run each unconfirmed, unexpected change's old side against its new one, and keep what came of
+    """Run each unconfirmed, unexpected, lasting change's old side against its new one, and keep what came of
     it.
     """
     for change in changes:
-        if change.expected or change.status not in (
-            ConfirmationStatus.UNCONFIRMED,
-            ConfirmationStatus.CANNOT,
+        if (
+            change.expected
+            or change.ended is not None
+            or change.status
+            not in (
+                ConfirmationStatus.UNCONFIRMED,
+                ConfirmationStatus.CANNOT,
+            )
         ):
             continue
         status, detail, ratio = _outcome(workspace, change)

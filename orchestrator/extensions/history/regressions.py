@@ -22,7 +22,7 @@ from orchestrator.extensions.history.changepoint import (
     WINDOW_NIGHTS,
     Change,
     changes,
-    is_alarm,
+    is_news,
 )
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
 from orchestrator.passes import pass_of
@@ -98,6 +98,8 @@ class FoundChange(SeriesChange):
     before_us: float
     after_us: float
     nights_after: int
+    #: The night on which the series was back at the level before; None while the new one lasts.
+    ended: date | None = None
     causes: tuple[Cause, ...] = ()
     status: ConfirmationStatus = ConfirmationStatus.UNCONFIRMED
     status_detail: str = ""
@@ -108,12 +110,15 @@ class FoundChange(SeriesChange):
     @property
     def state(self) -> str:
         """What became of it, in words."""
-        return "expected" if self.expected else _STATES[self.status]
+        if self.expected:
+            return "expected"
+        return _STATES[self.status] if self.ended is None else f"went away on {self.ended}"
 
     @property
     def counts(self) -> bool:
-        """Whether it is still to be looked at: nobody expected it, and nothing refuted it."""
-        return not self.expected and self.status is not ConfirmationStatus.REFUTED
+        """Whether it is still to be looked at: it lasts, nobody expected it, and nothing refuted it."""
+        is_refuted = self.status is ConfirmationStatus.REFUTED
+        return not self.expected and not is_refuted and self.ended is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +247,7 @@ def find_regressions(
                 before_us=_median_of(row[: change.night], -change.nights_before),
                 after_us=_median_of(row[change.night :], change.nights_after),
                 nights_after=change.nights_after,
+                ended=None if change.ended is None else table.nights[change.ended],
                 causes=causes,
                 status=status,
                 status_detail=detail,
@@ -469,7 +475,7 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
 
 def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool:
     if question.since is None:
-        return is_alarm(change, nights=len(table.nights), threshold=question.threshold)
+        return is_news(change, nights=len(table.nights), threshold=question.threshold)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
     return is_large and table.nights[change.night] >= question.since
 
@@ -506,7 +512,7 @@ def _grouped(
 
     def rank(group: ChangeGroup) -> tuple[bool, int, int, float]:
         return (
-            all(item.expected for item in group.members),
+            all(item.expected or item.ended is not None for item in group.members),
             min(_RANKS[item.status] for item in group.members),
             -len(group.members),
             -max(abs(item.ratio - 1) for item in group.members),
@@ -525,6 +531,11 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
     nights = [item.night for item in members]
     night = max(sorted(set(nights)), key=nights.count)
     since = f"since {night:%Y-%m-%d}"
+    if all(item.ended is not None for item in members):
+        ends = [item.ended for item in members if item.ended is not None]
+        since = (
+            f"from {night:%Y-%m-%d}, went away on {max(sorted(set(ends)), key=ends.count):%Y-%m-%d}"
+        )
     if len(members) == 1 and not words:
         return f"{members[0].label}, {since}: {change}"
     how_many = "all" if len(members) == series else "most"
