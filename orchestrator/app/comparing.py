@@ -13,7 +13,7 @@ from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.reporting import report_data
-from orchestrator.app.stored import find_campaigns, load_measured, named_campaigns
+from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
@@ -118,6 +118,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
         raise UsageError(
             "two sides can be compared, not more", hint="benchfarm compare BASELINE CANDIDATE"
         )
+    check_stored(*words)
     before, after = (find_campaigns(workspace.store, word) for word in named)
     if both := {item.campaign_id for item in before} & {item.campaign_id for item in after}:
         raise UsageError(

@@ -82,10 +82,16 @@ def describe(event: object) -> str:
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
         case CampaignEnded(
-            campaign=campaign, status=status, stored=stored, left=left, savings=savings
+            campaign=campaign,
+            status=status,
+            stored=stored,
+            not_run=not_run,
+            left=left,
+            savings=savings,
         ):
             saved = f"; {savings.text}" if savings is not None and savings.text else ""
-            text = f"campaign {campaign.campaign_id} {status}: {stored} stored, {left} left{saved}"
+            some = f" ({not_run} of them not run)" if not_run else ""
+            text = f"campaign {campaign.campaign_id} {status}: {stored} stored{some}, {left} left{saved}"
         case _:
             text = ""
     return one_line(text)
@@ -188,8 +194,11 @@ def _keys_of(event: object) -> dict[str, object]:
             return {**about, "position": position, "total": total}
         case CampaignStarted(campaign=campaign, total=total, done=done):
             return {**_of_campaign(campaign), "host": campaign.host, "total": total, "stored": done}
-        case CampaignEnded(campaign=campaign, status=status, stored=stored, left=left):
-            return {**_of_campaign(campaign), "status": str(status), "stored": stored, "left": left}
+        case CampaignEnded(
+            campaign=campaign, status=status, stored=stored, not_run=not_run, left=left
+        ):
+            counts = {"stored": stored, "not_run": not_run, "left": left}
+            return {**_of_campaign(campaign), "status": str(status), **counts}
         case DeviceFinished(serial=serial, left=left):
             return {"serial": serial, "left": left}
         case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):

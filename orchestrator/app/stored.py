@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,13 +40,25 @@ def find_campaigns(store: Store, word: str) -> list[Campaign]:
         return _with_its_submission(store, _previous(store, newest, others))
     if word in {"", "newest"}:
         return _with_its_submission(store, find_campaign(store, word))
-    if Path(word).suffix in {".tflite", ".litertlm", ".task"} or is_foreign(Path(word)):
-        raise UsageError(
-            f"{word!r} is a model, and compare is for what is stored",
-            hint=f"measure two models in turns: benchfarm ab model:{word} model:OTHER.tflite",
-        )
+    check_stored(word)
     jobs = [] if store.campaign(CampaignId(word)) is not None else _jobs_of(store, word)
     return jobs or [find_campaign(store, word)]
+
+
+def check_stored(*words: str) -> None:
+    """Raise UsageError where words name files of models instead of what is stored."""
+    models = [
+        word
+        for word in words
+        if Path(word).suffix in {".tflite", ".litertlm", ".task"} or is_foreign(Path(word))
+    ]
+    if models:
+        sides = [*models, "OTHER.tflite"][:2]
+        raise UsageError(
+            f"{models[0]!r} is a model, and compare is for what is stored",
+            hint="measure two models in turns: benchfarm ab "
+            + " ".join(shlex.quote(f"model:{side}") for side in sides),
+        )
 
 
 def _previous(store: Store, newest: Sequence[Campaign], others: Sequence[Campaign]) -> Campaign:

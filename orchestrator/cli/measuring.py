@@ -236,6 +236,7 @@ def _summary(
             "campaign_id": campaign.campaign_id,
             "status": campaign.status,
             "stored": result.stored,
+            "not_run": result.not_run,
             "left": result.left,
             "saved": result.savings,
             "stopped": Streamed(lambda: stopped(campaign, again())),

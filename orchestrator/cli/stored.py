@@ -15,6 +15,7 @@ from orchestrator.app import resuming, retention
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
 from orchestrator.app.run_logs import log_text
+from orchestrator.app.status import running_here, state_of
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
@@ -26,6 +27,7 @@ from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.status import CUT_OFF, ELSEWHERE
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes
@@ -56,19 +58,22 @@ def campaigns(
 
     Example: benchfarm results list --name nightly --limit 5
     """
-    if status and status not in list(CampaignStatus):
-        raise UsageError(f"--status: {not_one_of(status, CampaignStatus)}")
+    states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
+    if status and status not in states:
+        raise UsageError(f"--status: {not_one_of(status, states)}")
     with Workspace(settings, makes_store=False) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
         # After the campaigns: one that begins meanwhile isn't listed, one that is removed is left
         # out.
         progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
+        here = running_here(workspace.status_folder, workspace.campaigns)
         found = [
-            item
+            (item, state)
             for item in listed
             if item.campaign_id in progress
             and name.lower() in item.name.lower()
-            and status in {"", item.status.value}
+            and (state := state_of(workspace, item, here.get(item.campaign_id)))
+            and status in {"", state}
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"
     if out_of_lists and not hidden:
@@ -76,8 +81,8 @@ def campaigns(
     elif name or status:
         nothing = "no campaign fits"
     rows = [
-        StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists)
-        for item in found
+        StoredCampaign(item, *progress[item.campaign_id], item.campaign_id in out_of_lists, state)
+        for item, state in found
     ]
     table = campaigns_table(rows[: limit or None])
     further = "{count} older campaigns: --limit 0 lists all"

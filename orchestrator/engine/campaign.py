@@ -214,6 +214,7 @@ def _end(
     result = CampaignEnded(
         campaign=ended,
         stored=_done(runs),
+        not_run=sum(run.outcome is Outcome.SKIPPED for run in runs),
         left=_left(works),
         lost=lost,
         savings=savings(campaign, runs),

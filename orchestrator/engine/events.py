@@ -150,7 +150,10 @@ class CampaignEnded:
     """How a campaign ended: all devices are through."""
 
     campaign: Campaign
+    #: Invocations that are stored, and those of them that weren't run: another's figure is theirs,
+    #: they failed before, or there was no time.
     stored: int
+    not_run: int = 0
     #: At least this many aren't stored; of what a stopping rule adds only the next round is known.
     left: int = 0
     #: Devices that were abandoned or aren't there, with the reason; their open invocations wait for

@@ -97,6 +97,8 @@ class StoredCampaign:
     stored: int
     planned: int
     is_hidden: bool
+    #: As stored, or that another computer runs it or nobody does.
+    state: str
 
     @property
     def title(self) -> str:
@@ -119,7 +121,7 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
     Column("campaign_id", "campaign", lambda row: row.campaign.campaign_id),
     Column("name", "name", lambda row: row.campaign.name, shown=lambda row: row.title),
     Column("created_at", "started", lambda row: row.campaign.created_at, Kind.MOMENT),
-    Column("status", "status", lambda row: row.campaign.status),
+    Column("status", "status", lambda row: row.state),
     Column("stored", "runs", lambda row: row.stored, Kind.COUNT, shown=lambda row: row.runs),
     Column("planned", "planned", lambda row: row.planned, Kind.COUNT, forms=DATA),
     Column("host", "host", lambda row: row.campaign.host, forms=DATA),

@@ -39,7 +39,12 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
             2,
             ("'litert' has no delegate 'nnapi'",),
         ),
-        ("compare old.tflite new.tflite", {}, 2, ("benchfarm ab model:old.tflite",)),
+        (
+            "compare old.tflite new.tflite",
+            {},
+            2,
+            ("benchfarm ab model:old.tflite model:new.tflite",),
+        ),
     ],
 )
 def test_what_cannot_be_done_as_asked(

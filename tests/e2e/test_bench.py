@@ -45,6 +45,7 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
     assert len(runs) == 3 * 2 * 2
     # The GPU takes all operators: its figure doesn't depend on threads and is shown once.
     skipped = [run for run in runs if run["outcome"] == "skipped"]
+    assert (result["stored"], result["not_run"]) == (len(runs), len(skipped))
     assert {
         (run["case"]["delegate"], run["case"]["threads"], run["reason_code"]) for run in skipped
     } == {("gpu", 2, "threads-unused")}

@@ -51,6 +51,8 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     process.kill()
     process.communicate()
     assert "cut off" in lab.cli("status").ok().stdout
+    listed = lab.cli("results", "list", "--status", "cut off", "--json").ok().json
+    assert [item["campaign_id"] for item in listed] == [campaign["campaign_id"]]
 
 
 def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
