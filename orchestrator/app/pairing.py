@@ -99,15 +99,20 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
+class EqualSidesError(UsageError):
+    """Both sides are one configuration; ``plan`` measures it."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__("both sides have the same content", hint="name two that differ")
+        self.plan = plan
+
+
 def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded:
     """Measure two sides in turns; raises UsageError kinds before anything runs."""
     prepared = prepare(workspace, request)
     pairing = pairing_of(prepared.campaign)
     if pairing.is_same:
-        raise UsageError(
-            f"{pairing.baseline} and {pairing.candidate} have the same content",
-            hint="name two that differ",
-        )
+        raise EqualSidesError(_plan(request, _sides(request)[0]))
     return measure(workspace, prepared)
 
 

@@ -18,6 +18,7 @@ from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.builds import RELEASE
+from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
@@ -26,7 +27,7 @@ from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.quantities import parse_seconds
-from orchestrator.records.plan import PlanOptions
+from orchestrator.records.plan import PlanOptions, fixed
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.report import comparisons
 from orchestrator.tables.column import NESTED, Column, Kind
@@ -38,6 +39,8 @@ from orchestrator.units import format_change
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
 
+#: Processes of a session that shows what equal sides differ by.
+_EQUAL_PROCESSES: Final = 12
 _FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 #: The keys of a plan that both sides of a pair share.
 PAIR_KEYS: Final = f"delegates threads tools flags {PER_PROCESS}"
@@ -204,12 +207,20 @@ def ab(
     """Measure two sides in turns on the same phone.
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
+
+    Two equal sides tell what the phone can resolve, as 'benchfarm device aa'.
     """
     request = pairs.request(options, sides=sides, name="ab")
     output.check()
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(wait)
-        return told_pairs(workspace, pairing.compare_ab(workspace, request), output)
+        try:
+            measured = pairing.compare_ab(workspace, request)
+        except pairing.EqualSidesError as error:
+            # Nothing to compare: what equal sides show is what the phone can resolve.
+            plan = replace(error.plan, invocations=fixed(_EQUAL_PROCESSES))
+            return equal_sides_of(workspace, plan)
+        return told_pairs(workspace, measured, output)
 
 
 def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> CommandResult:

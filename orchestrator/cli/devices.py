@@ -9,11 +9,14 @@ import platform
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from orchestrator import __version__
+from orchestrator.app import resolution
 from orchestrator.app.doctor import Finding, of_host, problem
+from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
@@ -29,8 +32,9 @@ from orchestrator.app.phones import (
     stop_adb,
     unchecked_hint,
 )
+from orchestrator.app.time_limits import waiting
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import Wait, command
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.adb import AdbDevice
@@ -39,6 +43,7 @@ from orchestrator.files import write_file
 from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.plan import Plan
 from orchestrator.tables import text
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.escapes import one_line
@@ -200,6 +205,59 @@ _TOLD_PROPERTIES = re.compile(
 )
 
 
+@command("device aa")
+def equal_sides(
+    settings: Settings,
+    serials: Annotated[
+        Listed, opt("--serial -s", "Serial number (default: all attached phones).")
+    ] = (),
+    *,
+    model: Annotated[
+        Path | None, opt("--model -m", "Model to measure (default: a sample model).")
+    ] = None,
+    delegates: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = "xnnpack",
+    sessions: Annotated[int, opt("--sessions", "Sessions, each a campaign.", min=1)] = 4,
+    processes: Annotated[int, opt("--invocations -n", "Processes per session.", min=2)] = 12,
+    wait: Wait = "",
+) -> CommandResult:
+    """Measure one configuration several times; tell what changes the phone can show.
+
+    Example: benchfarm device aa -s SERIAL
+
+    Sessions of earlier days count as well: run it weekly. 'benchfarm device check' prints what is
+    known.
+    """
+    plan = bench_plan(
+        {
+            "models": [str(model or resolution.sample_model())],
+            "devices": list(serials),
+            "delegates": delegates,
+            "invocations": processes,
+        }
+    )
+    with workspace_telling(settings) as workspace:
+        workspace.wait = waiting(wait)
+        return equal_sides_of(workspace, plan, sessions=sessions)
+
+
+def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
+    """Measure equal sides, and return what the phones can resolve."""
+    resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+    wanted = plan.devices.serials
+    facts = [
+        known
+        for serial, known in workspace.store.devices().items()
+        if serial in wanted or not wanted
+    ]
+    found = resolution.known_resolutions(workspace, facts)
+    parts = [
+        part
+        for item in found
+        for part in (one_line(item.text), resolution.resolution_table(item), "")
+    ]
+    return replace(shown(*parts[:-1], facts={"resolutions": found}), is_kept=True)
+
+
 @command("device check")
 def check(
     settings: Settings,
@@ -232,7 +290,13 @@ def check(
                     "checks": checks,
                 }
             )
+            known = resolution.known_resolutions(workspace, [facts])
+            results[-1]["resolutions"] = known
             texts.append(_text(facts, checks, path))
+            texts += [
+                f"{one_line(item.text)}\n{text.render(resolution.resolution_table(item))}"
+                for item in known
+            ] or [f"what it can resolve isn't known: benchfarm device aa -s {facts.serial}"]
     return CommandResult(
         text="\n\n".join(texts),
         data={"phones": results},

@@ -71,3 +71,27 @@ def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_pat
     )
     assert "benchfarm doctor" in lab.cli("device", "check", "-s", "host").ended_with(2).said
     assert not (tmp_path / "x.json").exists()
+
+
+def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(
+    lab: Lab, model: Path
+) -> None:
+    serial = lab.serials[1]
+    short = ("-s", serial, "-n", "4")
+    first = lab.cli("device", "aa", *short, "--sessions", "3", "--json").ok().json["resolutions"]
+    assert [len(item["sessions"]) for item in first] == [3]
+    assert all(len(session["pairs"]) == 2 for session in first[0]["sessions"])
+    # Sessions add up from day to day, and equal sides of a comparison are sessions too.
+    shown = lab.cli("device", "aa", *short, "--sessions", "1").ok().stdout
+    assert f"{serial} (Google Pixel 4 (virtual))" in shown
+    assert "4 sessions" in shown
+    assert "two sessions" in shown
+    found = [line.split() for line in shown.splitlines() if line.startswith("ab, ")]
+    changes = [float(words[-2]) for words in found]
+    assert changes == sorted(changes, reverse=True)
+    known = lab.cli("device", "check", "-s", serial).ok().stdout
+    assert "4 sessions" in known
+    equal = ("delegate:gpu", "delegate:gpu", "-m", model, "-s", serial, "--min-secs", "0.1")
+    compared = lab.cli("ab", *equal).ok().stdout
+    assert "gpu" in compared
+    assert "smallest change found" in compared

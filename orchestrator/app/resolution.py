@@ -1,0 +1,200 @@
+"""What a phone can resolve: one configuration measured in several sessions (A/A)."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.outcome import figure_us
+from orchestrator.app import measuring
+from orchestrator.bootstrap import Workspace
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.identity import Serial
+from orchestrator.records.plan import Plan
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.workload import FIGURE_PASS, grouped
+from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.table import Table
+from orchestrator.units import counted, format_change, format_latency, format_percent
+
+#: What its campaigns are called: by that they are found again.
+NAME: Final = "aa"
+#: Older sessions say little of the phone as it is now.
+_NEWEST: Final = 12
+#: Pairs whose smallest visible change is told.
+_PAIRS: Final = (5, 10, 20, 40, 80)
+#: A change of so many standard errors is claimed at 99 % in four of five cases.
+_FOUND: Final = 2.576 + 0.842
+#: Two sessions of one configuration differ by more in one of twenty cases.
+_USUAL: Final = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One campaign of a configuration on one phone."""
+
+    median_us: float
+    #: Half its 95 % interval as a share; None where it has none.
+    precision: float | None
+    seconds: float
+    #: Logarithms of the ratios of neighbouring processes, in pairs.
+    pairs: tuple[float, ...]
+    processes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """What a comparison of some length can see."""
+
+    how: str
+    minutes: float
+    change: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What equal sides show of a phone."""
+
+    serial: Serial
+    title: str
+    configuration: str
+    sessions: tuple[Session, ...]
+
+    @property
+    def pair_noise(self) -> float | None:
+        """The standard deviation of the ratio of two processes in turns; None with too few."""
+        ratios = [ratio for session in self.sessions for ratio in session.pairs]
+        return statistics.stdev(ratios) if len(ratios) > 2 else None
+
+    @property
+    def between(self) -> float | None:
+        """By how much two sessions usually differ at most; None with fewer than three of them."""
+        if len(self.sessions) < 3:
+            return None
+        spread = statistics.stdev(math.log(session.median_us) for session in self.sessions)
+        return math.expm1(_USUAL * math.sqrt(2) * spread)
+
+    @property
+    def visible(self) -> list[Visible]:
+        """The smallest change that is found, by the minutes that it takes."""
+        count = sum(session.processes for session in self.sessions)
+        process_s = sum(session.seconds for session in self.sessions) / count
+        noise = self.pair_noise
+        rows = [
+            Visible(
+                how=f"ab, {pairs} pairs",
+                minutes=2 * pairs * process_s / 60,
+                change=math.expm1(_FOUND * noise / math.sqrt(pairs)),
+            )
+            for pairs in _PAIRS
+            if noise is not None
+        ]
+        if (between := self.between) is not None:
+            session_s = statistics.median(session.seconds for session in self.sessions)
+            rows.append(Visible(how="two sessions", minutes=2 * session_s / 60, change=between))
+        return rows
+
+    @property
+    def text(self) -> str:
+        """The sessions in a sentence."""
+        medians = [session.median_us for session in self.sessions]
+        apart = format_change(max(medians) / min(medians))
+        return (
+            f"{self.serial} ({self.title}), {self.configuration}: {counted(len(medians), 'session')}, "
+            f"{format_latency(min(medians))} to {format_latency(max(medians))} ({apart})"
+        )
+
+
+VISIBLE: Final[Sequence[Column[Visible]]] = (
+    Column("how", "comparison", lambda row: row.how),
+    Column("minutes", "takes", lambda row: row.minutes, Kind.NUMBER, "min", digits=1),
+    Column(
+        "change",
+        "smallest change found",
+        lambda row: row.change,
+        Kind.NUMBER,
+        shown=lambda row: format_percent(row.change),
+    ),
+)
+
+
+def measure_equal_sides(workspace: Workspace, plan: Plan, *, sessions: int) -> None:
+    """Measure a plan in several sessions, each a campaign of its own.
+
+    Raises as ``measuring.run``.
+    """
+    own = replace(plan, name=NAME, check_outputs=False, reference_check=False)
+    for _ in range(sessions):
+        measuring.run(workspace, own, despite_losses=False)
+
+
+def sample_model() -> Path:
+    """Return the model that is measured where nobody names one."""
+    from orchestrator.models.zoo import sample_models
+
+    return sample_models()[0]
+
+
+def known_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> list[Resolution]:
+    """Return what the newest stored sessions show of each phone; nothing of one without any."""
+    facts = {known.serial: known for known in devices}
+    campaigns = [item.campaign_id for item in workspace.store.campaigns() if item.name == NAME]
+    runs = (
+        workspace.store.runs(campaign_ids=campaigns, serials=list(facts), run_passes=[FIGURE_PASS])
+        if campaigns and facts
+        else ()
+    )
+    found = []
+    for of_case in grouped(runs, lambda run: run.case.case_key).values():
+        of_campaigns = grouped(of_case, lambda run: run.campaign_id).values()
+        sessions = [item for own in of_campaigns if (item := _session(own)) is not None]
+        if sessions:
+            case = of_case[0].case
+            found.append(
+                Resolution(
+                    serial=case.serial,
+                    title=facts[case.serial].title,
+                    configuration=f"{case.model_name}, {case.configuration}",
+                    sessions=tuple(sessions[-_NEWEST:]),
+                )
+            )
+    return found
+
+
+def _session(runs: Sequence[RunRecord]) -> Session | None:
+    """Return what one campaign's runs of a case show; None where they have no figure."""
+    summary = judge_case(runs).own_summary
+    ended = sorted(
+        (run for run in runs if run.outcome is Outcome.COMPLETED), key=lambda run: run.started_at
+    )
+    figures = [figure for run in ended if (figure := figure_us(run)) is not None]
+    if summary is None or not figures:
+        return None
+    last = ended[-1]
+    seconds = (last.started_at - ended[0].started_at).total_seconds() + last.duration_s
+    return Session(
+        median_us=summary.median_us,
+        precision=summary.spread,
+        seconds=seconds,
+        pairs=tuple(
+            math.log(after / before)
+            for before, after in zip(figures[::2], figures[1::2], strict=False)
+        ),
+        processes=len(figures),
+    )
+
+
+def resolution_table(found: Resolution) -> Table[Visible]:
+    """Return what a phone can resolve in how many minutes."""
+    return Table(
+        name=f"resolution {found.serial}",
+        caption="What the phone can resolve",
+        columns=VISIBLE,
+        rows=found.visible,
+        nothing="too few processes to say what can be resolved",
+    )
