@@ -44,6 +44,7 @@ from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
+from orchestrator.records.workload import USUAL_DELEGATE
 from orchestrator.tables import text
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.escapes import one_line
@@ -215,12 +216,12 @@ def equal_sides(
     model: Annotated[
         Path | None, opt("--model -m", "Model to measure (default: a sample model).")
     ] = None,
-    delegates: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = "xnnpack",
+    delegates: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = USUAL_DELEGATE.value,
     sessions: Annotated[int, opt("--sessions", "Sessions, each a campaign.", min=1)] = 4,
     processes: Annotated[int, opt("--invocations -n", "Processes per session.", min=2)] = 12,
     wait: Wait = "",
 ) -> CommandResult:
-    """Measure one configuration several times; tell what changes the phone can show.
+    """Measure equal sides: which changes a phone can show.
 
     Example: benchfarm device aa -s SERIAL
 
