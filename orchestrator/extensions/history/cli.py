@@ -115,7 +115,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
 
 @command("history selftest", has_table=True)
 def selftest(settings: Settings) -> CommandResult:
-    """Put steps into stored series; tell which are found, and how soon.
+    """Put steps into stored series: which are found, how soon.
 
     Example: benchfarm history selftest
 
