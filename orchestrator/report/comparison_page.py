@@ -1,50 +1,63 @@
-"""A comparison as one HTML file: verdicts worst first, intervals as bars, and the runs of both
-sides behind each.
+"""A comparison as one HTML file: what came out in words, the intervals as a picture, and behind each
+case the runs of both sides.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
-from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
+from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.report.charts import runs_of, spread_text
 from orchestrator.report.comparisons import level_text, summary_line
+from orchestrator.report.drawing import Drawing, Span, span_axis, strips
 from orchestrator.report.evidence import Part, case_evidence
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.tables.column import column_decimals
-from orchestrator.tables.comparisons import WORST_FIRST, change_of, runs_text, worst_first
+from orchestrator.tables.column import PAGE, Column, Form, Kind
+from orchestrator.tables.comparisons import (
+    compared_table,
+    figure_of,
+    interval_text,
+    worst_first,
+)
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.labels import figure_text
 from orchestrator.tables.operators import compare_profiles
 from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
-from orchestrator.units import US_PER_MS, format_percent
+from orchestrator.tables.table import Table
+from orchestrator.units import format_figure, format_percent
 
-#: Cases that are laid out with bars and runs; of a longer comparison, Markdown and JSON have the
-#: others.
+#: Cases that are drawn with their runs; of a longer comparison, Markdown and JSON have the others.
 MOST_SHOWN: Final = 200
 #: Cases whose runs stand on the page itself, to be read without scripts; beyond, they are folded.
 _LAID_OUT_CASES: Final = 30
+#: Percent between the ends of an interval, from which decimals say nothing.
+_WHOLE_FROM: Final = 2.0
 _MOST_ALONE: Final = 40
 _MOST_NAMED: Final = 8
-#: Half the drawing's width, and the least and most change that it shows at its ends.
-_HALF: Final = 100.0
-_LEAST_SPAN: Final = 0.05
-_MOST_SPAN: Final = 1.0
-#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others
-#: flat.
-_SHOWN_QUANTILE: Final = 0.9
 
 #: Returns a side's case with everything that shows it; None when it isn't stored any more.
 EvidenceOf = Callable[[Measured], ResultRow | None]
+Found = tuple[ResultRow | None, ResultRow | None]
+Fact = tuple[str, Sequence[str], Sequence[str]]
+_SIDES: Final = ("baseline", "candidate")
 
 
-#: What the template shows of a thing, under the names that it uses.
-Shown = Mapping[str, object]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseDetails:
+    """What stands behind a compared case."""
+
+    title: str
+    is_virtual: bool
+    #: The runs of both sides on one axis; None where neither has a figure.
+    runs: Drawing | None
+    sentences: Sequence[str]
+    keys: tuple[str, str]
 
 
 def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
@@ -55,7 +68,6 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
     ordered = worst_first(comparison)
     shown = ordered[:MOST_SHOWN]
     found = [(evidence_of(row.baseline), evidence_of(row.candidate)) for row in shown]
-    page = _page(comparison, shown, found)
     evidence = list(_evidence(shown, found))
     is_laid_out = len(shown) <= _LAID_OUT_CASES
     folds = {}
@@ -65,11 +77,24 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
                 (title, content) for _, title, content in evidence[place : place + EVIDENCE_SIZE]
             ]
             folds[f"evidence-{place // EVIDENCE_SIZE}"] = pack(group)
-    sides = (("baseline", comparison.only_baseline), ("candidate", comparison.only_candidate))
+    table, grid = _table(comparison, shown)
+    sides = zip(_SIDES, (comparison.only_baseline, comparison.only_candidate), strict=True)
     return render_template(
         "compared.html.j2",
         title=f"{comparison.candidate} against {comparison.baseline}",
-        page=page,
+        comparison=comparison,
+        answer=answer_text(shown[0], comparison) if len(ordered) == 1 else summary_line(comparison),
+        sentences=_sentences(comparison),
+        table=table,
+        grid=grid,
+        details=[
+            _details(row, number, rows, comparison)
+            for number, (row, rows) in enumerate(zip(shown, found, strict=True))
+        ],
+        facts=_facts([(row.baseline, row.candidate) for row in comparison.rows]),
+        level=level_text(comparison.level).replace("%", " %"),
+        threshold=format_percent(comparison.threshold),
+        has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(ordered) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
         evidence=evidence if is_laid_out else [],
@@ -83,184 +108,194 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
     )
 
 
-def _page(
-    comparison: Comparison,
-    shown: Sequence[ComparedCase],
-    found: Sequence[tuple[ResultRow | None, ResultRow | None]],
-) -> Shown:
-    span = _span(shown, comparison.threshold)
-    digits = column_decimals(
-        [
-            us / US_PER_MS
-            for row in shown
-            for side in (row.baseline, row.candidate)
-            if (us := _median_us(side))
-        ]
+def answer_text(row: ComparedCase, comparison: Comparison) -> str:
+    """Return what came out of a case: ``gpu is 37 % faster than xnnpack, 95 %: 34 to 40``."""
+    verdict = row.verdict
+    one, other = (
+        name.removeprefix(f"{comparison.axis} ")
+        for name in (comparison.candidate, comparison.baseline)
     )
-    lines = [
-        _line(row, number, rows, span=span, digits=digits)
-        for number, (row, rows) in enumerate(zip(shown, found, strict=True))
-    ]
-    sides = [(row.baseline, row.candidate) for row in comparison.rows]
-    return {
-        "sentences": _sentences(comparison),
-        "counts": [(outcome.value, comparison.counts[outcome]) for outcome in WORST_FIRST],
-        "lines": lines,
-        # The axis above the bars: its ends and middle.
-        "ticks": (f"\N{MINUS SIGN}{format_percent(span, 0)}", "0", f"+{format_percent(span, 0)}"),
-        "sides": _sides(sides),
-        "level": level_text(comparison.level).replace("%", " %"),
-        "threshold": format_percent(comparison.threshold),
-        "notes": comparison.notes,
-        "is_virtual": comparison.is_virtual,
-        "has_real": any(not row.is_virtual for row in comparison.rows),
-    }
+    level = level_text(verdict.level).replace("%", " %")
+    is_known = verdict.low is not None and verdict.high is not None
+    match verdict.outcome:
+        case ComparisonOutcome.FASTER | ComparisonOutcome.SLOWER if verdict.ratio:
+            is_faster = verdict.outcome is ComparisonOutcome.FASTER
+            ends = (verdict.low, verdict.ratio, verdict.high)
+            low, change, high = (
+                sorted(100 * ((1 / end if is_faster else end) - 1) for end in ends if end)
+                if is_known
+                else (0.0, 100 * abs(verdict.ratio - 1), 0.0)
+            )
+            digits = 0 if high - low > _WHOLE_FROM or not is_known else 1
+            text = f"{one} is {change:.{digits}f} % {verdict.outcome} than {other}"
+            if is_known:
+                text += f", {level}: {low:.{digits}f} to {high:.{digits}f}"
+        case ComparisonOutcome.SAME:
+            text = f"{one} takes as long as {other}, within {format_percent(comparison.threshold)}"
+        case ComparisonOutcome.INCOMPARABLE:
+            return f"{one} and {other} can't be compared"
+        case _:
+            told = f", {level}: {interval_text(verdict)}" if is_known else ""
+            text = f"No difference between {one} and {other} was shown{told}"
+    return f"{text}. Smallest visible change: {format_percent(verdict.detectable)}"
 
 
-def _sentences(comparison: Comparison) -> tuple[str, ...]:
-    """Return what came out, how small a change could have been seen, and what kept cases apart."""
-    counts = comparison.counts
-    sentences = [f"{summary_line(comparison)}."]
-    seen = sorted(
-        row.verdict.detectable for row in comparison.rows if row.verdict.detectable is not None
-    )
-    if seen:
-        least, most = format_percent(seen[0]), format_percent(seen[-1])
-        middle = format_percent(seen[len(seen) // 2])
-        spread = "" if least == most else f" in the middle case ({least} to {most} over all)"
-        sentences.append(f"A change of {middle} would have been found 8 times of 10{spread}.")
-    if counts[ComparisonOutcome.INCOMPARABLE]:
+def _sentences(comparison: Comparison) -> Iterable[str]:
+    """Yield how small a change could have been seen, and what kept cases apart."""
+    seen = sorted(row.verdict.detectable for row in comparison.rows if row.verdict.detectable)
+    if len(comparison.rows) > 1 and seen:
+        least, middle, most = (
+            format_percent(seen[place]) for place in (0, len(seen) // 2, len(seen) - 1)
+        )
+        range_ = "" if least == most else f" in the middle case ({least} to {most} over all)"
+        yield f"Smallest visible change: {middle}{range_}."
+    if comparison.counts[ComparisonOutcome.INCOMPARABLE]:
         facts = Counter(
             fact
             for row in comparison.rows
             for fact in dict.fromkeys(item.fact.value for item in row.differences)
         )
         causes = ", ".join(f"{fact} ({count})" for fact, count in facts.most_common())
-        sentences.append(f"Incomparable because of: {causes}.")
-    return tuple(sentences)
+        yield f"Incomparable because of: {causes}."
 
 
-def _span(rows: Sequence[ComparedCase], threshold: float) -> float:
-    """Return the change at the drawing's ends."""
-    reaches = sorted(
-        max(
-            abs(value - 1)
-            for value in (row.verdict.ratio, row.verdict.low, row.verdict.high)
-            if value is not None
+def _table(
+    comparison: Comparison, shown: Sequence[ComparedCase]
+) -> tuple[Table[ComparedCase], str]:
+    """Return the cases with their intervals as a picture, and the lines behind those."""
+    verdicts = [row.verdict for row in shown]
+    ends = [
+        abs(end - 1)
+        for verdict in verdicts
+        for end in (verdict.ratio, verdict.low, verdict.high)
+        if end is not None
+    ]
+    axis = span_axis(ends, comparison.threshold)
+    head, grid = axis.ticks()
+
+    def picture(row: ComparedCase) -> Drawing:
+        verdict = row.verdict
+        change = None if verdict.ratio is None else verdict.ratio - 1
+        return axis.draw(
+            Span(
+                change=change,
+                low=None if verdict.low is None else verdict.low - 1,
+                high=None if verdict.high is None else verdict.high - 1,
+                visible=verdict.detectable,
+                look=f"r-{verdict.outcome}",
+                told="nothing to compare" if change is None else f"{change:+.1%} time",
+            )
         )
-        for row in rows
-        if row.verdict.ratio is not None
-    )
-    usual = reaches[int((len(reaches) - 1) * _SHOWN_QUANTILE)] if reaches else 0.0
-    whole = max(usual, 2 * threshold, _LEAST_SPAN)
-    step = 0.05 if whole <= 0.5 else 0.25
-    return min(_MOST_SPAN, -(-whole // step) * step)
+
+    known = {
+        column.name: column
+        for column in compared_table(comparison).columns
+        if Form.HTML in column.forms
+    }
+    numbers = {id(row): number for number, row in enumerate(shown)}
+
+    def side(name: str, of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
+        return Column(
+            name,
+            name,
+            lambda row: _figure(of(row)),
+            tone=lambda row: "" if of(row).result.status in OWN_FIGURE else "bad",
+            case=lambda row: f"{numbers[id(row)]}-{name}",
+            forms=PAGE,
+        )
+
+    columns: list[Column[Any]] = [
+        replace(known["title"], shown=lambda row: row.title.replace(".tflite", "")),
+        known["outcome"],
+        known["ratio"],
+        Column("picture", "change of time", picture, Kind.PICTURE, box=head),
+        known["interval"],
+        replace(known["detectable"], head="smallest visible"),
+        side("baseline", lambda row: row.baseline),
+        side("candidate", lambda row: row.candidate),
+        known["counts"],
+    ]
+    table = compared_table(comparison)
+    return Table(
+        name=table.name,
+        caption=table.caption,
+        columns=columns,
+        rows=shown,
+        is_virtual=table.is_virtual,
+    ), grid
 
 
-def _line(
-    row: ComparedCase,
-    number: int,
-    found: tuple[ResultRow | None, ResultRow | None],
-    *,
-    span: float,
-    digits: int,
-) -> Shown:
-    verdict = row.verdict
-    differences = tuple(item.text for item in row.differences)
-    what, change, interval = change_of(row)
-    return {
-        "title": row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
-        "verdict": verdict.outcome.value,
-        "is_virtual": row.is_virtual,
-        "change": change.removesuffix(" %") + (" speed" if what == "speed" else ""),
-        "interval": interval.replace(" %", ""),
-        "detectable": format_percent(verdict.detectable).removesuffix(" %"),
-        "before": _figure(row.baseline, digits),
-        "after": _figure(row.candidate, digits),
-        # Figures that are no results of what was asked for.
-        "is_struck": [
-            side.result.status not in OWN_FIGURE for side in (row.baseline, row.candidate)
+def _figure(item: Measured) -> str:
+    """Return a side's figure, with a word where it is none of what was asked for."""
+    summary = item.result.summary
+    if item.result.status in OWN_FIGURE or summary is None:
+        return figure_of(item)
+    figure = format_figure(summary.median_us, is_per_token=item.case.is_per_token)
+    return f"no result: {figure}"
+
+
+def _details(row: ComparedCase, number: int, found: Found, comparison: Comparison) -> CaseDetails:
+    differences = [item.text for item in row.differences]
+    sides = list(zip(_SIDES, (row.baseline, row.candidate), strict=True))
+    spreads = [
+        runs_of(
+            list(item.used.values()), f"{name}: {spread_text(list(item.used.values()))}", colour
+        )
+        for colour, (name, item) in enumerate(sides, start=1)
+        if item.used
+    ]
+    known = [spread for spread in spreads if spread.runs]
+    return CaseDetails(
+        title=row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}",
+        is_virtual=row.is_virtual,
+        runs=strips(known, "The runs of both sides", "ms") if known else None,
+        sentences=[
+            f"{answer_text(row, comparison)}.",
+            *differences,
+            *(reason for reason in row.verdict.reasons if reason not in differences),
+            *_explained(found),
         ],
-        "runs": runs_text(verdict),
-        "shape": _shape(verdict, span) if verdict.ratio is not None else None,
-        "differences": differences,
-        "reasons": [reason for reason in verdict.reasons if reason not in differences],
-        "explained": _explained(found),
-        "links": (f"{number}-baseline", f"{number}-candidate"),
-    }
+        keys=(f"{number}-{_SIDES[0]}", f"{number}-{_SIDES[1]}"),
+    )
 
 
-def _figure(item: Measured, digits: int) -> str:
-    """Return a side's figure; one that isn't in the table's milliseconds with its unit."""
-    unit = " tokens/s" if item.case.is_per_token else ""
-    return f"{figure_text(item.case, _median_us(item), digits)}{unit}"
-
-
-def _shape(verdict: ComparisonVerdict, span: float) -> Shown:
-    """Return where a change is drawn, from 0 (faster by the span) over 100 (no change) to 200."""
-
-    def place(change: float) -> float:
-        return round(_HALF + max(-1.0, min(1.0, change / span)) * _HALF, 1)
-
-    assert verdict.ratio is not None
-    ends, seen = None, verdict.detectable
-    if verdict.low is not None and verdict.high is not None:
-        ends = place(verdict.low - 1), place(verdict.high - 1)
-    start = place(-verdict.threshold)
-    return {
-        "middle": place(verdict.ratio - 1),
-        "ends": ends,
-        "detectable": None if seen is None else (place(-seen), place(seen)),
-        # Start and width of the band of changes that are none.
-        "band": (start, round(place(verdict.threshold) - start, 1)),
-    }
-
-
-def _explained(found: tuple[ResultRow | None, ResultRow | None]) -> tuple[str, ...]:
+def _explained(found: Found) -> Sequence[str]:
     before, after = found
     if before is None or after is None or not before.profiles or not after.profiles:
         return ()
-    return tuple(compare_profiles(before.profiles[-1], after.profiles[-1]).sentences[:3])
+    return compare_profiles(before.profiles[-1], after.profiles[-1]).sentences[:3]
 
 
-def _median_us(item: Measured) -> float | None:
-    return item.result.summary.median_us if item.result.summary is not None else None
-
-
-def _sides(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Shown]:
+def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
     """Return what each side is made of beside the other."""
-    facts: Sequence[tuple[str, Callable[[Measured], str]]] = (
-        ("campaign", lambda item: ", ".join(filter(None, (item.campaign_id, item.origin)))),
-        ("program", lambda item: item.build),
-        ("device", lambda item: item.device),
-        ("system", lambda item: item.system),
-        ("model", lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}"),
-        (
-            "grade of control",
-            lambda item: item.grade.value if item.grade is not None else "unknown",
-        ),
-    )
+    facts: Mapping[str, Callable[[Measured], str]] = {
+        "campaign": lambda item: ", ".join(filter(None, (item.campaign_id, item.origin))),
+        "program": lambda item: item.build,
+        "device": lambda item: item.device,
+        "system": lambda item: item.system,
+        "model": lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}",
+        "grade of control": lambda item: item.grade.value if item.grade is not None else "unknown",
+    }
     return [
-        {
-            "name": name,
-            "before": sorted({of(before) for before, _ in pairs} - {""}),
-            "after": sorted({of(after) for _, after in pairs} - {""}),
-        }
-        for name, of in facts
+        (
+            name,
+            sorted({of(before) for before, _ in pairs} - {""}),
+            sorted({of(after) for _, after in pairs} - {""}),
+        )
+        for name, of in facts.items()
     ]
 
 
 def _evidence(
-    rows: Sequence[ComparedCase], found: Sequence[tuple[ResultRow | None, ResultRow | None]]
+    rows: Sequence[ComparedCase], found: Sequence[Found]
 ) -> Iterable[tuple[str, str, Sequence[Part]]]:
     """Yield key, title and evidence of the runs of both sides."""
     sides = [
         (f"{number}-{side}", f"{side}: {row.title}", item)
         for number, (row, pair) in enumerate(zip(rows, found, strict=True))
-        for side, item in zip(("baseline", "candidate"), pair, strict=True)
+        for side, item in zip(_SIDES, pair, strict=True)
     ]
-    known = [item for _, _, item in sides if item is not None]
-    shown = iter(case_evidence(known))
+    shown = iter(case_evidence([item for _, _, item in sides if item is not None]))
     for key, title, item in sides:
         content = (
             next(shown)[1]

@@ -389,3 +389,76 @@ def strips(items: Sequence[Spread], told: str, unit: str) -> Drawing:
     ]
     groups.append(Group(shapes=marks, look="frame"))
     return Drawing(look="strips", told=f"{told}, in {unit}", height=y + 8, groups=groups)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A change with its interval, as shares; None where it isn't known."""
+
+    change: float | None
+    low: float | None
+    high: float | None
+    #: The smallest change that would have been seen.
+    visible: float | None
+    look: str
+    told: str
+
+
+#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others
+#: flat.
+_SHOWN_QUANTILE: Final = 0.9
+_LEAST_SPAN: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SpanAxis:
+    """Changes around none; changes below the threshold are none."""
+
+    reach: float
+    threshold: float
+
+    def at(self, change: float) -> float:
+        """Return the place of a change in percent; one beyond the axis is placed at its end."""
+        return round(50 + max(-1.0, min(1.0, change / self.reach)) * (_END - 50), 2)
+
+    def ticks(self) -> tuple[Drawing, str]:
+        """Return the axis, and the lines behind the changes."""
+        words = [
+            _text(
+                f"{self.at(change)}%", 12, f"{change:+.0%}" if change else "0", text_anchor="middle"
+            )
+            for change in (-self.reach, -self.reach / 2, 0.0, self.reach / 2, self.reach)
+        ]
+        drawn = Drawing(
+            look="ticks", told="change of time", height=16, groups=[Group(shapes=words)]
+        )
+        line = "linear-gradient(var(--quiet),var(--quiet)) 50% 0/1px 100% no-repeat"
+        return drawn, line
+
+    def draw(self, span: Span) -> Drawing:
+        """Return a change with its interval, the band of those that are none, and the bracket of
+        those that couldn't have been seen.
+        """
+        left, right = self.at(-self.threshold), self.at(self.threshold)
+        band = {"x": f"{left}%", "width": f"{right - left:.2f}%", "y": 2, "height": 18}
+        shapes = [Shape("rect", band)]
+        if span.change is not None and span.visible is not None:
+            ends = {"x1": f"{self.at(-span.visible)}%", "x2": f"{self.at(span.visible)}%"}
+            shapes.append(Shape("line", ends | {"y1": 18, "y2": 18, "class": "visible"}))
+        if span.low is not None and span.high is not None:
+            ends = {"x1": f"{self.at(span.low)}%", "x2": f"{self.at(span.high)}%"}
+            shapes.append(Shape("line", ends | {"y1": 10, "y2": 10}))
+        if span.change is not None:
+            shapes.append(_circle(self.at(span.change), 10, 5))
+        return Drawing(
+            look="spans", told=span.told, height=22, groups=[Group(shapes=shapes, look=span.look)]
+        )
+
+
+def span_axis(reaches: Sequence[float], threshold: float) -> SpanAxis:
+    """Return an axis that most of these changes are on."""
+    ordered = sorted(reaches)
+    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
+    whole = max(usual, 2 * threshold, _LEAST_SPAN)
+    step = 0.1 if whole <= 0.5 else 0.5
+    return SpanAxis(math.ceil(whole / step - 1e-9) * step, threshold)

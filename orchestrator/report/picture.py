@@ -11,7 +11,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.parity import Outputs
 from orchestrator.records.workload import grouped
 from orchestrator.report.drawing import COLOURS, Axis, Dot, Drawing, axis_of, dots, number, ticks
-from orchestrator.report.winners import Certainty, Contest, answer_text, kind_title
+from orchestrator.report.winners import Contest, answer_text, kind_title
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.labels import (
     ShortNames,
@@ -185,7 +185,7 @@ def _columns(
             "winner",
             lambda line: _winner(line[0], names),
             is_merged=True,
-            tone=lambda line: "" if line[0].certainty is Certainty.SURE else "doubt",
+            tone=lambda line: "" if _winner(line[0], names) == BestMark.BEST else "doubt",
         ),
         Column(
             "outputs",
@@ -211,7 +211,12 @@ def _lines(members: Sequence[Contest], names: ShortNames) -> list[Line]:
     if len(lines) > _MOST_ROWS:
 
         def answer(item: Contest) -> object:
-            return kind_title(item.shown), item.shown.is_virtual, _take(item, names), item.certainty
+            return (
+                kind_title(item.shown),
+                item.shown.is_virtual,
+                _take(item, names),
+                _winner(item, names),
+            )
 
         lines = [tuple(group) for group in grouped(members, answer).values()]
     return sorted(
@@ -316,17 +321,13 @@ def _take(contest: Contest, names: ShortNames) -> str:
 
 
 def _winner(contest: Contest, names: ShortNames) -> str:
-    """Return whether the winner is one: ``clear``, ``tied``, ``the only one``, or what may be faster."""
+    """Return whether the winner is one: ``clear``, ``tied``, ``only one``, or what may be faster."""
     if contest.best is None:
         return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
     if contest.doubted:
         first = contest.doubted[0]
         return f"{names.of(first.configuration)} may be faster: {first.unclean_reason}"
-    if contest.is_alone:
-        return "the only one"
-    if not contest.is_tested:
-        return "not tested: one run each"
-    return "tied" if contest.tied else "clear"
+    return contest.best.best.value
 
 
 def _gain(row: ResultRow | None) -> float | None:

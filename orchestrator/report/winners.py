@@ -8,7 +8,6 @@ real device.
 
 from __future__ import annotations
 
-import enum
 import math
 import shlex
 from collections import Counter
@@ -33,19 +32,6 @@ from orchestrator.units import counted, format_figure, format_percent
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: Winners that are told one by one; of more, it is counted how often what wins.
 _MOST_WINNERS: Final = 4
-
-
-class Certainty(enum.StrEnum):
-    """How far a winner can be relied on."""
-
-    SURE = "sure"
-    #: Another configuration can't be told from it.
-    TIED = "tied"
-    #: Its order isn't tested, its interval is wide, it is alone, or what might be faster has no
-    #: clean figure.
-    UNSURE = "unsure"
-    #: No configuration has a clean figure.
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +81,6 @@ class Contest:
             return None
         second = min(others, key=lambda row: figure_of(row).median_us)
         return second, speed_up(figure_of(second), figure_of(self.best))
-
-    @property
-    def certainty(self) -> Certainty:
-        """How far the winner can be relied on."""
-        if self.best is None:
-            return Certainty.NONE
-        if self.doubted or self.is_alone or not self.is_tested or self.best.result.imprecision:
-            return Certainty.UNSURE
-        return Certainty.TIED if self.tied else Certainty.SURE
 
 
 #: For programs; ``lead`` is how many times as fast as ``second``.

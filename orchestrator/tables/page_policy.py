@@ -27,7 +27,7 @@ from orchestrator.resources import data_folder
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "report": ("page.js", "evidence.js", "grid.js", "tables.js"),
     "table": ("page.js", "grid.js"),
-    "compared": ("page.js", "evidence.js"),
+    "compared": ("page.js", "evidence.js", "tables.js"),
     #: Its script is a file of its own.
     "site": (),
     #: So has this one; it asks its server for what it shows.

@@ -134,19 +134,19 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
     found = compare_sides(night(20_000, OLD), fallen, Rule())
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
-    assert "<del>30.0" in render_comparison(found, lambda item: None)
+    assert "no result: 30.0 ms" in render_comparison(found, lambda item: None)
 
 
 def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
     html = render_comparison(comparison(), lambda item: None)
-    assert re.findall(r'class="badge c-[a-z]+">([A-Z]+)<', html) == [
+    assert re.findall(r'data-label="verdict" class="[^"]*"><bdi>([A-Z]+)<', html) == [
         "SLOWER",
         "FASTER",
         "INCONCLUSIVE",
         "INCOMPARABLE",
     ]
-    assert len(re.findall(r'<svg class="forest"', html)) == 4
-    assert re.search(r'class="differs"[^>]*>.*The setting num_runs differs: 50 and 9\.', html)
+    assert html.count('<svg class="spans"') == 4
+    assert "<li>The setting num_runs differs: 50 and 9.</li>" in html
     assert "Only in the baseline: 1" in html
     assert html.count('<span class="badge virtual">virtual</span>') >= 4
     assert not re.search(r'(?:src|href)="(?!#|data:,)', html)
@@ -160,11 +160,39 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
         for item in night(us, NEW, threads=threads)
     ]
     html = render_comparison(compare_sides(before, after, Rule()), lambda item: None)
-    changes = [float(text) for text in re.findall(r'data-label="change %">([+-][0-9.]+)<', html)]
-    middles = [float(text) for text in re.findall(r'class="middle [^"]*" d="M([0-9.]+) 3', html)]
+    changes = [
+        float(text) for text in re.findall(r'data-label="change"[^>]*><bdi>([+-][0-9.]+) %<', html)
+    ]
+    middles = [float(text) for text in re.findall(r'<circle cx="([0-9.]+)%" cy="10"', html)]
+    assert len(changes) == len(middles) == 3
     assert changes == sorted(changes, reverse=True)
     assert middles == sorted(middles, reverse=True)
-    assert all(100 < middle <= 200 for middle in middles)
+    assert all(50 < middle <= 97.5 for middle in middles)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            12_000,
+            8_760,
+            "new is 37 % faster than old, 99 %: 36 to 38. Smallest visible change: ",
+        ),
+        (
+            10_000,
+            12_000,
+            "new is 20 % slower than old, 99 %: 19 to 21. Smallest visible change: ",
+        ),
+        (10_000, 10_000, "new takes as long as old, within 2.0 %. Smallest visible change: "),
+    ],
+)
+def test_one_case_is_told_in_one_sentence(before: float, after: float, told: str) -> None:
+    found = compare_sides(night(before, OLD), night(after, NEW), Rule())
+    found = replace(found, baseline="campaign old", candidate="campaign new", axis="campaign")
+    html = render_comparison(found, lambda item: None)
+    assert f"<strong>{told}" in html
+    assert html.count('<svg class="strips"') == 1
+    assert re.search(r"baseline: \d+ runs, p50 [\d.]+, p90 [\d.]+, p99 [\d.]+ ms", html)
 
 
 def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are() -> None:

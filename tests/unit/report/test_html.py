@@ -170,7 +170,7 @@ def test_first_table_says_who_wins_on_which_phone_and_what_is_known_of_it():
         "Google Pixel 3 virtual gpu, native 6.45 3.71 clear nnapi, native: fell back to CPU",
         "Google Pixel 4 virtual gpu, native 9.00 --- clear nnapi, native: failed (crashed)",
         "phone fastest ms winner no figure",
-        "workstation xnnpack, 1 thread, litert 0.940 the only one",
+        "workstation xnnpack, 1 thread, litert 0.940 only one",
         "Google Pixel 4 virtual xnnpack, 4 threads, apk 4.71 clear",
         "Google Pixel 3 virtual xnnpack, 4 threads, native 13.4 clear gpu, native: rejected (rebooted)",
     ]

@@ -125,7 +125,7 @@ def test_labels_stand_beside_their_dots_and_never_cover_each_other():
         (
             contest(REAL_PIXEL, 15_000, 12_000, quality=Quality.SUSPECT, findings=(THROTTLED,)),
             "xnnpack, 4 threads",
-            "the only one",
+            "only one",
         ),
         (
             [
@@ -133,7 +133,7 @@ def test_labels_stand_beside_their_dots_and_never_cover_each_other():
                 *series(case(REAL_PIXEL), 12_000, 1),
             ],
             "gpu",
-            "not tested: one run each",
+            "not tested",
         ),
         (
             series(
