@@ -21,7 +21,7 @@ fi
 
 set -- "$BASELINE" "$CANDIDATE" --format junit --out "$out/benchfarm.xml"
 for model in $MODELS; do set -- "$@" --model "$model"; done
-if [ -n "${SERIAL:-}" ]; then set -- "$@" --device "$SERIAL"; fi
+if [ -n "${SERIAL:-}" ]; then set -- "$@" --serial "$SERIAL"; fi
 code=0
 # shellcheck disable=SC2086 # several words
 benchfarm ab "$@" ${ARGUMENTS:-} || code=$?

@@ -74,7 +74,7 @@ def bisect(
     if len(opened.devices) != 1:
         names = ", ".join(facts.serial for facts in opened.facts)
         raise UsageError(
-            f"{len(opened.devices)} devices fit: {names}", hint="name one with --device"
+            f"{len(opened.devices)} devices fit: {names}", hint="name one with --serial"
         )
     releases = releases_between(
         workspace.library.archive.releases(good.name), good, bad, opened.facts[0].abis

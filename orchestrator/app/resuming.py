@@ -189,7 +189,7 @@ def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> Non
         if owner is not None and owner.is_open:
             raise UsageError(
                 f"{name} is a job of the farm that waits or runs",
-                hint=f"'benchfarm farm cancel {owner.submission} --phone {owner.serial}' ends it and closes this",
+                hint=f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this",
             )
         # Of a job that is over its worker's computer is known to be over with it.
         if owner is None and (where := runner_elsewhere(workspace.settings, campaign)):

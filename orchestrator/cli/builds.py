@@ -52,12 +52,15 @@ _BUILDS: Final[Mapping[str, str]] = {
 def list_builds(
     settings: Settings,
     everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
+    verify: Annotated[bool, opt("--verify", "Check every cached file by its sha256.")] = False,
 ) -> CommandResult:
     """List the builds, and which release is in use.
 
     Example: benchfarm build list
     """
     with Workspace(settings) as workspace:
+        if verify:
+            return _verified(workspace)
         releases = releases_of(workspace)
     rows = [
         _ListedBuild(release.name, release.tool.value, release.abis, release, tuple(used_for))
@@ -267,14 +270,8 @@ def which(
     )
 
 
-@command("build verify", has_table=True)
-def verify(settings: Settings) -> CommandResult:
-    """Check every cached program by its sha256.
-
-    Example: benchfarm build verify
-    """
-    with Workspace(settings) as workspace:
-        checked = workspace.library.verify()
+def _verified(workspace: Workspace) -> CommandResult:
+    checked = workspace.library.verify()
     table = Table(
         name="files",
         caption="Programs in the cache",
@@ -379,7 +376,7 @@ def flags(
     build: Annotated[str, opt("--build", "Name, sha256 or path of one program.")] = "",
     device: Annotated[
         str,
-        opt("--device -s", "Ask the program that is used on this device (host: this computer)."),
+        opt("--serial -s", "Ask the program that is used on this device (host: this computer)."),
     ] = "",
 ) -> CommandResult:
     """Explain the flags of a benchmark program.

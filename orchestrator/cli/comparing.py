@@ -254,7 +254,7 @@ def bisect(
         PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
     ],
     pairs: PairOptions,
-    fresh: Annotated[str, opt("--fresh", "Reuse stored A/B results up to this age.")] = "24 h",
+    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h",
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -263,9 +263,9 @@ def bisect(
     Each step measures two builds in turns on one phone.
     """
     try:
-        fresh_s = parse_seconds(fresh)
+        fresh_s = parse_seconds(since)
     except ValueError as error:
-        raise UsageError(f"--fresh: {error}") from error
+        raise UsageError(f"--since: {error}") from error
     asked = pairs.request(options, sides=(), name="bisect")
     with workspace_telling(settings) as workspace:
         request = BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)

@@ -162,21 +162,23 @@ def release(
     return release_phone(settings, serial)
 
 
-@command("adb stop")
-def adb_stop(settings: Settings) -> DoneAnswer:
-    """Stop the adb server that benchfarm started.
+@command("adb", has_table=True)
+def adb(
+    settings: Settings,
+    action: Annotated[
+        str, arg("status, or stop: end the server that benchfarm started.")
+    ] = "status",
+) -> CommandResult | DoneAnswer:
+    """Show or stop the adb server that benchfarm started.
+
+    Example: benchfarm adb
 
     Example: benchfarm adb stop
     """
-    return stop_adb(settings)
-
-
-@command("adb status", has_table=True)
-def adb_status(settings: Settings) -> CommandResult:
-    """Show which adb servers and adb program are in use.
-
-    Example: benchfarm adb status
-    """
+    if action not in {"status", "stop"}:
+        raise UsageError(f"there is no action {action!r}", hint="status or stop")
+    if action == "stop":
+        return stop_adb(settings)
     with Workspace(settings) as workspace:
         servers, binary = adb_servers(workspace)
     running = {item["for"]: item for item in servers}

@@ -42,8 +42,8 @@ _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnsw
 #: The groups of options in the help of a command with many; a plan's keys name their own, what has
 #: none is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
-    "Devices": frozenset({"--device", "--wait"}),
-    "Measuring": frozenset({"--budget", "--detect", "--most-pairs", "--fresh"}),
+    "Devices": frozenset({"--serial", "--wait"}),
+    "Measuring": frozenset({"--budget", "--detect", "--most-pairs", "--since"}),
     "Output": frozenset({"--json", "--format", "--out", "--fail-on", "--summary", "--title"}),
     "Advanced": frozenset({"--tool", "--build", "--timeout"}),
 }
@@ -93,7 +93,15 @@ def _abouts() -> Mapping[str, str]:
     return {word: about for words in sections().values() for word, about in words.items()}
 
 
-#: Words of commands that have another name now; no help names them.
+#: Options and words of commands that have another name now; no help names them.
+_OLD_OPTIONS: Final = {
+    "--device": "--serial",
+    "--phone": "--serial",
+    "--invocations": "--runs",
+    "--num-runs": "--inferences",
+    "--wait": "--watch",
+    "--fresh": "--since",
+}
 _OLD_WORDS: Final = {"lab": "virtual"}
 
 
@@ -192,6 +200,17 @@ class Command(typer.core.TyperCommand):
             for value, plain in _VALUES.items():
                 names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
             yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as above
+        """Read the words of a command line, with options by their old names too."""
+        known = {name for item in self.params for name in item.opts}
+        words = []
+        for word in args:
+            name, equals, value = word.partition("=")
+            new = _OLD_OPTIONS.get(name, "") if name not in known else ""
+            words.append(f"{new}{equals}{value}" if new in known else word)
+        found: list[str] = super().parse_args(ctx, words)
+        return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""

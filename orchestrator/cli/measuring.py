@@ -83,6 +83,7 @@ def run(
         Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")
     ] = None,
     *,
+    options: Annotated[PlanOptions, PlanKeys("budget")],
     resume: Annotated[
         bool,
         opt(
@@ -90,9 +91,6 @@ def run(
             "Resume an interrupted campaign (default: the newest open one that has runs).",
         ),
     ] = False,
-    budget: Annotated[
-        str, opt("--budget", "Time budget per device, 2h. Cases that don't fit are left out.")
-    ] = "",
     until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
     wait: Wait = "",
     out: HtmlOut = None,
@@ -107,7 +105,7 @@ def run(
     from orchestrator.config.plan import load_plan
 
     if resume:
-        if budget or until:
+        if options or until:
             raise UsageError(
                 "a campaign keeps the time that it began with",
                 hint="leave out --budget and --until",
@@ -119,7 +117,9 @@ def run(
             hint="benchfarm run plan.yaml | benchfarm run --resume",
         )
     loaded = load_plan(plan, home=settings.data_folder)
-    limited = time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
+    limited = time_limits.limited(
+        loaded, budget=options.get("budget", ""), until=until, now=SystemClock().now()
+    )
     if out is not None:
         check_writable(out)
     with workspace_telling(settings) as workspace:

@@ -95,7 +95,7 @@ def runs(
     settings: Settings,
     campaign: Annotated[str, arg("Campaign id or its beginning (default: the newest).")] = "",
     *,
-    device: Annotated[str, opt("--device -s", "Only runs of this phone.")] = "",
+    device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = "",
     delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = "",
     outcome: Annotated[str, opt("--outcome", "Only completed, failed, timed-out ... ones.")] = "",
     limit: _Limit = None,
@@ -149,26 +149,6 @@ def runs(
     )
 
 
-@command("results issue")
-def issue(settings: Settings, run_id: _Run, out: Out = None) -> CommandResult:
-    """Write a run as a text for a program's issue tracker.
-
-    Example: benchfarm results issue RUN --out issue.md
-
-    Device, program, command, evidence and output; serial numbers, paths, addresses and names are
-    left out.
-    """
-    from orchestrator.app.run_logs import issue_of
-
-    with Workspace(settings, makes_store=False) as workspace:
-        run = find_run(workspace.store, run_id)
-        text = issue_of(workspace, run)
-    if out is not None:
-        write_file(out, text.encode())
-        return CommandResult(text=str(out), data={"path": out, "run_id": run.run_id})
-    return CommandResult(text=text.rstrip("\n"), data={"run_id": run.run_id, "markdown": text})
-
-
 @command("results log")
 def log(
     settings: Settings,
@@ -176,14 +156,24 @@ def log(
     attachment: Annotated[
         str, opt("--attachment -a", "Name of one attachment (default: all text).")
     ] = "",
+    issue: Annotated[
+        bool, opt("--issue", "Write a text for the program's issue tracker, in Markdown.")
+    ] = False,
     out: Out = None,
 ) -> CommandResult:
     """Show the output of a run, as it was stored.
 
     Example: benchfarm results log RUN
+
+    Example: benchfarm results log RUN --issue --out issue.md
+
+    A text for an issue has device, program, command, evidence and output; serial numbers, paths,
+    addresses and names are left out.
     """
     with Workspace(settings, makes_store=False) as workspace:
         run = find_run(workspace.store, run_id)
+        if issue:
+            return _issue(workspace, run, out)
         found = workspace.store.attachments(run.run_id)
     if attachment:
         found = tuple(item for item in found if item.name == attachment)
@@ -210,6 +200,16 @@ def log(
             "attachments": {item.name: item.data.decode("utf-8", "replace") for item in texts},
         },
     )
+
+
+def _issue(workspace: Workspace, run: RunRecord, out: Path | None) -> CommandResult:
+    from orchestrator.app.run_logs import issue_of
+
+    text = issue_of(workspace, run)
+    if out is None:
+        return CommandResult(text=text.rstrip("\n"), data={"run_id": run.run_id, "markdown": text})
+    write_file(out, text.encode())
+    return CommandResult(text=str(out), data={"path": out, "run_id": run.run_id})
 
 
 @command("results reparse")
@@ -361,34 +361,26 @@ def remove(
 
 
 @command("results hide")
-def hide(settings: Settings, campaigns: _Named) -> CommandResult:
+def hide(
+    settings: Settings,
+    campaigns: _Named,
+    *,
+    undo: Annotated[bool, opt("--undo", "Show hidden campaigns again.")] = False,
+) -> CommandResult:
     """Leave campaigns out of lists, tables and the history.
 
     Example: benchfarm results hide CAMPAIGN
 
     A command that names a hidden campaign still shows it.
     """
-    return _hidden(settings, campaigns, is_hidden=True)
-
-
-@command("results unhide")
-def unhide(settings: Settings, campaigns: _Named) -> CommandResult:
-    """Show hidden campaigns again.
-
-    Example: benchfarm results unhide CAMPAIGN
-    """
-    return _hidden(settings, campaigns, is_hidden=False)
-
-
-def _hidden(settings: Settings, words: Sequence[str], *, is_hidden: bool) -> CommandResult:
     with Workspace(settings, makes_store=False) as workspace:
-        found = _named(workspace.store, words)
+        found = _named(workspace.store, campaigns)
         for campaign_id in found:
-            workspace.store.hide_campaign(campaign_id, is_hidden=is_hidden)
-    said = "hidden" if is_hidden else "shown again"
+            workspace.store.hide_campaign(campaign_id, is_hidden=not undo)
+    said = "shown again" if undo else "hidden"
     return CommandResult(
         text="\n".join(one_line(f"{said}: {_title(*item)}") for item in found.items()),
-        data=[{"campaign_id": campaign_id, "hidden": is_hidden} for campaign_id in found],
+        data=[{"campaign_id": campaign_id, "hidden": not undo} for campaign_id in found],
     )
 
 

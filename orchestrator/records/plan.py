@@ -291,7 +291,7 @@ class DeviceSelection:
         _Words,
         Key(
             "Serial number, or host. Repeat for several.",
-            "--device -s",
+            "--serial -s",
             DEVICES,
             "devices",
             "serial numbers, the adb server's names, or `host` for this computer",
@@ -490,7 +490,7 @@ class RunSettings:
     num_runs: Annotated[
         int,
         Field(ge=1, le=1_000_000),
-        Key("Inferences per process, at least (default: 50).", "--num-runs", MEASURING),
+        Key("Inferences per process, at least (default: 50).", "--inferences", MEASURING),
     ] = 50
     min_secs: Annotated[
         Seconds,
@@ -799,7 +799,7 @@ class Plan(PlanTerms):
         Short(_bounds, lambda _: {"type": ["integer", "string"]}),
         Key(
             "Processes per case: N, or FIRST-MOST (default: 8-40).",
-            "--invocations -n",
+            "--runs -n",
             MEASURING,
             "",
             "a number: so many processes for every case in the timing pass. With `invocations.first` and "

@@ -119,7 +119,7 @@ READERS = (
     ("results", "log", "1a2b3c"),
     ("report",),
     ("history", "changes"),
-    ("history", "expected"),
+    ("history", "expect"),
     ("history", "expect", "delegate=gpu", "2026-03-09", "driver 502"),
     ("compare",),
     ("table",),

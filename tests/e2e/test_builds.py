@@ -82,7 +82,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
         if line.startswith("prog ") and "latest" in line
     ]
     assert sorted(states) == ["kept", "kept", "only for virtual phones, by name"]
-    verified = declared("build", "verify", "--json").ok().json
+    verified = declared("build", "list", "--verify", "--json").ok().json
     assert (verified["checked"], verified["damaged"]) == (3, [])
     assert all(item["is_intact"] for item in verified["files"])
 
@@ -144,10 +144,10 @@ def test_interrupted_download_leaves_nothing_in_the_cache(
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=300)
     assert running.returncode == 130, stderr
-    assert declared("build", "verify", "--json").ok().json["checked"] == 0
+    assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 0
     server.released.set()
     declared(*words).ok()
-    assert declared("build", "verify", "--json").ok().json["checked"] == 1
+    assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 1
 
 
 def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None:

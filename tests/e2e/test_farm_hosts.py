@@ -360,7 +360,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     (job,) = farm.jobs(urgent)
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
-    host("farm", "drain", "host:two")
+    host("farm", "pause", "--drain", "host:two")
     host("farm", "cancel", urgent, "--phone", host.serial)
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended

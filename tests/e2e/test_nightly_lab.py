@@ -127,7 +127,7 @@ def test_from_nothing_to_an_alarm(
         plan,
         "--name",
         "first",
-        "--wait",
+        "--watch",
         "--out",
         report,
         "--json",

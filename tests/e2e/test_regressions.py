@@ -246,7 +246,7 @@ def test_an_expected_change_is_told_as_such_and_fails_nothing(
     assert [item["expected"] for item in found.values() if item["expected"]] == [
         "slower on purpose"
     ]
-    assert "slower on purpose" in nights("history", "expected").ok().stdout
-    assert nights("history", "forget", added["annotation_id"]).exit_code == 0
-    assert nights("history", "forget", added["annotation_id"]).exit_code == 2
+    assert "slower on purpose" in nights("history", "expect").ok().stdout
+    assert nights("history", "expect", "--remove", added["annotation_id"]).exit_code == 0
+    assert nights("history", "expect", "--remove", added["annotation_id"]).exit_code == 2
     assert nights.changes("--fail-on", "confirmed")[0] == 1

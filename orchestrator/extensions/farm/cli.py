@@ -74,22 +74,22 @@ def submit(
             "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing.",
         ),
     ] = "",
-    wait: Annotated[
+    watch: Annotated[
         bool,
         opt(
-            "--wait", "Wait until all its jobs have ended. The exit code is that of 'farm status'."
+            "--watch", "Wait until all its jobs have ended. The exit code is that of 'farm status'."
         ),
     ] = False,
     out: Annotated[
-        Path | None, opt("--out -o", "With --wait: file for one report of all its phones.")
+        Path | None, opt("--out -o", "With --watch: file for one report of all its phones.")
     ] = None,
 ) -> CommandResult:
     """Queue a plan for every matching phone of the farm.
 
     Example: benchfarm farm submit nightly.yaml
     """
-    if out is not None and not wait:
-        raise UsageError("--out is for a report of what was measured", hint="add --wait")
+    if out is not None and not watch:
+        raise UsageError("--out is for a report of what was measured", hint="add --watch")
     format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
     if name and once:
         raise UsageError("--name and --once both name the submission", hint="give one of them")
@@ -98,7 +98,7 @@ def submit(
         sent = CommandResult(
             text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done)
         )
-        return _ended(settings, sent, done, out) if wait else sent
+        return _ended(settings, sent, done, out) if watch else sent
     lines = [
         f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"
     ]
@@ -116,7 +116,7 @@ def submit(
     sent = CommandResult(
         text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole)
     )
-    return _ended(settings, sent, done, out) if wait else sent
+    return _ended(settings, sent, done, out) if watch else sent
 
 
 def _ended(
@@ -303,7 +303,7 @@ def cancel(
     settings: Settings,
     submission: Annotated[str, arg("Name of a submission.")],
     phones: Annotated[
-        Texts, opt("--phone", "Cancel only this phone's jobs. Repeat for several.")
+        Texts, opt("--serial -s", "Cancel only this phone's jobs. Repeat for several.")
     ] = (),
 ) -> DoneAnswer:
     """Cancel a submission's jobs. Results stay.
@@ -314,21 +314,16 @@ def cancel(
 
 
 @command("farm pause")
-def pause(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
+def pause(
+    settings: Settings,
+    scopes: _Scopes = (),
+    drain: Annotated[bool, opt("--drain", "End workers after their jobs.")] = False,
+) -> DoneAnswer:
     """Pause dispatch. Running jobs continue.
 
-    Example: benchfarm farm pause host:lab-2
+    Example: benchfarm farm pause host:lab-2 --drain
     """
-    return control.hold(settings, scopes, "pause")
-
-
-@command("farm drain")
-def drain(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
-    """Pause dispatch, and end workers after their jobs.
-
-    Example: benchfarm farm drain host:lab-2
-    """
-    return control.hold(settings, scopes, "drain")
+    return control.hold(settings, scopes, "drain" if drain else "pause")
 
 
 @command("farm resume")

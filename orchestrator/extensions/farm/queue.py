@@ -525,7 +525,7 @@ class FarmQueue(Database):
                 if known is not None and known[0]:
                     raise UsageError(
                         f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
-                        hint=f"end its worker first: 'benchfarm farm drain host:{name}'",
+                        hint=f"end its worker first: 'benchfarm farm pause --drain host:{name}'",
                     )
                 connection.execute("DELETE FROM farm_hosts WHERE name = %s", (name,))
             else:

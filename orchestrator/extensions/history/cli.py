@@ -143,19 +143,26 @@ def selftest(settings: Settings) -> CommandResult:
     return shown(table, *([f"found: reported within {NIGHTS} nights"] if count else []))
 
 
-@command("history expect")
+@command("history expect", has_table=True)
 def annotate(
     settings: Settings,
-    selection: Annotated[str, arg(_SELECTION, metavar="SERIES")],
-    night: Annotated[str, arg("First day of the new level, 2026-03-09.", metavar="DATE")],
-    text: Annotated[str, arg("Why the change is expected.", metavar="TEXT")],
+    selection: Annotated[str, arg(_SELECTION, metavar="SERIES")] = "",
+    night: Annotated[str, arg("First day of the new level, 2026-03-09.", metavar="DATE")] = "",
+    text: Annotated[str, arg("Why the change is expected.", metavar="TEXT")] = "",
+    remove: Annotated[str, opt("--remove", "Remove the expected change of this id.")] = "",
 ) -> CommandResult:
-    """Record an expected change: a new driver, another model.
+    """Record an expected change (default: list them).
 
     Example: benchfarm history expect delegate=gpu 2026-03-09 "new GPU driver"
 
+    Example: benchfarm history expect --remove 3
+
     'benchfarm history changes' lists expected changes after the others, and they don't fail it.
     """
+    if not selection:
+        return _forgotten(settings, remove) if remove else _expected(settings)
+    if not (night and text) or remove:
+        raise UsageError("an expected change is SERIES DATE TEXT", hint="give all three, in quotes")
     # In a store of another name nobody would find it.
     with Workspace(settings, makes_store=settings.is_default_store) as workspace:
         kept, fitting = history.expect(workspace, selection, night, text)
@@ -165,12 +172,7 @@ def annotate(
     )
 
 
-@command("history expected", has_table=True)
-def list_annotations(settings: Settings) -> CommandResult:
-    """List the expected changes.
-
-    Example: benchfarm history expected
-    """
+def _expected(settings: Settings) -> CommandResult:
     with Workspace(settings, makes_store=False) as workspace:
         found = list(workspace.store.annotations())
     return shown(
@@ -184,32 +186,24 @@ def list_annotations(settings: Settings) -> CommandResult:
     )
 
 
+def _forgotten(settings: Settings, annotation_id: str) -> CommandResult:
+    with Workspace(settings, makes_store=False) as workspace:
+        if not workspace.store.delete_annotation(annotation_id):
+            raise UsageError(
+                f"there is no annotation {annotation_id!r}",
+                hint="'benchfarm history expect' lists them",
+            )
+    return CommandResult(
+        text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id}
+    )
+
+
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
     Column("annotation_id", "annotation", lambda item: item.annotation_id),
     Column("night", "night", lambda item: f"{item.night}"),
     Column("selection", "series", lambda item: item.selection),
     Column("text", "text", lambda item: item.text),
 )
-
-
-@command("history forget")
-def delete_annotation(
-    settings: Settings,
-    annotation_id: Annotated[str, arg("Id that 'benchfarm history expected' shows.", metavar="ID")],
-) -> CommandResult:
-    """Remove an expected change.
-
-    Example: benchfarm history forget 3
-    """
-    with Workspace(settings, makes_store=False) as workspace:
-        if not workspace.store.delete_annotation(annotation_id):
-            raise UsageError(
-                f"there is no annotation {annotation_id!r}",
-                hint="'benchfarm history expected' lists them",
-            )
-    return CommandResult(
-        text=f"annotation {annotation_id} is gone", data={"annotation_id": annotation_id}
-    )
 
 
 @command("history site")

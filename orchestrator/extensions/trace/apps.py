@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -75,14 +75,16 @@ class _Seen:
     has_ended: bool = False
 
 
-def record_app(workspace: Workspace, request: TraceRequest, folder: Path) -> TracedApp:
+def record_app(
+    workspace: Workspace, request: TraceRequest, serials: Sequence[str], folder: Path
+) -> TracedApp:
     """Record an app on one phone.
 
     Raises UsageError kinds before anything is changed, DeviceError kinds; the phone is restored
     whatever happens.
     """
     _check(request, folder)
-    device, facts = _phone(workspace, request)
+    device, facts = _phone(workspace, serials)
     version = _installed(device, facts, request.package)
     seen = _Seen()
     token = f"benchfarm-{secrets.token_hex(6)}"
@@ -153,8 +155,8 @@ def _words(command: str) -> list[str]:
         raise UsageError(f"--during {command!r}: {error}") from error
 
 
-def _phone(workspace: Workspace, request: TraceRequest) -> tuple[Device, DeviceFacts]:
-    found = workspace.open_devices(DeviceSelection(serials=request.serials)).devices
+def _phone(workspace: Workspace, serials: Sequence[str]) -> tuple[Device, DeviceFacts]:
+    found = workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices
     if len(found) != 1:
         serials = ", ".join(facts.serial for _, facts in found)
         raise UsageError(

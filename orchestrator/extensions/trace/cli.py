@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
-from orchestrator.cli.frame import command, refuse
+from orchestrator.cli.frame import PlanKeys, command, refuse
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.extensions.trace import apps, runs
@@ -23,6 +23,7 @@ from orchestrator.extensions.trace.slices import (
     Part,
     TraceSummary,
 )
+from orchestrator.records.plan import PlanOptions
 from orchestrator.records.run import Outcome
 from orchestrator.tables import text
 from orchestrator.tables.column import Column, Kind
@@ -33,12 +34,26 @@ from orchestrator.units import US_PER_MS
 #: Operators that the text lists; JSON lists all.
 _ROWS = 30
 #: Options of a model's run, and of an app.
-_OF_A_RUN = {"model", "delegate", "threads", "tool", "builds", "num_runs", "timeout_s"}
+_KEYS = "delegates threads tools builds num_runs timeout"
+_OF_A_RUN = {"model", *_KEYS.split()}
 _OF_AN_APP = {"activity", "during", "seconds", "restart"}
 
 
 @command("trace")
-def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> CommandResult:
+def trace(
+    settings: Settings,
+    context: typer.Context,
+    request: TraceRequest,
+    options: Annotated[
+        PlanOptions,
+        PlanKeys(
+            f"devices {_KEYS}",
+            delegates="cpu, xnnpack, gpu, nnapi, hexagon ... (default: cpu).",
+            num_runs="Inferences beside the warm-up, at least (default: 20).",
+            timeout="Time that the run may take (default: 120 s).",
+        ),
+    ],
+) -> CommandResult:
     """Record a trace of one run, or of your own app.
 
     Example: benchfarm trace model.tflite --delegate gpu
@@ -50,10 +65,10 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
     folder = request.out or settings.data_folder / "traces"
     if request.package:
         refuse(context, _OF_A_RUN, "with --app")
-        return _trace_app(settings, request, folder)
+        return _trace_app(settings, request, options, folder)
     refuse(context, _OF_AN_APP, "without --app")
     with workspace_telling(settings) as farm:
-        measured = runs.record(farm, request, folder)
+        measured = runs.record(farm, request, options, folder)
         # It is a campaign with a report like any other; what ended a device's part is told as
         # there.
         measuring.told(farm, measured, None)
@@ -70,9 +85,11 @@ def trace(settings: Settings, context: typer.Context, request: TraceRequest) -> 
     )
 
 
-def _trace_app(settings: Settings, request: TraceRequest, folder: Path) -> CommandResult:
+def _trace_app(
+    settings: Settings, request: TraceRequest, options: PlanOptions, folder: Path
+) -> CommandResult:
     with workspace_telling(settings) as farm:
-        traced = apps.record_app(farm, request, folder)
+        traced = apps.record_app(farm, request, options.get("devices", ()), folder)
     return CommandResult(
         text="\n".join(_app_lines(traced)), data=traced, exit_code=1 if traced.faults else 0
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
-from orchestrator.app.options import Device, Texts, arg, opt
+from orchestrator.app.options import arg, opt
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TRACE
@@ -17,10 +17,11 @@ from orchestrator.extensions.trace.slices import TraceSummary, summarise
 from orchestrator.extensions.trace.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.files import check_writable, write_file
 from orchestrator.programs import program
+from orchestrator.quantities import split
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import BUILTIN, USUAL_TOOL, ToolName
+from orchestrator.records.workload import BUILTIN, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -41,23 +42,6 @@ class TraceRequest:
         opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600),
     ] = None
     restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
-    serials: Device = ()
-    delegate: Annotated[str, opt("--delegate -d", "cpu, xnnpack, gpu, nnapi, hexagon ...")] = (
-        BUILTIN
-    )
-    threads: Annotated[int, opt("--threads -t", "Number of threads.", min=1)] = 1
-    tool: Annotated[str, opt("--tool", "native, apk, litert-native or perf-options.")] = USUAL_TOOL
-    builds: Annotated[
-        Texts,
-        opt(
-            "--build",
-            "Program to use: TOOL=NAME or TOOL=FILE, or NAME or FILE for a single tool. Repeat for several.",
-        ),
-    ] = ()
-    num_runs: Annotated[
-        int, opt("--num-runs", "Inferences beside the warm-up, at least.", min=1)
-    ] = 20
-    timeout_s: Annotated[float, opt("--timeout", "Seconds that the run may take.", min=1)] = 120.0
     has_summary: Annotated[
         bool, opt("--summary/--no-summary", "Read the trace after recording it.")
     ] = True
@@ -111,20 +95,24 @@ def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> P
     return path
 
 
-def record(workspace: Workspace, request: TraceRequest, folder: Path) -> MeasuredCampaign:
+def record(
+    workspace: Workspace, request: TraceRequest, options: PlanOptions, folder: Path
+) -> MeasuredCampaign:
     """Record the named model on the chosen phones; raises UsageError kinds before anything runs."""
     if request.model is None:
         raise UsageError("nothing to trace", hint="name a model file, or an app with --app")
     # The plan reports names that are no tool.
-    tool = next((tool for tool in ToolName if tool == request.tool), None)
-    if tool is not None and DeviceKind.ANDROID not in program(tool).kinds:
+    named = [name for text in options.get("tools", ()) for name in split([text])]
+    for tool in [tool for tool in ToolName if tool in named]:
+        if DeviceKind.ANDROID in program(tool).kinds:
+            continue
         by_hand = "docs/guides/tracing.md says how an iPhone's run is traced by hand"
         raise UsageError(
             f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
             hint=by_hand if DeviceKind.IOS in program(tool).kinds else "",
         )
     check_folder(folder, has_summary=request.has_summary)
-    return measuring.run(workspace, _plan(request, request.model))
+    return measuring.run(workspace, _plan(request.model, options))
 
 
 def traced_runs(
@@ -145,25 +133,20 @@ def traced_runs(
     return traced + lost
 
 
-def _plan(request: TraceRequest, model: Path) -> Plan:
-    """Return one run of one case in the pass ``trace``.
+def _plan(model: Path, options: PlanOptions) -> Plan:
+    """Return one run of each case in the pass ``trace``.
 
     Raises PlanError naming the options at fault.
     """
     from orchestrator.config.plan import plan_from_options
 
+    usual = {"delegates": [BUILTIN], "threads": [1], "num_runs": 20, "timeout": 120.0, **options}
     plan = plan_from_options(
+        **usual,
         models=[model],
-        delegates=[request.delegate],
-        threads=[request.threads],
-        tools=[request.tool],
-        devices=request.serials,
         passes=[TRACE.value],
-        builds=request.builds,
-        num_runs=request.num_runs,
         min_secs=0.0,
-        max_secs=request.timeout_s,
-        timeout=request.timeout_s,
+        max_secs=usual["timeout"],
         invocations=1,
         name="trace",
     )

@@ -322,7 +322,7 @@ def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Pat
     )
     run = runs_of(done)[0]
     out = tmp_path / "issue.md"
-    lab.cli("results", "issue", run["run_id"], "--out", out).ok()
+    lab.cli("results", "log", run["run_id"], "--issue", "--out", out).ok()
     told = out.read_text()
     for wanted in (
         "# little with nnapi (onnxruntime_perf_test): delegate-failed", "Android", "disable_cpu_ep_fallback",
