@@ -10,9 +10,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+from orchestrator.app.options import Paths, arg, opt
 from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
 from orchestrator.bootstrap import Workspace
@@ -79,23 +81,34 @@ def fetch_builds(
     return fetched, problems
 
 
-def add_build(
-    workspace: Workspace,
-    file: Path,
-    name: str,
-    libraries: Sequence[Path],
-    *,
-    release: str,
-    tool: str,
-) -> Build:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRequest:
+    """A program that is to be kept."""
+
+    file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")]
+    name: Annotated[str, opt("--name", "Name of the build.")] = ""
+    tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = ""
+    libraries: Annotated[
+        Paths, opt("--with", "Library to install beside it. Repeat for several.")
+    ] = ()
+    release: Annotated[str, opt("--release", "Release that the files belong to.")] = ""
+
+
+def add_build(workspace: Workspace, request: AddRequest) -> Build:
     """Validate a program and its libraries and add them to the cache.
 
     Raises ArtifactError for any other file.
     """
-    wanted = tool_named(tool) if tool else None
+    wanted = tool_named(request.tool) if request.tool else None
     if wanted is None or not wanted.is_declared:
-        check_shows_benchmark(file)
-    return workspace.library.add(file, name=name, libraries=libraries, release=release, tool=wanted)
+        check_shows_benchmark(request.file)
+    return workspace.library.add(
+        request.file,
+        name=request.name,
+        libraries=request.libraries,
+        release=request.release,
+        tool=wanted,
+    )
 
 
 def find_build(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.builds import (
+    AddRequest,
     add_build,
     fetch_builds,
     find_build,
@@ -18,7 +19,7 @@ from orchestrator.app.builds import (
     releases_of,
 )
 from orchestrator.app.flags import flags_of, trap_of
-from orchestrator.app.options import Listed, Paths, Texts, arg, opt
+from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.progress import downloads_on_stderr
@@ -172,22 +173,13 @@ def fetch(
 
 
 @command("build add")
-def add(
-    settings: Settings,
-    file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")],
-    name: Annotated[str, opt("--name", "Name of the build.")] = "",
-    tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = "",
-    libraries: Annotated[
-        Paths, opt("--with", "Library to install beside it. Repeat for several.")
-    ] = (),
-    release: Annotated[str, opt("--release", "Release that the files belong to.")] = "",
-) -> CommandResult:
+def add(settings: Settings, request: AddRequest) -> CommandResult:
     """Validate a program and add it to the cache.
 
     Example: benchfarm build add ./benchmark_model --name mine
     """
     with Workspace(settings) as workspace:
-        build = add_build(workspace, file, name, libraries, release=release, tool=tool)
+        build = add_build(workspace, request)
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
 
 

@@ -4,7 +4,7 @@ slow build.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -30,7 +30,7 @@ from orchestrator.quantities import parse_seconds
 from orchestrator.records.plan import PlanOptions, fixed
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.report import comparisons
-from orchestrator.tables.column import NESTED, Column, Kind
+from orchestrator.tables.column import NESTED, Column, Kind, fields_of
 from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
@@ -88,25 +88,31 @@ class Output:
             check_writable(self.out)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """What is compared, and which differences count."""
+
+    by: Annotated[
+        str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
+    ] = "campaign"
+    campaign: Annotated[
+        Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
+    ] = ()
+    threshold: Annotated[str, opt("--threshold", "Ignore differences below this.")] = "2%"
+    level: Annotated[str, opt("--level", "Confidence level of the intervals.")] = "99%"
+    allow: Annotated[
+        Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
+    ] = ()
+
+
 @command("compare")
 def compare(
     settings: Settings,
+    options: CompareOptions,
+    output: Output,
     sides: Annotated[
         Texts, arg("Baseline and candidate: campaigns (newest, previous), or what --by names.")
     ] = (),
-    *,
-    by: Annotated[
-        str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
-    ] = "campaign",
-    campaign: Annotated[
-        Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
-    ] = (),
-    threshold: Annotated[str, opt("--threshold", "Ignore differences below this.")] = "2%",
-    level: Annotated[str, opt("--level", "Confidence level of the intervals.")] = "99%",
-    allow: Annotated[
-        Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
-    ] = (),
-    output: Output = Output(),
 ) -> CommandResult:
     """Compare stored results, case by case.
 
@@ -116,19 +122,19 @@ def compare(
     """
     output.check()
     rule = rule_for(
-        by,
+        options.by,
         sides,
-        threshold=share_of(threshold, "--threshold", most=0.5),
-        level=share_of(level, "--level", least=0.5, most=0.9999, example="95%"),
-        allowed=allow,
+        threshold=share_of(options.threshold, "--threshold", most=0.5),
+        level=share_of(options.level, "--level", least=0.5, most=0.9999, example="95%"),
+        allowed=options.allow,
     )
-    if rule.axis is Axis.CAMPAIGN and campaign:
+    if rule.axis is Axis.CAMPAIGN and options.campaign:
         raise UsageError(
             "--campaign is for --by", hint="give the two campaigns as they are: compare A B"
         )
     with Workspace(settings, makes_store=False) as workspace:
-        comparison = comparing.compare(workspace, sides, rule, campaigns=campaign)
-        notes = (*comparison.notes, *ways_out(comparison, allow))
+        comparison = comparing.compare(workspace, sides, rule, campaigns=options.campaign)
+        notes = (*comparison.notes, *ways_out(comparison, options.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
 
 
@@ -136,18 +142,17 @@ def rendered(
     workspace: Workspace,
     comparison: Comparison,
     output: Output,
-    *,
-    further: Mapping[str, object] | None = None,
-    lines: Sequence[str] = (),
-    is_incomplete: bool = False,
+    pairs: CampaignEnded | None = None,
 ) -> CommandResult:
-    """Return a comparison in the wanted form; ``further`` goes to the JSON, ``lines`` to the text
-    beside it.
+    """Return a comparison in the wanted form; ``pairs`` is the end of the campaign that measured it
+    in turns.
 
     HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
     """
     fail_on = FailOn(output.fail_on)
-    data = {**comparisons.to_data(comparison), **(further or {})}
+    lines, further = ([], {}) if pairs is None else _of_pairs(pairs)
+    data = {**comparisons.to_data(comparison), **further}
+    is_incomplete = pairs is not None and bool(pairs.left)
     data["fails"] = fails = comparing.fails(comparison, fail_on, is_incomplete=is_incomplete)
     text = {
         "text": lambda: "\n".join([comparisons.to_text(comparison), *lines]),
@@ -177,6 +182,7 @@ class PairOptions:
     pair_budget: Annotated[
         str, opt("--budget", "Time budget of one comparison on one device, for example '20 min'.")
     ] = ""
+    wait: Wait = ""
 
     def request(self, options: PlanOptions, *, sides: Texts, name: str) -> AbRequest:
         """Return the comparison that these options mean; raises UsageError."""
@@ -202,7 +208,6 @@ def ab(
     options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
     pairs: PairOptions,
     output: Output,
-    wait: Wait = "",
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
 
@@ -213,7 +218,7 @@ def ab(
     request = pairs.request(options, sides=sides, name="ab")
     output.check()
     with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(wait)
+        workspace.wait = time_limits.waiting(pairs.wait)
         try:
             measured = pairing.compare_ab(workspace, request)
         except pairing.EqualSidesError as error:
@@ -224,37 +229,39 @@ def ab(
 
 
 def told_pairs(workspace: Workspace, result: CampaignEnded, output: Output) -> CommandResult:
-    """Return what came of pairs."""
-    campaign = result.campaign
+    """Return the comparison of pairs that were measured."""
+    comparison = pair_comparison(workspace, result.campaign)
+    return replace(rendered(workspace, comparison, output, result), is_kept=True)
+
+
+def _of_pairs(result: CampaignEnded) -> tuple[list[str], dict[str, object]]:
+    """Return what text and JSON have of a campaign of pairs beside its comparison."""
+    identity = result.campaign.campaign_id
     lines = [f"{serial}: {one_line(reason)}" for serial, reason in result.lost.items()]
     if result.left:
         lines.append(f"{result.left} invocations are left; 'benchfarm run --resume' runs them")
-    lines.append(f"campaign: {campaign.campaign_id}")
-    further = {
-        "campaign_id": campaign.campaign_id,
-        "status": result.status,
-        "stored": result.stored,
-        "left": result.left,
-        "lost": result.lost,
-    }
-    comparison = pair_comparison(workspace, campaign)
-    done = rendered(
-        workspace, comparison, output, further=further, lines=lines, is_incomplete=bool(result.left)
-    )
-    return replace(done, is_kept=True)
+    lines.append(f"campaign: {identity}")
+    return lines, {"campaign_id": identity, **fields_of(result, "status", "stored", "left", "lost")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions:
+    """The two ends of the row of builds."""
+
+    good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")]
+    bad: Annotated[str, opt("--bad", "The build that is slow: NAME@DIGITS.")]
+    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h"
 
 
 @command("bisect", has_table=True)
 def bisect(
     settings: Settings,
-    good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")],
-    bad: Annotated[str, opt("--bad", "The build that is slow: NAME@DIGITS.")],
+    ends: BisectOptions,
     options: Annotated[
         PlanOptions,
         PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
     ],
     pairs: PairOptions,
-    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h",
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -263,12 +270,13 @@ def bisect(
     Each step measures two builds in turns on one phone.
     """
     try:
-        fresh_s = parse_seconds(since)
+        fresh_s = parse_seconds(ends.since)
     except ValueError as error:
         raise UsageError(f"--since: {error}") from error
     asked = pairs.request(options, sides=(), name="bisect")
     with workspace_telling(settings) as workspace:
-        request = BisectRequest(good=good, bad=bad, fresh_s=fresh_s, ab=asked)
+        workspace.wait = time_limits.waiting(pairs.wait)
+        request = BisectRequest(good=ends.good, bad=ends.bad, fresh_s=fresh_s, ab=asked)
         result, releases, facts = bisecting.bisect(workspace, request)
     probes = {probe.index: probe for probe in result.probes}
     table = Table(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -76,25 +76,31 @@ def _table_at_interrupt(settings: Settings) -> Iterator[None]:
         raise
 
 
-@command("run")
-def run(
-    settings: Settings,
-    plan: Annotated[
-        Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")
-    ] = None,
-    *,
-    options: Annotated[PlanOptions, PlanKeys("budget")],
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """How a plan is run."""
+
     resume: Annotated[
         bool,
         opt(
             "--resume",
             "Resume an interrupted campaign (default: the newest open one that has runs).",
         ),
-    ] = False,
-    until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = "",
-    wait: Wait = "",
-    out: HtmlOut = None,
-    legend: Legend = False,
+    ] = False
+    until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = ""
+    wait: Wait = ""
+    out: HtmlOut = None
+    legend: Legend = False
+
+
+@command("run")
+def run(
+    settings: Settings,
+    options: Annotated[PlanOptions, PlanKeys("budget")],
+    request: RunRequest,
+    plan: Annotated[
+        Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")
+    ] = None,
 ) -> CommandResult:
     """Run a plan, or resume an interrupted campaign.
 
@@ -104,13 +110,13 @@ def run(
     """
     from orchestrator.config.plan import load_plan
 
-    if resume:
-        if options or until:
+    if request.resume:
+        if options or request.until:
             raise UsageError(
                 "a campaign keeps the time that it began with",
                 hint="leave out --budget and --until",
             )
-        return _resumed(settings, str(plan or ""), out, wait)
+        return _resumed(settings, str(plan or ""), request)
     if plan is None:
         raise UsageError(
             "give either a plan file or --resume",
@@ -118,32 +124,32 @@ def run(
         )
     loaded = load_plan(plan, home=settings.data_folder)
     limited = time_limits.limited(
-        loaded, budget=options.get("budget", ""), until=until, now=SystemClock().now()
+        loaded, budget=options.get("budget", ""), until=request.until, now=SystemClock().now()
     )
-    if out is not None:
-        check_writable(out)
+    if request.out is not None:
+        check_writable(request.out)
     with workspace_telling(settings) as workspace:
-        workspace.wait = time_limits.waiting(wait)
+        workspace.wait = time_limits.waiting(request.wait)
         with _table_at_interrupt(settings):
             measured = measuring.run(workspace, limited)
-        return told(workspace, measured, out, legend=legend)
+        return told(workspace, measured, request.out, legend=request.legend)
 
 
-def _resumed(settings: Settings, campaign: str, out: Path | None, wait: str) -> CommandResult:
+def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:
     """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, told_pairs
 
-    if out is not None:
-        check_writable(out)
+    if request.out is not None:
+        check_writable(request.out)
     with workspace_telling(settings, makes_store=False) as workspace:
-        workspace.wait = time_limits.waiting(wait)
+        workspace.wait = time_limits.waiting(request.wait)
         done = resuming.resume(workspace, campaign)
         if done is None:
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         return (
-            told(workspace, done, out)
+            told(workspace, done, request.out)
             if isinstance(done, MeasuredCampaign)
             else told_pairs(workspace, done, Output())
         )

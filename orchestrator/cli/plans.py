@@ -86,6 +86,7 @@ def show(
             *_SKIPPED,
         ),
         rows=expansion.skipped,
+        nothing="no case is skipped",
     )
     planned = counted(sum(counts.values()), "invocation")
     parts: list[str | Table[Any]] = [
@@ -98,7 +99,7 @@ def show(
         + "\n"
     )
     parts += [cases, ""] if cases.rows else [cases]
-    parts += ["skipped:", skipped, ""] if skipped.rows else [skipped]
+    parts += ["skipped:", skipped, ""] if skipped.rows else [skipped, ""]
     least_s, most_s = expansion.estimate_s(plan)
     span = (
         format_duration(least_s)

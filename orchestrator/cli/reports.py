@@ -150,10 +150,11 @@ def sustained_curves(
         groups=3,
     )
     span = format_duration(measured.terms.sustained)
+    parts: list[str | Table[Any]] = ["\nminute by minute", by_minute] if minutes else []
     return shown(
         f"campaign {measured.campaign_id} '{measured.name}', {span} each\n",
         ranked,
-        *(["\nminute by minute", by_minute] if minutes else [by_minute]),
+        *parts,
         facts={"campaign_id": measured.campaign_id, "sustained_s": measured.terms.sustained},
     )
 

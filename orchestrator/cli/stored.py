@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -90,35 +90,44 @@ def campaigns(
     return shown(replace(table, nothing=nothing, most=most, further=further))
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunFilter:
+    """Which runs are listed."""
+
+    device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = ""
+    delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = ""
+    outcome: Annotated[str, opt("--outcome", "Only completed, failed, timed-out ... ones.")] = ""
+    limit: _Limit = None
+
+    def fits(self, run: RunRecord) -> bool:
+        """Whether a run is one of them."""
+        return (
+            self.device.lower() in {"", run.case.serial.lower()}
+            and self.delegate.lower() in {"", run.case.delegate}
+            and self.outcome in {"", run.outcome}
+        )
+
+
 @command("results runs", has_table=True)
 def runs(
     settings: Settings,
+    which: RunFilter,
     campaign: Annotated[str, arg("Campaign id or its beginning (default: the newest).")] = "",
-    *,
-    device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = "",
-    delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = "",
-    outcome: Annotated[str, opt("--outcome", "Only completed, failed, timed-out ... ones.")] = "",
-    limit: _Limit = None,
 ) -> CommandResult:
     """List the runs of a campaign.
 
     Example: benchfarm results runs newest --outcome failed
     """
-    if outcome and outcome not in list(Outcome):
-        raise UsageError(f"--outcome: {not_one_of(outcome, Outcome)}")
+    if which.outcome and which.outcome not in list(Outcome):
+        raise UsageError(f"--outcome: {not_one_of(which.outcome, Outcome)}")
+    limit = which.limit
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are written: a large campaign's runs are never held.
         with Workspace(settings, makes_store=False) as workspace:
-            for run in workspace.store.runs(campaign_ids=chosen):
-                is_one = device.lower() in {"", run.case.serial.lower()} and delegate.lower() in {
-                    "",
-                    run.case.delegate,
-                }
-                if is_one and outcome in {"", run.outcome}:
-                    yield run
+            yield from filter(which.fits, workspace.store.runs(campaign_ids=chosen))
 
     def lines() -> Iterator[str]:
         most = 10 * _SHOWN if limit is None else limit
@@ -134,9 +143,8 @@ def runs(
             yield f"{count - most} earlier runs: --limit 0 lists all"
         yield from last
         if not count:
-            yield (
-                "no run fits" if device or delegate or outcome else "this campaign has no runs yet"
-            )
+            is_whole = which == RunFilter(limit=limit)
+            yield "this campaign has no runs yet" if is_whole else "no run fits"
 
     def chosen_runs() -> Iterable[RunRecord]:
         return deque(fitting(), maxlen=limit) if limit else fitting()

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 NIGHT = "night"
+RESUME = measuring.RunRequest(resume=True)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
     for command in (
         lambda: stored.close(settings, ["cut"]),
-        lambda: measuring.run(settings, Path("cut"), resume=True),
+        lambda: measuring.run(settings, {}, RESUME, Path("cut")),
     ):
         with pytest.raises(UsageError, match="no campaign that could be resumed 'cut'"):
             command()
@@ -183,7 +184,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
                 item.level for item in devices.of_host(opened) if item.check == "campaigns"
             ] == ["ok"]
         with pytest.raises(UsageError, match="left to the farm's workers: night_"):
-            measuring.run(shared, resume=True)
+            measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             stored.close(shared, ["night_B"])
         assert "benchfarm farm cancel night --phone B" in caught.value.hint
