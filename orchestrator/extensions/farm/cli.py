@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -61,44 +61,54 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     return CommandResult(text=text, data=done)
 
 
-@command("farm submit")
-def submit(
-    settings: Settings,
-    plan: Annotated[Path, arg("Plan file (YAML).")],
-    priority: Priority = 0,
-    name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions:
+    """How a plan is submitted."""
+
+    priority: Priority = 0
+    name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = ""
     once: Annotated[
         str,
         opt(
             "--once",
             "Name of a submission that is made once; {date} in it is today's. Run again, it does nothing.",
         ),
-    ] = "",
+    ] = ""
     watch: Annotated[
         bool,
         opt(
             "--watch", "Wait until all its jobs have ended. The exit code is that of 'farm status'."
         ),
-    ] = False,
+    ] = False
     out: Annotated[
         Path | None, opt("--out -o", "With --watch: file for one report of all its phones.")
-    ] = None,
+    ] = None
+
+
+@command("farm submit")
+def submit(
+    settings: Settings,
+    plan: Annotated[Path, arg("Plan file (YAML).")],
+    options: SubmitOptions,
 ) -> CommandResult:
     """Queue a plan for every matching phone of the farm.
 
     Example: benchfarm farm submit nightly.yaml
     """
-    if out is not None and not watch:
+    name, once, out = options.name, options.once, options.out
+    if out is not None and not options.watch:
         raise UsageError("--out is for a report of what was measured", hint="add --watch")
     format_of("", out, ("html", "text", "markdown", "csv", "json"), default="html")
     if name and once:
         raise UsageError("--name and --once both name the submission", hint="give one of them")
-    done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
+    done = submitting.submit(
+        settings, plan, priority=options.priority, name=name or once, once=bool(once)
+    )
     if done.is_known:
         sent = CommandResult(
             text=f"{done.submission}: submitted before, {len(done.jobs)} jobs", data=vars(done)
         )
-        return _ended(settings, sent, done, out) if watch else sent
+        return _ended(settings, sent, done, out) if options.watch else sent
     lines = [
         f"{done.submission}: {len(done.jobs)} jobs queued, for {', '.join(job.serial for job in done.jobs)}"
     ]
@@ -116,7 +126,7 @@ def submit(
     sent = CommandResult(
         text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole)
     )
-    return _ended(settings, sent, done, out) if watch else sent
+    return _ended(settings, sent, done, out) if options.watch else sent
 
 
 def _ended(
