@@ -20,7 +20,7 @@
   function clock(text) {
     var at = new Date(text), now = new Date();
     var day = at.toDateString() === now.toDateString() ? "" : at.toLocaleDateString(undefined, { month: "short", day: "numeric" }) + " ";
-    return day + at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+    return day + at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
   }
   function inTime(text) {
     var minutes = Math.round((new Date(text) - Date.now()) / 60000);
@@ -136,11 +136,16 @@
   }
   function tile(label, value, trouble) { return make("div", { "class": trouble ? "tile-trouble" : "" }, [make("dt", {}, [label]), make("dd", {}, [String(value)])]); }
 
+  /* From noon to noon is one night; by day people call it today. */
+  function dayWord() {
+    var hour = new Date().getHours();
+    return hour >= 7 && hour < 19 ? "Today" : "Tonight";
+  }
   function draw() {
     var night = farm.night, counts = {}, focused = document.activeElement && document.activeElement.dataset.act;
     farm.devices.forEach(function (item) { counts[item.state] = (counts[item.state] || 0) + 1; });
-    byId("night-title").textContent = "Tonight, " + night.night;
-    byId("night-bar").replaceChildren(night.stored + night.left ? bar(night.stored, night.left, "tonight") : "");
+    byId("night-title").textContent = dayWord() + ", " + night.night;
+    byId("night-bar").replaceChildren(night.stored + night.left ? bar(night.stored, night.left, dayWord()) : "");
     byId("night").replaceChildren.apply(byId("night"), [
       tile("invocations stored of " + (night.stored + night.left), night.stored),
       tile("without a result", night.without_result, night.without_result > 0),
@@ -158,7 +163,7 @@
     byId("steer").hidden = !farm.can_be_steered || token !== "";
     byId("steer-on").hidden = token === "";
     byId("steer-all").replaceChildren(farm.has_queue && token ? holdButton("farm", "the whole farm") : "");
-    byId("live-at").textContent = new Date().toLocaleTimeString();
+    byId("live-at").textContent = new Date().toLocaleTimeString([], { hour12: false });
     if (focused) { Array.from(document.querySelectorAll("[data-act]")).filter(function (item) { return item.dataset.act === focused; }).forEach(function (item) { item.focus(); }); }
   }
   function drawChanges(changes) {

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.reporting import report_data
+from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
@@ -251,6 +252,7 @@ def _page(template: str, site: Site, **values: object) -> str:
         assets=_assets(),
         is_live=site.is_live,
         silent_nights=SILENT_NIGHTS,
+        nights_needed=2 * SEGMENT_NIGHTS,
         more=_more(),
         **values,
     )

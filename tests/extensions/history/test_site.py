@@ -166,7 +166,7 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
 
 def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
     store = MemoryStore()
-    fill(store, nights=4)
+    fill(store, nights=6)
     assert "No series changed in these nights." in site_pages.overview_page(
         gather(store, since=None)[0]
     )
@@ -174,6 +174,17 @@ def test_outputs_that_are_wrong_are_the_news_where_no_series_changed():
     html = site_pages.overview_page(gather(store, since=None)[0])
     assert "No series changed in these nights." not in html
     assert "<b>outputs wrong</b>" in html
+
+
+def test_with_too_few_nights_the_pages_say_how_many_are_needed():
+    store = MemoryStore()
+    fill(store, nights=4)
+    site, _ = gather(store, since=None)
+    for page in (site_pages.overview_page(site), site_pages.series_page(site, site.series[0])):
+        assert (
+            "Too few nights to find a change: it takes at least 6, half of them on each side. "
+            "There are 4, so 2 more." in page
+        )
 
 
 def test_the_grade_is_that_of_the_runs_that_the_figure_is_of():
