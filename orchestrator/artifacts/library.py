@@ -22,8 +22,8 @@ from orchestrator.artifacts.program import (
 )
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
+from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
-from orchestrator.programs import usual_tool
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha
@@ -49,7 +49,8 @@ class BuildLibrary:
         self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None
     ) -> None:
         self.archive = Archive(cache_folder)
-        self.specs: tuple[BuildSpec, ...] = tuple(specs)
+        #: Those of programs that the core or an extension that is here brings.
+        self.specs = tuple(spec for spec in specs if is_here(spec.tool))
         self._clock = clock or SystemClock()
 
     # Adding

@@ -151,11 +151,9 @@ def skip_reason(
         if not its.kinds:
             reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
             return Skip(reason_code="tool-not-on-device", reason=reason)
-        where = {DeviceKind.HOST: "this computer", DeviceKind.IOS: "an iPhone"}.get(
-            facts.kind, "a phone"
-        )
         return Skip(
-            reason_code="tool-not-on-device", reason=f"the program '{tool}' doesn't run on {where}"
+            reason_code="tool-not-on-device",
+            reason=f"the program '{tool}' doesn't run on {facts.kind.noun}",
         )
     if delegate not in its.delegates(facts.kind):
         able = [

@@ -43,8 +43,12 @@ def _program(tool: ToolName) -> Program:
 
 def programs() -> tuple[Program, ...]:
     """Return all programs of benchfarm's own, in the order in which they are listed."""
-    here = {*_OWN, *plugins("programs")}
-    return tuple(program(tool) for tool in ToolName if tool.value in here)
+    return tuple(program(tool) for tool in ToolName if is_here(tool))
+
+
+def is_here(tool: ToolName) -> bool:
+    """Whether the core or a plugin brings a program."""
+    return tool.value in _OWN or tool.value in plugins("programs")
 
 
 def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:

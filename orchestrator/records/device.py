@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, assert_never
 
 from orchestrator.records.identity import Serial
 from orchestrator.records.workload import DelegateName
@@ -27,6 +27,32 @@ class DeviceKind(enum.StrEnum):
     ANDROID = "android"
     HOST = "host"
     IOS = "ios"
+
+    @property
+    def noun(self) -> str:
+        """What people call a device of this kind."""
+        match self:
+            case DeviceKind.ANDROID:
+                return "a phone"
+            case DeviceKind.HOST:
+                return "this computer"
+            case DeviceKind.IOS:
+                return "an iPhone"
+            case _:
+                assert_never(self)
+
+    @property
+    def system(self) -> str:
+        """What its system is called; empty where the version says it, too."""
+        match self:
+            case DeviceKind.ANDROID:
+                return "Android"
+            case DeviceKind.HOST:
+                return ""
+            case DeviceKind.IOS:
+                return "iOS"
+            case _:
+                assert_never(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +131,7 @@ class DeviceFacts:
     @property
     def system(self) -> str:
         """Its system and version, as people say them; a computer's tells the name itself."""
-        name = {DeviceKind.ANDROID: "Android ", DeviceKind.IOS: "iOS "}.get(self.kind, "")
-        return f"{name}{self.os_version}" if self.os_version else ""
+        return f"{self.kind.system} {self.os_version}".strip() if self.os_version else ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +142,7 @@ class DeviceFacts:
     def versions(self) -> dict[str, str]:
         """What an update changes, and the figures with it: name -> value, of those that are known."""
         named = {
-            "iOS" if self.kind is DeviceKind.IOS else "Android": self.os_version,
+            self.kind.system or "system": self.os_version,
             "system image": self.fingerprint,
             "security patch": self.security_patch,
             "GPU driver": self.gpu_driver,

@@ -135,7 +135,7 @@ def _where(reported: Reported) -> list[tuple[str, str]]:
     if reported.run.is_virtual:
         rows.append(("NOTE", "measured on a virtual phone, which no maintainer can help with"))
     if facts is not None:
-        system = {DeviceKind.ANDROID: "Android", DeviceKind.IOS: "iOS"}.get(facts.kind, "")
+        system = facts.kind.system
         rows += [
             # A computer's model is its name.
             (

@@ -32,6 +32,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
 from orchestrator.records.workload import Model
+from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 from tests.unit.devices.test_cooling import Phone
 from tests.unit.engine.test_case_runner import NOW, Rig
@@ -206,13 +207,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@needs_extension("runtimes")
 def test_every_key_has_an_effect_or_a_test_that_shows_it() -> None:
     assert EFFECTS.keys() | SHOWN_BY.keys() == KEYS
     for path, name in SHOWN_BY.values():
         assert f"def {name}(" in (REPO / "tests" / path).read_text("utf-8")
 
 
-@pytest.mark.parametrize("key", EFFECTS)
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(key, marks=needs_extension("contention") if key == "contention" else ())
+        for key in EFFECTS
+    ],
+)
 def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
     value, others, effect = EFFECTS[key]
     written = {"models": "a.tflite", "matrix": {"threads": 4}} | others
@@ -227,6 +235,7 @@ def test_a_changed_key_changes_what_is_done(key: str, folder: Path) -> None:
     assert effect(before) != effect(after)
 
 
+@needs_extension("contention")
 def test_a_campaign_keeps_what_its_plan_says_of_the_work(folder: Path) -> None:
     text = (
         "models: a.tflite\nlimits: {wait: 9 s}\nbudget: 5 h\nsustained: 20 s\ncontention: cpu=1\nreboot: true\n"

@@ -29,6 +29,7 @@ from orchestrator.records.workload import (
     Skip,
     ToolName,
 )
+from tests.samples.extensions import needs_extension
 
 PHONE = DeviceFacts(
     serial=Serial("PHONE1"),
@@ -256,7 +257,13 @@ def test_sustained_comes_last_and_takes_its_time_for_each_case() -> None:
     assert expanded(the_plan).estimate_s(the_plan)[0] > 1200.0
 
 
-@pytest.mark.parametrize(("run_pass", "width"), [(Pass("energy"), 1), (Pass("contention"), 3)])
+@pytest.mark.parametrize(
+    ("run_pass", "width"),
+    [
+        pytest.param(Pass("energy"), 1, marks=needs_extension("energy")),
+        pytest.param(Pass("contention"), 3, marks=needs_extension("contention")),
+    ],
+)
 def test_what_is_compared_in_rounds_is_measured_a_b_b_a(run_pass: Pass, width: int) -> None:
     the_plan = plan(invocations=2, passes=(run_pass,), contention=("cpu=1", "memory=1"))
     queue = [

@@ -23,7 +23,11 @@ from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 _ACCELERATORS: Final = {BUILTIN: "cpu"} | {
     delegate: name for name, delegate in ACCELERATORS.items()
 }
-_PLATFORMS: Final = {DeviceKind.ANDROID: "android", DeviceKind.IOS: "ios"}
+_PLATFORMS: Final = {
+    DeviceKind.ANDROID: "android",
+    DeviceKind.HOST: "linux",
+    DeviceKind.IOS: "ios",
+}
 _SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
 
 
@@ -85,7 +89,7 @@ def _line(
     assert report is not None, "it has a figure"
     delegate = report.delegate
     accelerator = _ACCELERATORS[case.delegate]
-    platform = _PLATFORMS.get(facts.kind, "linux") if facts is not None else "android"
+    platform = _PLATFORMS[facts.kind] if facts is not None else "android"
     codename = facts.codename if facts is not None else ""
     device_id = (
         f"{codename or 'unknown'}-{facts.sdk}"

@@ -15,6 +15,7 @@ from orchestrator.cli.result import CommandResult, json_pieces
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.workload import DelegateName
 from tests.samples import stored_lab
+from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, series
 
 _RUNS = 60
@@ -74,7 +75,7 @@ def peak_bytes(home: Path, work: Callable[[Settings], None]) -> int:
         ("csv", "invocations"),
         ("json", "cases"),
         ("parquet", "invocations"),
-        ("leaderboard", "cases"),
+        pytest.param("leaderboard", "cases", marks=needs_extension("interop")),
     ],
 )
 def test_an_export_of_many_campaigns_takes_no_more_memory_than_one_of_few(

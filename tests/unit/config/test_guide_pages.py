@@ -9,6 +9,7 @@ from orchestrator.config.plan import load_plan, parse_plan
 from orchestrator.config.profiles import ProfileSection, load_inventory, load_profile
 from orchestrator.predicates import FIELDS
 from orchestrator.records.plan import Plan, keys_of
+from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 
 
@@ -24,6 +25,7 @@ def words(page: str) -> set[str]:
     }
 
 
+@needs_extension("energy")
 def test_plans_page_shows_the_example_and_the_smallest_plan(tmp_path):
     smallest, full, inventory = yaml_blocks("reference/plans.md")
     assert full == (REPO / "examples" / "plan.yaml").read_text()

@@ -23,6 +23,7 @@ from orchestrator.records.plan import (
     keys_of,
 )
 from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
+from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 
 EXAMPLE = REPO / "examples" / "plan.yaml"
@@ -42,6 +43,7 @@ def faults_of(folder, text):
     return list(raised.value.faults)
 
 
+@needs_extension("energy")
 def test_example_holds_every_key_and_loads():
     plan = load_plan(EXAMPLE)
     assert plan.name == "nightly-textures"

@@ -19,6 +19,7 @@ from orchestrator.report.tables import render_text_table
 from orchestrator.tables.passes import load_rows
 from orchestrator.tables.results import Exported, exported_table
 from orchestrator.tables.rows import BestMark
+from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
     CAMPAIGN,
     CPU_ROWS,
@@ -173,6 +174,7 @@ def test_headline_says_what_not_to_trust():
     assert "rejected (rebooted)" in warnings
 
 
+@needs_extension("energy")
 def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     clean = series(case(), 1_000)
     blocks = [
