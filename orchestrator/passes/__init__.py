@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import PluginError, UsageError, nearest
 from orchestrator.passes.specification import (
@@ -21,6 +22,9 @@ from orchestrator.plugins import is_own, load, plugins
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Pass
+
+if TYPE_CHECKING:
+    from orchestrator.tables.passes import PassTable
 
 _OWN = tuple(item.value for item in Pass)
 
@@ -88,6 +92,11 @@ def pass_names() -> tuple[str, ...]:
 def passes() -> tuple[PassSpec, ...]:
     """Return all passes, in the order in which they are listed."""
     return tuple(pass_of(Pass(name)) for name in pass_names())
+
+
+def pass_tables() -> tuple[PassTable[Any], ...]:
+    """Return the tables that passes have of their own."""
+    return tuple(own.table for own in passes() if own.table is not None)
 
 
 def goes_on(item: Invocation | RunRecord) -> bool:

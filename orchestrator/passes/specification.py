@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -20,6 +20,9 @@ from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding
 from orchestrator.records.workload import Case, Pass
+
+if TYPE_CHECKING:
+    from orchestrator.tables.passes import PassTable
 
 #: What an invocation costs beside its inferences, in seconds: start, load, probes before and after.
 OVERHEAD_S: Final = 3.0
@@ -227,6 +230,10 @@ class PassSpec:
     shows: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Mapping[str, Any]] = (
         lambda runs, campaigns: {}
     )
+    #: A table of its own, for what isn't a figure a run; None for none.
+    table: PassTable[Any] | None = None
+    #: Rules of advice by their names: what each says of a device's clean rows (report/advice.py).
+    advice: Mapping[str, Callable[[Sequence[Any]], Iterator[Any]]] = field(default_factory=dict)
     #: Whether a run's latency is told when it is stored.
     tells_latency: bool = False
     #: What else is told of a run when it is stored; empty: that it is done.

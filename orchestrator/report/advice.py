@@ -1,4 +1,4 @@
-"""What a campaign's clean figures advise: six rules, each with a condition and a sentence that
+"""What a campaign's clean figures advise: rules of the core and of passes, each with a condition and a sentence that
 names its figure.
 
 They follow the runtime's own list of best practices
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.compare import Ratio, speed_up
-from orchestrator.records.verdict import Quality
+from orchestrator.passes import passes
 from orchestrator.records.workload import all_but, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import alike, figure_of
@@ -98,7 +98,7 @@ def advice_of(data: ReportData) -> AdviceReport:
                 runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
-            for rule in RULES
+            for rule in (*RULES, *(Rule(*item) for own in passes() for item in own.advice.items()))
             for found in rule.find(rows)
         ),
         judged=len(judged),
@@ -111,7 +111,7 @@ def _by_model(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
     return grouped(rows, lambda row: row.model.subject).values()
 
 
-def _by_threads(rows: Iterable[ResultRow]) -> Iterator[Sequence[ResultRow]]:
+def by_threads(rows: Iterable[ResultRow]) -> Iterator[Sequence[ResultRow]]:
     """Yield cases that differ in their number of threads only, the fewest first."""
     beside = all_but("threads")
     for group in grouped(rows, lambda row: beside(row.case)).values():
@@ -123,7 +123,8 @@ def _center_us(row: ResultRow) -> float:
     return math.exp(figure_of(row).log_middle.value)
 
 
-def _fastest(rows: Iterable[ResultRow]) -> ResultRow:
+def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:
+    """Return the case with the least latency."""
     return min(rows, key=_center_us)
 
 
@@ -142,7 +143,7 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
     return _differs(ratio) and ratio.value < 1
 
 
-def _times_as_long(row: ResultRow, than: ResultRow) -> str:
+def times_as_long(row: ResultRow, than: ResultRow) -> str:
     """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
     ratio = speed_up(figure_of(row), figure_of(than))
     if ratio.interval is None:
@@ -151,54 +152,16 @@ def _times_as_long(row: ResultRow, than: ResultRow) -> str:
 
 
 def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    for group in _by_threads(rows):
-        fastest = _fastest(group)
+    for group in by_threads(rows):
+        fastest = fastest_of(group)
         enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
         more = [row for row in group if row.case.threads > enough.case.threads]
         if more:
             told = ", ".join(
-                f"{row.case.threads} take {_times_as_long(row, enough)} as long" for row in more
+                f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
             )
             text = f"{enough.configuration}: no number of threads above it is faster: {told}"
             yield Sentence(text, [enough, *more])
-
-
-def _energy_uj(row: ResultRow) -> float | None:
-    energy = row.energy
-    is_clean = (
-        energy is not None and energy.quality is Quality.TRUSTED and energy.net_uj is not None
-    )
-    return (
-        energy.net_uj.value
-        if is_clean and energy is not None and energy.net_uj is not None
-        else None
-    )
-
-
-def _energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    for group in _by_threads(row for row in rows if _energy_uj(row) is not None):
-        fastest, frugal = _fastest(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
-        assert fastest.energy is not None, "it has a figure of energy"
-        assert frugal.energy is not None, "it has a figure of energy"
-        ratio = fastest.energy.against(frugal.energy)
-        if (
-            fastest is frugal
-            or ratio is None
-            or ratio.half_width is None
-            or ratio.value <= 1 + ratio.half_width
-        ):
-            continue
-        many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
-        low, high = (
-            ratio.value / (1 + ratio.half_width) - 1,
-            ratio.value * (1 + ratio.half_width) - 1,
-        )
-        unit = "a token" if fastest.case.is_per_token else "an inference"
-        text = (
-            f"{fastest.configuration}: {fewer} would take {_times_as_long(frugal, fastest)} as long; {many} cost "
-            f"{format_percent(ratio.value - 1)} more energy {unit} [{format_percent(low)}, {format_percent(high)}]"
-        )
-        yield Sentence(text, [fastest, frugal])
 
 
 def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
@@ -208,11 +171,11 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
             (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
         )
         for group in others.values() if on_cpu else ():
-            best, cpu = _fastest(group), _fastest(on_cpu)
+            best, cpu = fastest_of(group), fastest_of(on_cpu)
             ratio = speed_up(figure_of(cpu), figure_of(best))
             if not _differs(ratio) or ratio.value < 1:
                 shown = "is slower than" if _differs(ratio) else "isn't shown to be faster than"
-                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {_times_as_long(best, cpu)} as long"
+                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
                 yield Sentence(text, [best, cpu])
 
 
@@ -221,7 +184,7 @@ def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[s
     largest first.
     """
     for of_model in _by_model(row for row in rows if row.profiles):
-        row = _fastest(of_model)
+        row = fastest_of(of_model)
         types = grouped(
             (item for item in row.profiles[-1].rows if not item.is_partition),
             lambda item: item.node_type,
@@ -256,7 +219,7 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     ).values():
         figures = alike({row.key: row.result for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
-        best = [_fastest(of_model) for of_model in _by_model(same_kind)]
+        best = [fastest_of(of_model) for of_model in _by_model(same_kind)]
         small, large = (
             [
                 row
@@ -268,7 +231,7 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         for one, other in (
             (one, other) for one in small for other in large if _is_slower(other, one)
         ):
-            text = f"{other.case.model_name} takes {_times_as_long(other, one)} as long, each at its best"
+            text = f"{other.case.model_name} takes {times_as_long(other, one)} as long, each at its best"
             yield Sentence(f"{one.configuration}: its twin {text}", [one, other])
 
 
@@ -277,7 +240,6 @@ RULES: Final = (
     Rule("dominating-operator", _dominating),
     Rule("moves-data", _moves_data),
     Rule("threads-enough", _threads),
-    Rule("energy-of-threads", _energy_of_threads),
     Rule("delegate-not-faster", _slow_delegate),
 )
 

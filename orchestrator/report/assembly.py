@@ -236,6 +236,11 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             for run in runs
         ),
         figures=tuple(figure for own in passes() for figure in _figures(own, of_pass[own.name])),
+        of_passes={
+            own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
+            for own in passes()
+            if own.table is not None
+        },
         **{name: value for own in shown for name, value in own.items()},
         findings=_findings(runs, result),
         stopped=tuple(gathered.stopped[key]),

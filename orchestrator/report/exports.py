@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.extras import require_packages
+from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.tables import csv, markdown
@@ -41,7 +42,8 @@ def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
     if rows == "invocations":
         return invocations_table(row for part in parts for row in part.results)
     return exported_table(
-        Exported(row, campaign_of(row, part)) for part in parts for row in part.results
+        (Exported(row, campaign_of(row, part)) for part in parts for row in part.results),
+        pass_tables(),
     )
 
 

@@ -16,6 +16,7 @@ import jinja2
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.files import make_private
+from orchestrator.passes import pass_tables
 from orchestrator.records.device import CpuCluster
 from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
@@ -133,6 +134,7 @@ def render_html(
         names=names,
         advice=advice_of(data),
         grids=grids,
+        pass_tables=pass_tables(),
         charts=charts_of(data),
         findings=_finding_groups(measured),
         troubled=troubled[:_MOST_TROUBLED],

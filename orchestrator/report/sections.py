@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from orchestrator.passes import pass_tables
 from orchestrator.report.data import ReportData
 from orchestrator.report.scaling import ThreadStep, thread_steps
 from orchestrator.tables.column import Column, Kind
@@ -13,12 +14,11 @@ from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, D
 from orchestrator.tables.results import (
     OWN_COLUMNS,
     delegates_table,
-    energy_table,
     figures_table,
-    loads_table,
     memory_table,
     parts_of,
     parts_table,
+    pass_table,
     results_table,
     starts_table,
     sustained_table,
@@ -56,8 +56,7 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
         results_table(rows),
         memory_table(rows),
         starts_table(rows),
-        energy_table(rows),
-        loads_table(rows),
+        *(pass_table(table, rows) for table in pass_tables()),
         figures_table(rows),
         _threads(rows),
         delegates_table(rows),

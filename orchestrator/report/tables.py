@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.passes import shown
+from orchestrator.passes import pass_tables, shown
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.workload import FIGURE_PASS
@@ -18,10 +18,9 @@ from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
 from orchestrator.tables.next_steps import finding_step
 from orchestrator.tables.results import (
-    energy_table,
     figures_table,
     listed_table,
-    loads_table,
+    pass_table,
     starts_table,
 )
 from orchestrator.tables.rows import BestMark, ResultRow, origin_of
@@ -68,8 +67,9 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         else text.lines(listed_table(sorted(rows, key=_fastest_first), names), width)
     )
     table = "\n".join(line for line, _ in lines)
-    parts = (starts_table, energy_table, loads_table, figures_table)
-    for part in (own(data.results) for own in parts):
+    every = data.results
+    of_passes = [pass_table(own, every) for own in pass_tables()]
+    for part in (starts_table(every), *of_passes, figures_table(every)):
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 

@@ -1,4 +1,4 @@
-"""What the passes beside timing show of a case: starts, memory, sustained runs, energy and loads.
+"""What the passes beside timing show of a case: starts, memory, sustained runs, and tables of theirs.
 
 Never mixed.
 """
@@ -6,27 +6,55 @@ Never mixed.
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
-from orchestrator.analysis.energy import Mean, mean_of, ratio_of
+from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
 from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.contention import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.records.start import StartStage, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import grouped
-from orchestrator.tables.column import NESTED, PAGE, PEOPLE, Column, Kind
+from orchestrator.records.workload import Case, grouped
+from orchestrator.tables.column import Column, Kind
 from orchestrator.units import US_PER_MS
 
+Item = TypeVar("Item")
 #: Campaign and round: what was measured in one round is a pair.
-_Round = tuple[str, int]
+Round = tuple[str, int]
+
+
+class Judged(Protocol):
+    """What has a quality."""
+
+    @property
+    def quality(self) -> Quality:
+        """What it is worth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassTable(Generic[Item]):
+    """What a pass shows of cases beside their latency: a table, and a part of their records."""
+
+    name: str
+    #: What JSON calls a case's part, and a page the table's place.
+    key: str
+    #: Heading and text on a page.
+    title: str
+    legend: str
+    #: The caption of the cases' table.
+    caption: Callable[[Sequence[Case]], str]
+    columns: Sequence[Column[Item]]
+    #: A case's lines, from its runs of the pass; campaigns by their names.
+    lines: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Sequence[Item]]
+    #: What JSON has of a case's lines; None: a record a line.
+    record: Callable[[Sequence[Item], Case], object] | None = None
+    #: Whether a case has one line at most, which is in its row of CSV and frames, too.
+    is_single: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,46 +90,6 @@ class SustainedRow:
     process_s: float
     #: Minute -> the battery's highest heat in it.
     heat_c: Mapping[int, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyRow:
-    """The energy of a case's inferences, a block being a run between two rests; microjoules."""
-
-    #: None where no block has a figure.
-    net_uj: Mean | None = None
-    gross_uj: Mean | None = None
-    #: ``rails``, ``battery``, ``unverified``; empty where no block has a figure.
-    grade: str = ""
-    rails: tuple[str, ...] = ()
-    #: Of the worst block; rejected ones aren't among them.
-    quality: Quality
-    #: Largest difference of a block's two rests, as a share of its net power.
-    drift: float | None = None
-    #: Why blocks have no figure, with their number.
-    missing: tuple[tuple[str, int], ...] = ()
-    #: Net energy by round.
-    blocks: Mapping[_Round, float]
-
-    def against(self, other: EnergyRow) -> Mean | None:
-        """Return how many times as much as another case it takes, by the rounds that both have."""
-        return ratio_of(self.blocks, other.blocks) if self.grade == other.grade else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRow:
-    """A case beside one load."""
-
-    load: str
-    #: Microseconds, over the runs.
-    median_us: float | None
-    #: Times as long as without a load, by the rounds that have both.
-    factor: Mean | None
-    count: int
-    #: Cores that the load kept busy, of those it was seen to.
-    cores: float | None
-    #: Runs whose load didn't run all the time.
-    died: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,198 +204,30 @@ def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
     return heat_c
 
 
-def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
-    """Return a case's energy by its runs of that pass; None for none.
-
-    Blocks of its commonest grade count.
-    """
-    found = [
-        (run, run.report.extra)
-        for run in runs
-        if run.report is not None and not run.is_without_result
-    ]
-    if not found:
-        return None
-    missing = Counter(
-        str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra
-    )
-    grades = Counter(str(extra["energy_grade"]) for _, extra in found if "energy_grade" in extra)
-    grade = grades.most_common(1)[0][0] if grades else ""
-    blocks = [(run, extra) for run, extra in found if extra.get("energy_grade") == grade]
-    return EnergyRow(
-        net_uj=mean_of([float(extra["energy_net_uj"]) for _, extra in blocks]),
-        gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
-        grade=grade,
-        rails=tuple(
-            sorted(
-                {rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()}
-            )
-        ),
-        quality=worst_quality(run for run, _ in found),
-        drift=max((_drift(extra) for _, extra in blocks), default=None),
-        missing=tuple(missing.most_common()),
-        blocks={
-            (str(run.campaign_id), run.invocation): float(extra["energy_net_uj"])
-            for run, extra in blocks
-        },
-    )
-
-
-def _drift(extra: Mapping[str, float | str]) -> float:
-    work, before, after = (
-        float(extra[f"energy_{name}_w"]) for name in ("work", "rest_before", "rest_after")
-    )
-    return abs(after - before) / (work - (before + after) / 2)
-
-
-def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[LoadRow, ...]:
-    """Return a case's figures by load, from its runs of that pass, without a load first.
-
-    Campaigns by their names.
-    """
-    seen: dict[str, dict[_Round, float]] = {}
-    cores: dict[str, list[float]] = defaultdict(list)
-    died: Counter[str] = Counter()
-    for run in runs:
-        if run.report is None or "load" not in run.report.extra:
-            continue
-        load, latency_us = str(run.report.extra["load"]), run.report.latency_us()
-        own = seen.setdefault(load, {})
-        died[load] += run.reason_code == LOAD_DIED
-        if not run.is_without_result and latency_us is not None:
-            campaign = campaigns.get(run.campaign_id)
-            width = 1 + len(campaign.terms.contention) if campaign is not None else 1
-            own[str(run.campaign_id), run.invocation // width] = latency_us
-            if "load_cores" in run.report.extra:
-                cores[load].append(float(run.report.extra["load_cores"]))
-    return tuple(
-        LoadRow(
-            load=load,
-            median_us=known_median(own.values()),
-            factor=ratio_of(own, seen.get(NO_LOAD, {})) if load != NO_LOAD else None,
-            count=len(own),
-            cores=statistics.fmean(cores[load]) if cores[load] else None,
-            died=died[load],
-        )
-        for load, own in sorted(seen.items(), key=lambda item: (item[0] != NO_LOAD, item[0]))
-    )
-
-
-def _quality(item: StartRow | EnergyRow) -> str:
+def quality_word(item: Judged) -> str:
+    """Return the word for a quality."""
     return item.quality.word
 
 
-def _quality_class(item: StartRow | EnergyRow) -> str:
+def quality_class(item: Judged) -> str:
+    """Return the class that a page gives a quality."""
     return f"q-{item.quality.value}"
 
 
-def _share(mean: Mean | None) -> float | None:
-    return None if mean is None or mean.half_width is None else mean.half_width / mean.value
-
-
-def _half(mean: Mean | None, half: float | None) -> str | None:
+def half_words(mean: Mean | None, half: float | None) -> str | None:
     """Return the words for an interval that says nothing: half of it is as large as the figure."""
     return "too few runs" if mean is not None and (half is None or half > 1) else None
 
 
-_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
+#: A column of times, stored in microseconds.
+MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
 STARTS: Final[Sequence[Column[StartRow]]] = (
     Column("stage", "stage", lambda start: start.stage, is_choice=True),
     Column("invocations", "processes", lambda start: start.count, Kind.COUNT),
-    Column("init_us", "init", lambda start: start.init_us, **_MS),
-    Column("first_inference_us", "first inference", lambda start: start.first_us, **_MS),
-    Column("quality", "quality", lambda start: start.quality, shown=_quality, tone=_quality_class),
-)
-#: Also among the columns of a case, in CSV, JSON and frames.
-ENERGY: Final[Sequence[Column[EnergyRow]]] = (
+    Column("init_us", "init", lambda start: start.init_us, **MS),
+    Column("first_inference_us", "first inference", lambda start: start.first_us, **MS),
     Column(
-        "energy_net_uj",
-        "net",
-        lambda item: item.net_uj and item.net_uj.value,
-        Kind.NUMBER,
-        "mJ",
-        1e-3,
-        exact=3,
-    ),
-    Column(
-        "energy_net_half_uj",
-        "±95 %",
-        lambda item: item.net_uj and item.net_uj.half_width,
-        Kind.NUMBER,
-        "mJ",
-        1e-3,
-        exact=3,
-        shown=lambda item: _half(item.net_uj, _share(item.net_uj)),
-    ),
-    Column(
-        "energy_gross_uj",
-        "gross",
-        lambda item: item.gross_uj and item.gross_uj.value,
-        Kind.NUMBER,
-        "mJ",
-        1e-3,
-        exact=3,
-    ),
-    Column("energy_grade", "by", lambda item: item.grade or None, is_choice=True),
-    Column("blocks", "blocks", lambda item: len(item.blocks), Kind.COUNT, forms=PEOPLE),
-    Column(
-        "drift",
-        "rests differ by",
-        lambda item: item.drift,
-        Kind.NUMBER,
-        "%",
-        100,
-        digits=1,
-        forms=PAGE,
-    ),
-    Column(
-        "quality",
-        "quality",
-        lambda item: item.quality,
-        shown=_quality,
-        tone=_quality_class,
-        forms=PEOPLE,
-    ),
-    Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
-    Column(
-        "missing",
-        "blocks without a figure",
-        lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing),
-        is_optional=True,
-        forms=PEOPLE,
-    ),
-)
-LOADS: Final[Sequence[Column[LoadRow]]] = (
-    Column("load", "load", lambda load: load.load, is_choice=True),
-    Column("median_us", "median", lambda load: load.median_us, **_MS),
-    Column("factor", "times as long", lambda load: load.factor, Kind.RECORD, forms=NESTED),
-    Column(
-        "factor",
-        "times as long",
-        lambda load: load.factor and load.factor.value,
-        Kind.NUMBER,
-        digits=3,
-        forms=PEOPLE,
-    ),
-    Column(
-        "factor_half",
-        "±95 %",
-        lambda load: load.factor and load.factor.half_width,
-        Kind.NUMBER,
-        "%",
-        100,
-        digits=1,
-        forms=PEOPLE,
-        shown=lambda load: _half(load.factor, getattr(load.factor, "half_width", None)),
-    ),
-    Column("runs", "runs", lambda load: load.count, Kind.COUNT),
-    Column("cores", "load kept busy", lambda load: load.cores, Kind.NUMBER, "cores", digits=1),
-    Column(
-        "died",
-        "load died",
-        lambda load: load.died,
-        Kind.COUNT,
-        shown=lambda load: "" if not load.died else None,
+        "quality", "quality", lambda start: start.quality, shown=quality_word, tone=quality_class
     ),
 )
 FIGURES: Final[Sequence[Column[PassFigure]]] = (
@@ -426,8 +246,8 @@ SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
         is_choice=True,
         shown=lambda run: "whole" if run.is_whole else "cut",
     ),
-    Column("burst_us", "burst", lambda run: run.curve.burst_us, **_MS),
-    Column("steady_us", "steady", lambda run: run.curve.steady_us, **_MS),
+    Column("burst_us", "burst", lambda run: run.curve.burst_us, **MS),
+    Column("steady_us", "steady", lambda run: run.curve.steady_us, **MS),
     Column(
         "slowdown", "slowdown", lambda run: run.curve.slowdown - 1, Kind.NUMBER, "%", 100, digits=1
     ),

@@ -5,7 +5,7 @@ And those of the parts of a case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -31,7 +31,7 @@ from orchestrator.tables.column import (
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
-from orchestrator.tables.passes import ENERGY, FIGURES, LOADS, STARTS, SUSTAINED, EnergyRow
+from orchestrator.tables.passes import FIGURES, STARTS, SUSTAINED, PassTable
 from orchestrator.tables.rows import BestMark, DeviceRow, InvocationRow, ModelRow, ResultRow
 from orchestrator.tables.runs import RUNS
 from orchestrator.tables.table import Table
@@ -322,7 +322,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _memory("init_memory_mib", "memory after init", lambda row: row.init_memory_mib),
     _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
     _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
-    *(column.of(lambda row: row.energy, forms=DATA) for column in ENERGY if column.forms & FLAT),
     Column(
         "accuracy_percent",
         "accuracy",
@@ -359,14 +358,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     ),
     Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
     Column("starts", "starts", lambda row: _records(STARTS, row.starts), Kind.RECORD, forms=NESTED),
-    Column("energy", "energy", lambda row: _energy(row.energy, row), Kind.RECORD, forms=NESTED),
-    Column(
-        "contention",
-        "contention",
-        lambda row: _records(LOADS, row.loads),
-        Kind.RECORD,
-        forms=NESTED,
-    ),
     Column(
         "passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED
     ),
@@ -378,21 +369,6 @@ def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dic
         {column.name: column.data(item) for column in columns if Form.JSON in column.forms}
         for item in items
     ]
-
-
-def _energy(energy: EnergyRow | None, row: ResultRow) -> Mapping[str, object] | None:
-    if energy is None:
-        return None
-    return {
-        "per": "token" if row.case.is_per_token else "inference",
-        "net_uj": energy.net_uj,
-        "gross_uj": energy.gross_uj,
-        "grade": energy.grade,
-        "quality": energy.quality,
-        "rails": energy.rails,
-        "drift": energy.drift,
-        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
-    }
 
 
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
@@ -555,25 +531,36 @@ def parts_of(
     return [(row, item) for row in rows for item in of(row)]
 
 
-def energy_table(rows: Sequence[ResultRow]) -> Table[Part[EnergyRow]]:
-    """Return the energy of the cases that have any."""
-    parts = [(row, row.energy) for row in rows if row.energy is not None]
-    what = " or ".join(
-        sorted({"token" if row.case.is_per_token else "inference" for row, _ in parts})
-    )
-    return parts_table("energy", f"Energy per {what}, net of the phone's at rest", parts, ENERGY)
-
-
 def starts_table(rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the stages of all starts, where a plan has the pass ``cold``."""
     caption = "Initialisation and first inference of each case by stage"
     return parts_table("stages", caption, parts_of(rows, lambda row: row.starts), STARTS)
 
 
-def loads_table(rows: Sequence[ResultRow]) -> Table[Any]:
-    """Return the figures beside loads, where a plan has the pass ``contention``."""
-    caption = "Each case beside a load, against itself alone"
-    return parts_table("loads", caption, parts_of(rows, lambda row: row.loads), LOADS)
+def pass_table(table: PassTable[Any], rows: Sequence[ResultRow]) -> Table[Any]:
+    """Return the table of a pass: the lines of all cases."""
+    parts = parts_of(rows, lambda row: row.of_passes.get(table.name, ()))
+    caption = table.caption([row.case for row, _ in parts])
+    return parts_table(table.name, caption, parts, table.columns)
+
+
+def _columns_of(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
+    """Yield what CSV, JSON and frames have of a pass's lines."""
+
+    def lines_of(row: ResultRow) -> Sequence[Any]:
+        lines: Sequence[Any] = row.of_passes.get(table.name, ())
+        return lines
+
+    def record(row: ResultRow) -> object:
+        if table.record is None:
+            return _records(table.columns, lines_of(row))
+        return table.record(lines_of(row), row.case)
+
+    if table.is_single:
+        for column in table.columns:
+            if column.forms & FLAT:
+                yield column.of(lambda row: next(iter(lines_of(row)), None), forms=DATA)
+    yield Column(table.key, table.key, record, Kind.RECORD, forms=NESTED)
 
 
 def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
@@ -663,14 +650,19 @@ def _exported(item: Exported) -> ResultRow:
     return item.row
 
 
-def exported_table(rows: Iterable[Exported]) -> Table[Exported]:
-    """Return what CSV, JSON and frames have of cases: of each its campaign, figure and parts."""
+def exported_table(
+    rows: Iterable[Exported], of_passes: Sequence[PassTable[Any]] = ()
+) -> Table[Exported]:
+    """Return what CSV, JSON and frames have of cases: of each its campaign, figure and parts, also
+    those of passes.
+    """
     return Table(
         name="cases",
         caption="Cases",
         columns=[
             *(column.of(lambda item: item.campaign) for column in CAMPAIGN),
             *(column.of(_exported) for column in RESULTS),
+            *(column.of(_exported) for table in of_passes for column in _columns_of(table)),
             Column(
                 "findings",
                 "findings",

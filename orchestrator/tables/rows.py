@@ -9,8 +9,9 @@ its own way.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.compare import Ratio
@@ -33,7 +34,7 @@ from orchestrator.tables.labels import PARITY_WORDS, STATUS_WORDS, fallback_word
 from orchestrator.tables.looks import LogExcerpt, Trace
 from orchestrator.tables.next_steps import finding_step, next_step
 from orchestrator.tables.operators import Profile
-from orchestrator.tables.passes import EnergyRow, LoadRow, PassFigure, StartRow, SustainedRow
+from orchestrator.tables.passes import PassFigure, StartRow, SustainedRow
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
@@ -206,10 +207,8 @@ class ResultRow:
     invocations: tuple[InvocationRow, ...]
     #: By stage, where the plan has the pass ``cold``.
     starts: tuple[StartRow, ...] = ()
-    #: Where the plan has the pass ``energy``.
-    energy: EnergyRow | None = None
-    #: By load, where the plan has the pass ``contention``.
-    loads: tuple[LoadRow, ...] = ()
+    #: What passes with tables of their own show of it, by the table's name.
+    of_passes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
     #: By campaign and attempt, where the plan has the pass ``sustained``.

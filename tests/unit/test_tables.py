@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from orchestrator.passes import pass_tables
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
 from orchestrator.report.sections import page_tables
@@ -122,7 +123,8 @@ def test_no_two_columns_of_a_form_have_one_name() -> None:
 def test_a_column_has_its_type_in_a_frame_also_where_nothing_of_it_is_known() -> None:
     typed = {name: str(kind) for name, kind in render(table_of([DATA]), Form.FRAME).dtypes.items()}
     assert {
-        name: str(kind) for name, kind in render(exported_table([]), Form.FRAME).dtypes.items()
+        name: str(kind)
+        for name, kind in render(exported_table([], pass_tables()), Form.FRAME).dtypes.items()
     } == typed
     assert (typed["median_us"], typed["threads"], typed["is_virtual"]) == (
         "Float64",

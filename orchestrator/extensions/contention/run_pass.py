@@ -12,6 +12,7 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
+from orchestrator.extensions.contention.table import TABLE
 from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
@@ -30,7 +31,6 @@ from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.workload import Case, Pass
 from orchestrator.scripts import call
-from orchestrator.tables.passes import load_rows
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6
@@ -183,6 +183,6 @@ PASS = PassSpec(
     read=with_load,
     findings=no_findings,
     figures=(),
-    shows=lambda runs, campaigns: {"loads": load_rows(runs, campaigns)},
+    table=TABLE,
     warns=True,
 )

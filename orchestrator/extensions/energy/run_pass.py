@@ -7,6 +7,7 @@ from typing import Final
 from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
 from orchestrator.extensions.energy.meters import MeterBook
 from orchestrator.extensions.energy.records import LEAST_REST_S, LEAST_WORK_S, PowerSource
+from orchestrator.extensions.energy.table import TABLE, energy_of_threads
 from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,
@@ -18,7 +19,6 @@ from orchestrator.passes.specification import (
 from orchestrator.programs.specification import Program
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.workload import Case, Pass
-from orchestrator.tables.passes import energy_row
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6
@@ -55,6 +55,7 @@ PASS = PassSpec(
     read=with_energy,
     findings=no_findings,
     figures=(),
-    shows=lambda runs, campaigns: {"energy": energy_row(runs)},
+    table=TABLE,
+    advice={"energy-of-threads": energy_of_threads},
     warns=True,
 )

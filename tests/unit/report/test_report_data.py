@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import Terms
 from orchestrator.records.identity import BuildSha, CampaignId, Serial
 from orchestrator.records.pairing import Pairing
@@ -16,7 +17,6 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
-from orchestrator.tables.passes import load_rows
 from orchestrator.tables.results import Exported, exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
@@ -186,6 +186,7 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     assert warning.startswith("1 case suspect in the pass energy: ")
 
 
+@needs_extension("contention")
 def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
     def beside(number, load, latency_us):
         record = run(case(), number, latency_us, run_pass=Pass("contention"))
@@ -204,9 +205,10 @@ def test_an_interval_of_a_factor_that_says_nothing_is_told_in_words():
         for n, load in enumerate(("none", "cpu=1") * 2)
     ]
     data = data_of(*series(case(), 1_000), *wild, *steady)
+    loads = next(table for table in pass_tables() if table.name == "loads")
     planned = {str(CAMPAIGN): campaign_of([], terms=Terms(contention=("cpu=1",)))}
     rows = [
-        replace(row, loads=load_rows(runs, planned))
+        replace(row, of_passes={"loads": loads.lines(runs, planned)})
         for row in data.results
         for runs in (wild, steady)
     ]
