@@ -66,7 +66,6 @@ DISTRIBUTIONS = {
     "elftools": "pyelftools",
     "google": "protobuf",
     "prometheus_client": "prometheus-client",
-    "vl_convert": "vl-convert-python",
     "yaml": "pyyaml",
 }
 #: What an extra's package always brings along, as its own documented interface.

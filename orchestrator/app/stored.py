@@ -141,7 +141,13 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
 
 
 def find_run(store: Store, prefix: str) -> RunRecord:
-    """Return the run that the beginning of an id means; raises UsageError."""
+    """Return the run that the beginning of an id means, or ``newest``; raises UsageError."""
+    if prefix == "newest":
+        newest = find_campaign(store, "newest")
+        runs = list(store.runs(campaign_ids=[newest.campaign_id]))
+        if not runs:
+            raise UsageError(f"campaign {newest.campaign_id} has no run yet")
+        prefix = max(runs, key=lambda run: run.started_at).run_id
     matching = store.run_ids(prefix)
     if not matching:
         raise UsageError(

@@ -42,7 +42,7 @@ _SHOWN: Final = 30
 _Limit = Annotated[
     int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
 ]
-_Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs'.")]
+_Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs', or newest.")]
 
 
 @command("results list", has_table=True)
@@ -171,7 +171,7 @@ def log(
 ) -> CommandResult:
     """Show the output of a run, as it was stored.
 
-    Example: benchfarm results log RUN
+    Example: benchfarm results log newest
 
     Example: benchfarm results log RUN --issue --out issue.md
 
@@ -290,6 +290,17 @@ def backup(
         text=f"{out}: {held}; restore it by putting it at {store}",
         data={"path": out, "size_bytes": size, "store": store},
     )
+
+
+@command("store usage", has_table=True)
+def usage(settings: Settings) -> CommandResult:
+    """Show what takes space on this disk, and what frees it.
+
+    Example: benchfarm store usage
+    """
+    from orchestrator.app.disk_usage import disk_usage
+
+    return shown(disk_usage(settings))
 
 
 @command("store timezone")
