@@ -173,6 +173,8 @@ def read_manifest(document: str) -> Manifest:
             hint="install the submitter's benchfarm, and what brings the pass, on this host",
         )
     try:
+        if plan.builds or plan.folder or plan.parity_inputs:
+            raise ValueError("it names files of a computer instead of contents")
         for text in plan.devices.where:
             parse_predicate(text)
         for model in plan.models:

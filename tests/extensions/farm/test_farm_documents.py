@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from pydantic import TypeAdapter
 
+from orchestrator.documents import adapter_of
 from orchestrator.errors import NewerPlanError, PlanError
 from orchestrator.extensions.farm.manifest import (
     Content,
@@ -153,6 +155,54 @@ def test_a_plan_from_the_queue_is_checked_as_one_from_a_file(
     document = json.loads(dump(manifest()))
     document["plan"] |= section
     with pytest.raises(PlanError, match=re.escape(told)):
+        read_manifest(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**400, -1, float("inf"), float("nan"), 1e300, "\ud800", "x\n$(reboot)'", [1] * 1000, {}],
+    ids=lambda value: repr(value)[:12],
+)
+def test_a_hostile_value_anywhere_in_a_plan_is_refused_or_read_and_never_a_fault(
+    value: object,
+) -> None:
+    whole = json.loads(adapter_of(Manifest).dump_json(manifest()))
+    for path in places(whole):
+        document = copy.deepcopy(whole)
+        inner = document
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+        try:
+            found = read_manifest(json.dumps(document))
+        except PlanError:
+            continue
+        # Texts that are only shown are taken, numbers never are.
+        assert not isinstance(value, int | float), path
+        assert read_manifest(dump(found)) == found
+
+
+def places(value: Any) -> Iterator[tuple[str | int, ...]]:
+    """Yield where the values of a document are, those that hold others too."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (key,)
+        if isinstance(inner, dict | list):
+            yield from ((key, *rest) for rest in places(inner))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"builds": {"native": "/etc/passwd"}},
+        {"folder": "/etc"},
+        {"parity_inputs": "/etc"},
+    ],
+    ids=str,
+)
+def test_a_plan_from_the_queue_names_no_file_of_its_host(change: dict[str, object]) -> None:
+    document = json.loads(dump(manifest()))
+    document["plan"] |= change
+    with pytest.raises(PlanError, match="names files of a computer"):
         read_manifest(json.dumps(document))
 
 
