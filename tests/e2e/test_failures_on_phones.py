@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchfarm_virtual.samples import benchmark_apk
 from tests.e2e.conftest import Lab
 
 
@@ -100,3 +101,47 @@ def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clo
         "runs"
     ]
     assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")
+
+
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("INSTALL_FAILED_USER_RESTRICTED: Install canceled by user", "Install via USB"),
+        ("INSTALL_FAILED_USER_RESTRICTED: Invalid apk", "Install via USB"),
+        ("INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed", "Auto Blocker"),
+        ("INSTALL_FAILED_ABORTED: User rejected permissions", "look at its screen"),
+        ("INSTALL_FAILED_ABORTED: Permission denied", "look at its screen"),
+    ],
+)
+def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_step(
+    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+) -> None:
+    serial = lab.serials[0]
+    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+    lab.fault(serial, "install-refused", f"text={text}")
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    page = tmp_path / "report.html"
+    (run,) = lab.cli("bench", model, *words, "--out", page, "--json").ended_with(1).json["runs"]
+    assert (run["outcome"], run["reason_code"]) == ("failed", "install")
+    assert text in run["reason"]
+    assert step in page.read_text("utf-8")
+
+
+def test_an_app_whose_files_are_refused_has_its_figure_and_the_report_says_why(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    serial, apk, page = lab.serials[0], tmp_path / "release.apk", tmp_path / "report.html"
+    lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
+    apk.write_bytes(benchmark_apk(debuggable=False))
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    try:
+        done = lab.cli("bench", model, *words, "--build", f"apk={apk}", "--out", page, "--json")
+        (run,) = done.json["runs"]
+        assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
+        (finding,) = (
+            item for item in run["verdict"]["findings"] if item["code"] == "files-refused"
+        )
+        assert "debuggable" in finding["evidence"]
+        assert "files-refused" in page.read_text("utf-8")
+    finally:
+        lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")

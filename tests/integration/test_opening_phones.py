@@ -22,6 +22,7 @@ from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceEr
 from orchestrator.files import sha256_of
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
+from tests.samples.command import Cli
 from tests.samples.overheard_adb import Overheard
 from tests.samples.places import MODELS
 
@@ -212,3 +213,24 @@ def test_words_of_a_lost_link_are_asked_again(
     placed = device.place(model, kind="models", sha256=sha256_of(model), name="m.tflite")
     assert not overheard.refusals, "it was asked"
     assert placed.pushed_bytes == model.stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("service", "words"),
+    [
+        ("shell,v2", "protocol fault (couldn't read status): Success"),
+        ("sync:", "couldn't read from device"),
+        ("sync:", "protocol fault (couldn't read status)"),
+    ],
+)
+def test_a_bench_whose_server_says_words_of_a_lost_link_measures_all_the_same(
+    phones: list[Phone], overheard: Overheard, tmp_path: Path, service: str, words: str
+) -> None:
+    overheard.refusals[service] = words
+    model, limits = min(MODELS.glob("*float*.tflite")), ("--min-secs", "0.1", "--max-secs", "0.5")
+    done = Cli(home=tmp_path / "home")(
+        "bench", model, "-d", "xnnpack", "-t", "1", "-n", "1", "-s", "S0", *limits, "--json",
+        BENCHFARM_ADB_SERVER=f"127.0.0.1:{overheard.port}",
+    )  # fmt: skip
+    assert not overheard.refusals, "it was asked"
+    assert [run["outcome"] for run in done.ended_with(0).json["runs"]] == ["completed"]

@@ -49,6 +49,7 @@ class FaultKind(StrEnum):
     TOOL_WARNING = "tool-warning"
     PROPERTIES_DENIED = "properties-denied"
     SHELL_RESTRICTED = "shell-restricted"
+    INSTALL_REFUSED = "install-refused"
     BIT_FLIP = "bit-flip"
     NO_SPACE = "no-space"
     PERMISSION_DENIED = "permission-denied"
@@ -159,6 +160,13 @@ FAULT_NOTES: Mapping[FaultKind, FaultNote] = {
     FaultKind.SHELL_RESTRICTED: FaultNote(
         summary="The maker lets the shell user neither put settings, press keys nor switch by svc (subject: settings, "
         "input or svc), as without 'USB debugging (Security settings)'.",
+        lasting=True,
+        moments=(),
+        counts_bytes=False,
+    ),
+    FaultKind.INSTALL_REFUSED: FaultNote(
+        summary="The package manager takes an APK and refuses it with 'Failure [text]'.",
+        args={"text": "INSTALL_FAILED_USER_RESTRICTED: Install canceled by user"},
         lasting=True,
         moments=(),
         counts_bytes=False,

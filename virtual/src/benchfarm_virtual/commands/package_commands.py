@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.commands.registry import command
 from benchfarm_virtual.contract import ByteSource, PhoneFileError
+from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.packages import InstalledPackage, InstallOptions, InstallRefusedError
 
 _CHUNK_BYTES = 1 << 18
@@ -120,6 +121,11 @@ def _finish(
     call: Invocation, source: Iterator[bytes], size_bytes: int, options: InstallOptions
 ) -> int:
     try:
+        refused = call.system.faults.active(FaultKind.INSTALL_REFUSED)
+        if refused is not None:
+            for _ in source:
+                pass
+            raise InstallRefusedError(refused.text("text"))
         package = call.system.packages.install(source, size_bytes, options)
     except InstallRefusedError as exc:
         call.error(f"Failure [{exc}]") if _to_stderr(call) else call.out.line(f"Failure [{exc}]")
