@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from orchestrator.app.importing import ImportRequest, store_import
     from orchestrator.app.options import Texts, arg, opt
     from orchestrator.bootstrap import Settings, Workspace
-    from orchestrator.cli.exchange import import_result
     from orchestrator.cli.frame import command
+    from orchestrator.cli.reports import import_result
     from orchestrator.cli.result import CommandResult, shown
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.devices.host import HostDevice
@@ -129,7 +129,7 @@ _HOMES: Final = {
     **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "ports"),
     "run_and_collect": "programs.running.collected",
     "command": "cli.frame",
-    "import_result": "cli.exchange",
+    "import_result": "cli.reports",
     **dict.fromkeys(("Column", "Kind"), "tables.column"),
     "Table": "tables.table",
     **dict.fromkeys(("CommandResult", "shown"), "cli.result"),

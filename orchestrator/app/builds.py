@@ -1,5 +1,5 @@
-"""Builds of benchmark programs: kept, downloaded, added from a file, found, and built from their
-source.
+"""Benchmark programs: kept, downloaded, added from a file, found, and built from their source; and
+their flags, as documented or as a program says itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
-from orchestrator.bootstrap import Workspace
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.child_environment import child_environment
-from orchestrator.config.tool_words import tool_named
-from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.workload import Build
+from orchestrator.config.tool_words import known_tools, tool_named
+from orchestrator.engine.flag_check import ask_for_flags, learn_flags
+from orchestrator.errors import ArtifactError, OutputParseError, UsageError
+from orchestrator.plugins import plugins
+from orchestrator.programs import program, programs
+from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.plan import DeviceSelection, Matrix, Plan
+from orchestrator.records.workload import Build, Skip, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -232,3 +237,132 @@ def make_build(
         )
     # What bazel leaves behind may be a link into its cache.
     return workspace.library.add(made.resolve(), name=name), commands
+
+
+_PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """Flags of a program."""
+
+    tool: ToolName
+    #: The build that was asked; None for what is documented.
+    build: Build | None
+    #: Where they are from, in words.
+    title: str
+    schema: FlagSchema
+
+
+def flags_of(
+    settings: Settings, name: str, *, build: str, tool: str, serial: str
+) -> tuple[Flags, FlagSpec | None]:
+    """Return the flags of a program, and the one of them that is named.
+
+    Raises UsageError for a tool or a flag that there is none of, ArtifactError for a build,
+    DeviceError kinds for a device that was named.
+    """
+    with Workspace(settings) as workspace:
+        declared = set(known_tools()) - {*ToolName, *plugins("programs")}
+        if name in declared:
+            name, tool = "", name
+        found = _source(workspace, _tool(tool, declared), build, serial)
+    bare = name.removeprefix("--").partition("=")[0]
+    if bare and bare not in found.schema.flags:
+        nearest = found.schema.nearest(bare)
+        hint = f"did you mean {nearest}?" if nearest else "'benchfarm flags' lists them"
+        raise UsageError(f"{found.title}: there is no flag {bare!r}", hint=hint)
+    return found, found.schema.flags[bare] if bare else None
+
+
+def _tool(name: str, declared: Iterable[str]) -> ToolName:
+    with_flags = [own.name for own in programs() if own.has_flags]
+    wanted = tool_named(name)
+    if wanted in with_flags or wanted.is_declared:
+        return wanted
+    hint = f"tools with flags are {', '.join([*with_flags, *sorted(declared)])}"
+    raise UsageError(f"{name!r} takes none of a plan's flags", hint=hint)
+
+
+def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
+    """Return the flags of the named build, of the device's build, or of all builds as documented."""
+    from orchestrator.programs.flags.checking import documented_flags
+
+    if tool.is_declared:
+        own = program(tool)
+        return Flags(
+            tool=tool, schema=own.own_schema or FlagSchema(flags={}), build=None, title=own.title
+        )
+    book = workspace.flag_book
+    build = (
+        _on_device(workspace, tool, named, serial)
+        if serial
+        else _named(workspace, tool, named)
+        if named
+        else None
+    )
+    if build is None:
+        schema = program(tool).own_schema or documented_flags(program(tool).family)
+        return Flags(
+            tool=tool, schema=schema, build=None, title=f"{tool}, all builds, as documented"
+        )
+    schema = book.schema(build)
+    how = (
+        "as it says itself"
+        if schema.is_learned
+        else "as documented for all builds: it wasn't asked yet"
+    )
+    return Flags(
+        tool=tool, schema=schema, build=build, title=f"{build.name} ({build.sha256[:12]}), {how}"
+    )
+
+
+def _named(workspace: Workspace, tool: ToolName, named: str) -> Build:
+    """Return a build for any ABI; one for this computer is asked for its flags here."""
+    problem: ArtifactError | None = None
+    host = workspace.host()
+    facts = host.facts()
+    places = [(abi, facts.kind) for abi in facts.abis] + [
+        (abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS
+    ]
+    for abi, kind in places:
+        try:
+            build = workspace.library.resolve(tool, abi, name_or_path=named, kind=kind)
+        except ArtifactError as error:
+            problem = problem or error
+            continue
+        if kind is facts.kind:
+            learn_flags(
+                workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build}
+            )
+        return build
+    assert problem is not None
+    raise problem
+
+
+def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Build:
+    """Return the build that would be used on a device, after it was asked for its flags there."""
+    is_host = serial == "host"
+    selection = DeviceSelection(serials=() if is_host else (serial,), host=is_host)
+    plan = Plan(
+        name="flags", models=(), matrix=Matrix(tools=(tool,)), builds={tool: named} if named else {}
+    )
+    ((device, facts),) = workspace.open_devices(selection).devices
+    build = workspace.builds.of(plan, [facts])[facts.serial, tool]
+    if isinstance(build, Skip):
+        raise ArtifactError(build.reason)
+    if not workspace.flag_book.names(build) and workspace.flag_book.help_command(build, build.name):
+        with workspace.lease.acquire(device.serial):
+            if not ask_for_flags(workspace.flag_book, device, build):
+                raise OutputParseError(
+                    f"{serial}: {build.name} lists no flags when it is asked for --help",
+                    hint="does it run on this device at all? 'benchfarm bench' says more",
+                )
+    return build
+
+
+def trap_of(spec: FlagSpec) -> str:
+    """Return what people get wrong about a flag; empty for most."""
+    from orchestrator.programs.flags.tables import TRAPS
+
+    return TRAPS.get(spec.name, "")

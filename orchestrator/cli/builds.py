@@ -15,10 +15,11 @@ from orchestrator.app.builds import (
     add_build,
     fetch_builds,
     find_build,
+    flags_of,
     make_build,
     releases_of,
+    trap_of,
 )
-from orchestrator.app.flags import flags_of, trap_of
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command

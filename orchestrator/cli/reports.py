@@ -1,13 +1,18 @@
-"""``benchfarm report``, ``advise`` and ``results sustained``: what stored campaigns say."""
+"""``benchfarm report``, ``advise``, ``results sustained``, ``export`` and ``import``: what stored
+campaigns say, and results for other programs and labs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from orchestrator.analysis.sustained import MinuteRow, SustainedCurve
+from orchestrator.app import exporting
+from orchestrator.app.exporting import ExportRequest
+from orchestrator.app.importing import Imported, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.reporting import (
     load_accuracy,
@@ -19,15 +24,17 @@ from orchestrator.app.reporting import (
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, Legend, command
-from orchestrator.cli.result import CommandResult, format_of, shown
+from orchestrator.cli.result import ENDINGS, CommandResult, format_of, shown
 from orchestrator.cli.terminal import columns
+from orchestrator.errors import UsageError
 from orchestrator.files import write_file
+from orchestrator.plugins import Exporter, Importer, every, plugins
 from orchestrator.report.data import ReportData
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.passes import SustainedRow
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, format_change, format_duration
+from orchestrator.units import US_PER_MS, counted, format_change, format_duration
 
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
@@ -264,3 +271,81 @@ _MINUTES: Final[Sequence[Column[tuple[_Curve, MinuteRow]]]] = (
         digits=1,
     ),
 )
+
+
+@command("export")
+def export(settings: Settings, request: ExportRequest) -> CommandResult:
+    """Write results as a bundle, CSV, Parquet, JSON and more.
+
+    Example: benchfarm export newest --format csv
+    """
+    endings = ENDINGS
+    if request.out is not None and request.out.suffix and request.out.suffix.lower() not in ENDINGS:
+        known = every("exporters", Exporter)
+        endings = ENDINGS | {
+            item.path.suffix: (name,) for name, item in known.items() if not item.is_folder
+        }
+    form = format_of(
+        request.form, request.out, plugins("exporters"), default="bundle", endings=endings
+    )
+    files, done = exporting.export(settings, replace(request, form=form))
+    text = str(files[0]) if len(files) == 1 else f"{form}: {len(files)} files"
+    data = {"format": form, "files": [str(path) for path in files], **done.data}
+    return CommandResult(text=f"{text}: {done.text}" if done.text else text, data=data)
+
+
+@command("import")
+def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
+    """Import a bundle, or results of other labs and apps.
+
+    Example: benchfarm import benchfarm-bundle.zip
+    """
+    format_of("", request.out, ("html",), default="html")
+    if missing := next((path for path in request.files if not path.exists()), None):
+        raise UsageError(f"{missing}: there is no such file")
+    importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
+    first, *others = [
+        next((item for item in importers if item.takes(path)), None) for path in request.files
+    ]
+    if first is None or any(item is not first for item in others):
+        files = " and ".join(map(str, request.files))
+        kinds = ", ".join(item.title for item in importers)
+        raise UsageError(
+            f"{files}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
+        )
+    return first.take_in(settings, request)
+
+
+def import_result(imports: Sequence[Imported]) -> CommandResult:
+    """Return what an importer stored, with the table and the report of what is new."""
+    done = [_told(item) for item in imports]
+    if len(done) == 1:
+        return done[0]
+    return CommandResult(
+        text="\n\n".join(one.text for one in done),
+        data={"imports": [one.data for one in done]},
+        exit_code=max(one.exit_code for one in done),
+    )
+
+
+def _told(done: Imported) -> CommandResult:
+    """Return what an import did, with the table and the report of what is new."""
+    from orchestrator.report.tables import render_text_table
+
+    result = done.result
+    lines = [render_text_table(done.shown).rstrip("\n"), ""] if done.shown is not None else []
+    known = f", {result.known} were there already" if result.known else ""
+    lines += [f"{counted(len(result.runs), 'run')} imported{known}", *done.notes]
+    data: dict[str, object] = {"campaign_id": None, "imported": len(result.runs)}
+    data |= {"known": result.known, "notes": list(done.notes)}
+    if result.campaign is not None:
+        lines.append(f"report: {done.report}")
+        data |= {
+            "campaign_id": result.campaign.campaign_id,
+            "report": done.report,
+            "runs": result.runs,
+        }
+        data |= {"without_result": done.without_result}
+    return CommandResult(
+        text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out))
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app import resuming, retention
+from orchestrator.app import resuming, stored
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
 from orchestrator.app.run_logs import log_text
@@ -252,7 +252,7 @@ def prune(
     Example: benchfarm store prune --keep-raw 90d --dry-run
     """
     path = settings.store_file
-    pruned, before, after = retention.prune(
+    pruned, before, after = stored.prune(
         settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact
     )
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
@@ -284,7 +284,7 @@ def backup(
 
     Example: benchfarm store backup copy.db
     """
-    store, size, campaigns = retention.backup(settings, out)
+    store, size, campaigns = stored.backup(settings, out)
     held = f"{format_bytes(size)}, {counted(campaigns, 'campaign')} or more"
     return CommandResult(
         text=f"{out}: {held}; restore it by putting it at {store}",
@@ -365,9 +365,9 @@ def remove(
             workspace, [campaign for campaign in found.values() if campaign is not None]
         )
         progress = workspace.store.progress()
-        stored = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
+        counts = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [
-            one_line(f"{_title(key, found[key])}: {count} runs") for key, count in stored.items()
+            one_line(f"{_title(key, found[key])}: {count} runs") for key, count in counts.items()
         ]
         if not yes:
             _confirm(lines)
@@ -375,7 +375,7 @@ def remove(
             workspace.store.remove_campaign(campaign_id)
     return CommandResult(
         text="\n".join(f"removed {line}" for line in lines),
-        data=[{"campaign_id": campaign_id, "runs": count} for campaign_id, count in stored.items()],
+        data=[{"campaign_id": campaign_id, "runs": count} for campaign_id, count in counts.items()],
     )
 
 

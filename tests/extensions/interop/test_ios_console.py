@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli import exchange, stored
+from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult
 from orchestrator.engine.review import Review
 from orchestrator.errors import StoreError, UsageError
@@ -47,7 +47,7 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             app="TensorFlow 2.17",
             name="lab",
         )
-        return exchange.import_results(settings, request)
+        return reports.import_results(settings, request)
 
     return run
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.app.exporting import ExportRequest
 from orchestrator.bootstrap import Settings
-from orchestrator.cli import exchange, stored
+from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult, json_pieces
 from orchestrator.records.identity import CampaignId
 from orchestrator.records.workload import DelegateName
@@ -51,7 +51,7 @@ def exported(form: str, rows: str, settings: Settings) -> CommandResult:
         f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7)
     )
     out = settings.data_folder / f"results.{form}"
-    return exchange.export(
+    return reports.export(
         settings, ExportRequest(campaigns=names, out=out, form=form, rows=rows, force=True)
     )
 
