@@ -125,3 +125,17 @@ def test_a_tag_is_released_only_where_code_and_changelog_say_the_same(tmp_path: 
     assert len(release.faults("v1.2.4", tmp_path)) == 3
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (unreleased)\n")
     assert len(release.faults("v1.2.3", tmp_path)) == 1
+
+
+def test_what_contributing_names_is_there() -> None:
+    text = (REPO / "CONTRIBUTING.md").read_text("utf-8")
+    paths = re.findall(
+        r"`((?:orchestrator|tests|virtual|reports|docs|\.github)/[\w./*-]+|\w+\.md)`", text
+    )
+    assert len(paths) > 20
+    missing = [path for path in paths if not path.startswith("orchestrator/extensions/NAME")]
+    missing = [
+        path for path in missing if not list(REPO.glob(path)) and path != "tests/extensions/NAME"
+    ]
+    assert not missing
+    assert set(re.findall(r"`?make ([\w-]+)", text)) - {"it", "and"} <= TARGETS
