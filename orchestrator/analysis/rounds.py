@@ -26,7 +26,6 @@ from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.records.workload import FIGURE_PASS, Case
-from orchestrator.units import counted
 
 #: An interval that is narrow enough must be so again after as many more invocations.
 CONFIRM_COUNT: Final = 3
@@ -184,17 +183,6 @@ class Savings:
     noisiest: int
     #: The rule's most for a case.
     most: int
-
-    @property
-    def text(self) -> str:
-        """One line for people."""
-        if not self.cases:
-            return ""
-        fixed = f"a fixed scheme of {self.most} would have run {self.most * self.cases}"
-        text = f"{counted(self.cases, 'case')}, {self.invocations} invocations; {fixed}"
-        if self.noisiest == self.most:
-            return text
-        return f"{text}, one of as many as the noisiest got ({self.noisiest}) {self.noisiest * self.cases}"
 
 
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:

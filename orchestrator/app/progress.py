@@ -87,11 +87,9 @@ def describe(event: object) -> str:
             stored=stored,
             not_run=not_run,
             left=left,
-            savings=savings,
         ):
-            saved = f"; {savings.text}" if savings is not None and savings.text else ""
             some = f" ({not_run} of them not run)" if not_run else ""
-            text = f"campaign {campaign.campaign_id} {status}: {stored} stored{some}, {left} left{saved}"
+            text = f"campaign {campaign.campaign_id} {status}: {stored} stored{some}, {left} left"
         case _:
             text = ""
     return one_line(text)

@@ -17,6 +17,7 @@ from orchestrator.tables import text
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
 from orchestrator.tables.next_steps import finding_step
+from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.results import (
     figures_table,
     listed_table,
@@ -60,18 +61,25 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     width = max(width, WIDTH)
     is_matrix = devices > _MOST_LISTED
     rows = [row for row in data.results if not row.is_unused_thread_count]
+    timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     names = short_names((row.configuration, row.case) for row in rows)
-    lines: list[Line] = (
-        [(line, "") for line in matrix_lines(data, width)]
-        if is_matrix
-        else text.lines(listed_table(sorted(rows, key=_fastest_first), names), width)
-    )
+    lines: list[Line] = []
+    if timed and is_matrix:
+        lines += [(line, "") for line in matrix_lines(data, width)]
+    elif timed:
+        lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
     table = "\n".join(line for line, _ in lines)
     every = data.results
     of_passes = [pass_table(own, every) for own in pass_tables()]
     for part in (starts_table(every), *of_passes, figures_table(every)):
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
+
+    for row in rows:
+        if row.profiles:
+            of = f"{names.of(row.configuration)} on {row.device.title}"
+            slowest = slowest_table(row.profiles[-1], of)
+            lines += [("", ""), (slowest.caption, "title"), *text.lines(slowest, width)]
 
     def told(sentences: Iterable[str], look: str = "") -> None:
         kept = [(line, look) for item in sentences if item for line in wrap(visible(item), width)]
@@ -82,7 +90,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     told(problems(rows, names), "doubt")
     known = _legend(data, names, table, is_matrix=is_matrix)
     told(known if legend else [_short_legend(names, width)], "head")
-    return [(line.rstrip(), look) for line, look in lines]
+    start = next((place for place, (line, _) in enumerate(lines) if line), 0)
+    return [(line.rstrip(), look) for line, look in lines[start:]]
 
 
 def _virtual(row: ResultRow) -> str:
@@ -121,9 +130,6 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         )
         if len(compared) > _MOST_NAMED:
             yield f"{words}: {counted(len(compared) - _MOST_NAMED, 'case')} more"
-    profiled = sum(bool(row.profiles) for row in rows)
-    if profiled:
-        yield f"operators of {counted(profiled, 'case')} are profiled: see the report"
     left_out = Counter(
         reason
         for row in rows

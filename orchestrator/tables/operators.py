@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import grouped
-from orchestrator.tables.column import EVERYWHERE, PAGE, Column, Kind
+from orchestrator.tables.column import EVERYWHERE, PAGE, Column, Form, Kind
+from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, counted, format_latency
 
 if TYPE_CHECKING:
@@ -479,6 +480,33 @@ OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
     Column("node", "as printed", lambda item: item[1].name, forms=EVERYWHERE - PAGE),
     *(column.of(_node) for column in _TIMED[1:]),
 )
+#: How many of the slowest a terminal shows.
+_SLOWEST: Final = 5
+
+
+def slowest_table(profile: Profile, of: str) -> Table[OperatorRow]:
+    """Return the layers that take longest, most first; ``of`` says what was profiled."""
+    figures = [column for column in _TIMED if column.is_figure]
+    rows = sorted(profile.rows, key=lambda row: -row.mean_us)[:_SLOWEST]
+    share = sum(row.share for row in rows)
+    return Table(
+        name="slowest",
+        caption=f"slowest layers of {of}: {share:.0%} of the time",
+        columns=(
+            Column("layer", "layer", lambda row: row.layer),
+            *figures,
+            Column(
+                "bar",
+                "",
+                lambda row: row.share / rows[0].share,
+                Kind.BAR,
+                forms=frozenset({Form.TEXT}),
+            ),
+        ),
+        rows=rows,
+    )
+
+
 CHANGES: Final[Sequence[Column[DiffRow]]] = (
     Column("type", "type", lambda row: row.node_type, is_choice=True),
     Column("node", "node", lambda row: row.name),

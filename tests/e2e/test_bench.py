@@ -253,6 +253,8 @@ def test_ctrl_c_keeps_what_was_measured_and_puts_the_phones_back(
     _, rest = process.communicate(timeout=300)
     assert process.returncode == 130, rest
     assert "Traceback" not in rest
+    # What was measured is shown all the same.
+    assert "median ms" in rest
     lab.clear()
     assert stay_on(lab, lab.serials[0]) == original
     campaign = lab.cli("results", "list", "--json").ok().json[0]

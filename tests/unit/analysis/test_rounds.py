@@ -228,5 +228,4 @@ def test_what_was_saved_is_counted_against_both_fixed_schemes() -> None:
     saved = savings(campaign(), runs)
     assert saved is not None
     assert (saved.cases, saved.invocations, saved.most) == (3, len(runs), 12)
-    assert f"3 cases, {len(runs)} invocations; a fixed scheme of 12 would have run 36" in saved.text
     assert savings(campaign(rule=None), runs) is None
