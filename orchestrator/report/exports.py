@@ -17,6 +17,7 @@ from orchestrator.extras import require_packages
 from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
+from orchestrator.report.winners import fastest_table
 from orchestrator.tables import csv, markdown
 from orchestrator.tables.column import Form, Kind, fields_of
 from orchestrator.tables.devices import DEVICES
@@ -292,11 +293,13 @@ def to_bencher(data: ReportData) -> str:
 
 
 def to_markdown(data: ReportData) -> str:
-    """Return the results as Markdown with one table, for pull requests and job summaries."""
+    """Return the results as Markdown, the fastest first, for pull requests and job summaries."""
     lines = [markdown_text(data.headline.scope), ""]
     lines += [
         f"- {markdown_text(answer)}" for answer in (*data.headline.answers, data.headline.trust)
     ]
+    if len(data.contests) > 1:
+        lines += ["", markdown.render(fastest_table(data.contests)).rstrip("\n")]
     if data.results:
         lines += ["", markdown.render(results_table(data.results)).rstrip("\n")]
     if data.headline.warnings:

@@ -23,10 +23,11 @@ from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
 from orchestrator.records.parity import Outputs
 from orchestrator.records.workload import Case, grouped
-from orchestrator.tables.column import Column
+from orchestrator.tables.column import DATA, Column, Kind, column_decimals
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.rows import BestMark, ResultRow
-from orchestrator.units import counted, format_figure, format_percent
+from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS, counted, format_figure, format_percent
 
 #: Cases that say nothing about which configuration is fastest.
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
@@ -100,6 +101,86 @@ WINNERS: Final[Sequence[Column[Contest]]] = (
     Column("lead_low", "from", lambda item: _lead(item, 0)),
     Column("lead_high", "to", lambda item: _lead(item, 1)),
 )
+
+
+def _best(contest: Contest) -> ResultRow | None:
+    return contest.best
+
+
+def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
+    """Return the fastest configuration of each model on each phone: what a pull request shows."""
+    rows = [item for item in contests if item.best is not None or item.rows]
+    names = short_names((row.configuration, row.case) for item in rows for row in item.rows)
+    won = [item.shown for item in rows if item.best is not None]
+    digits = column_decimals([row.median_us / US_PER_MS for row in won if row.median_us])
+
+    def winner(row: ResultRow) -> str:
+        others = next((item.tied for item in rows if item.best is row), ())
+        rivals = ", ".join(names.of(item.configuration) for item in others)
+        return f"tied with {rivals}" if rivals else row.best.value
+
+    of_winner: Sequence[Column[ResultRow]] = (
+        Column(
+            "median_us", "", lambda row: row.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS, digits
+        ),
+        Column(
+            "tokens_per_s",
+            "",
+            lambda row: row.speeds[0],
+            Kind.NUMBER,
+            "tokens/s",
+            digits=1,
+            is_optional=True,
+        ),
+        Column(
+            "precision",
+            "\N{PLUS-MINUS SIGN}",
+            lambda row: row.result.precision,
+            shown=lambda row: row.spread_text,
+        ),
+        Column(
+            "speed_up",
+            "vs CPU",
+            lambda row: row.speed_up.value if row.speed_up else None,
+            shown=lambda row: f"{row.speed_up.value:.2f}x" if row.speed_up else "",
+        ),
+        Column("winner", "winner", lambda row: row.best, shown=winner),
+        Column("outputs", "outputs", lambda row: row.outputs, shown=lambda row: row.outputs_text),
+    )
+    columns: Sequence[Column[Contest]] = (
+        Column("model", "model", lambda item: item.shown.model.label),
+        Column("device", "phone", lambda item: item.shown.device.title),
+        Column("serial", "serial", lambda item: item.shown.device.serial, forms=DATA),
+        Column("is_virtual", "", lambda item: item.shown.is_virtual, Kind.FLAG, forms=DATA),
+        Column(
+            "configuration",
+            "fastest",
+            lambda item: item.best.configuration if item.best else None,
+            shown=lambda item: names.of(item.best.configuration) if item.best else "none clean",
+        ),
+        *(column.of(_best) for column in of_winner),
+    )
+    return Table(
+        name="fastest",
+        caption="The fastest configuration of each model on each phone",
+        columns=columns,
+        rows=rows,
+        is_virtual=lambda item: item.shown.is_virtual,
+        nothing="no latency was measured",
+    )
+
+
+def fastest_notes(contests: Sequence[Contest]) -> list[str]:
+    """Return what a reader of the fastest has to know, three sentences at most."""
+    rows = [row for item in contests for row in item.rows]
+    names = short_names((row.configuration, row.case) for row in rows)
+    unclean = sum(not row.result.is_judged for row in rows)
+    notes = [f"All {names.common}." if names.common else ""]
+    if unclean:
+        notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
+    if any(row.is_virtual for row in rows):
+        notes.append("Virtual: from benchfarm's own virtual phone, no measurement.")
+    return [note for note in notes if note]
 
 
 def _lead(contest: Contest, end: int) -> float | None:

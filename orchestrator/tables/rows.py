@@ -18,7 +18,7 @@ from orchestrator.analysis.compare import Ratio
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.device import DeviceFacts
+from orchestrator.records.device import DeviceFacts, device_matches
 from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
     THREADS_UNUSED,
@@ -89,6 +89,10 @@ class DeviceRow:
         a badge.
         """
         return f"{self.label} (virtual)" if self.is_virtual else self.label
+
+    def is_called(self, name: str) -> bool:
+        """Whether a name that a person gives is one of the device's."""
+        return device_matches(name, self.facts.names if self.facts else (self.serial, self.label))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

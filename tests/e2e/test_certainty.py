@@ -113,7 +113,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     assert doubted
     lab.cli("results", "reparse").ok()
     assert doubted_of(lab.cli) == doubted
-    assert "suspect" in lab.cli("table", "--json").ok().stdout
+    assert "suspect" in lab.cli("table", "--all", "--json").ok().stdout
     lab.clear()
     kept_out = lab.cli("run", "--resume")
     assert kept_out.exit_code == 3

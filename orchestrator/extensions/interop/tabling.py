@@ -21,8 +21,11 @@ from orchestrator.extensions.interop.published import load_language_models, load
 from orchestrator.files import write_file
 from orchestrator.plugins import CommandResult, Settings, Workspace, command
 from orchestrator.records.device import device_matches
+from orchestrator.tables.column import Form
+from orchestrator.tables.table import render
 
 if TYPE_CHECKING:
+    from orchestrator.records.campaign import Campaign
     from orchestrator.records.identity import ModelSha, SeriesKey
     from orchestrator.records.run import RunRecord
 
@@ -226,10 +229,18 @@ class TableOutput:
 
 
 @command("table")
-def show_table(settings: Settings, request: TableRequest, output: TableOutput) -> CommandResult:
-    """Print a table of models, devices and configurations.
+def show_table(
+    settings: Settings,
+    request: TableRequest,
+    output: TableOutput,
+    *,
+    every: Annotated[bool, opt("--all", "Every configuration, not the fastest alone.")] = False,
+) -> CommandResult:
+    """Print the fastest configuration of each model and phone.
 
-    Example: benchfarm table --devices pixel-3,pixel-4
+    Example: benchfarm table --format markdown
+
+    For a pull request. --config, --source and --all show configurations beside each other.
     """
     form = format_of(
         output.form,
@@ -238,6 +249,9 @@ def show_table(settings: Settings, request: TableRequest, output: TableOutput) -
         default="text",
     )
     with Workspace(settings, makes_store=False) as workspace:
+        is_plain = not every and not request.configurations and request.sources == ("store",)
+        if is_plain and form != "latex":
+            return _fastest(workspace, request, output, form)
         built = build(workspace, request)
     from orchestrator.report.render import render_template
 
@@ -254,3 +268,55 @@ def show_table(settings: Settings, request: TableRequest, output: TableOutput) -
         write_file(output.out, text)
         return CommandResult(text=str(output.out), data={"path": output.out, **document})
     return CommandResult(text=text.rstrip("\n"), data=document)
+
+
+def _fastest(
+    workspace: Workspace, request: TableRequest, output: TableOutput, form: str
+) -> CommandResult:
+    """Return the fastest configurations of the campaigns that are named, else of the newest ones."""
+    from orchestrator.app.reporting import report_data
+    from orchestrator.report.winners import fastest_notes, fastest_table
+
+    _check_devices(workspace, request, ())
+    chosen = named_campaigns(workspace.store, request.campaigns) or _newest(workspace)
+    if not chosen:
+        hint = "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
+        raise UsageError("the store has no results yet", hint=hint)
+    contests = [
+        item
+        for item in report_data(workspace, chosen).contests
+        if _is_one_of(item.shown.case.model_name, request.models)
+        and (not request.devices or any(map(item.shown.device.is_called, request.devices)))
+    ]
+    table, notes = fastest_table(contests), fastest_notes(contests)
+    rows = [table.record(row) for row in table.listed]
+    parts = [str(render(table, Form(form))).rstrip("\n")]
+    if form in {Form.TEXT, Form.MARKDOWN} and rows:
+        parts += ["", *notes]
+    text = "\n".join(parts) + "\n"
+    data = {"rows": rows, "notes": notes}
+    if form == Form.JSON:
+        text = to_json(data) + "\n"
+    if output.out is not None:
+        write_file(output.out, text)
+        return CommandResult(text=str(output.out), data={"path": output.out, **data})
+    return CommandResult(text=text.rstrip("\n"), data=data)
+
+
+#: Campaigns that are looked through for what was measured of each phone and model.
+_MOST_CAMPAIGNS = 50
+
+
+def _newest(workspace: Workspace) -> list[Campaign]:
+    """Return the newest campaigns with a case of each model and phone, none that only pairs."""
+    store, seen = workspace.store, set[tuple[str, str]]()
+    found = []
+    for listed in store.campaigns()[:_MOST_CAMPAIGNS]:
+        campaign = store.campaign(listed.campaign_id)
+        if campaign is None or campaign.terms.pairing is not None:
+            continue
+        places = {(item.case.model_sha256, item.case.serial) for item in campaign.invocations}
+        if places - seen:
+            found.append(campaign)
+            seen |= places
+    return found

@@ -42,7 +42,7 @@ AS_THE_GUIDE = ("--config", "CPU, 4 threads", "--config", "GPU", "--config", "NN
 
 
 def table(home, *options):
-    return Cli(home=home)("table", *options).ok().stdout
+    return Cli(home=home)("table", "--all", *options).ok().stdout
 
 
 class Cells(HTMLParser):
@@ -412,3 +412,20 @@ def test_wrong_outputs_of_a_new_build_are_a_note_at_the_figure_of_the_old_one(tm
     assert [(cell["text"], cell["notes"]) for cell in row["cells"]] == [
         ("9.00 ms", ["newer runs: wrong-outputs"])
     ]
+
+
+def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tmp_path):
+    home = stored(tmp_path / "home", small_lab())
+    rows = json.loads(Cli(home=home)("table", "--json").ok().stdout)["rows"]
+    places = [(row["model"], row["serial"]) for row in rows]
+    assert len(places) == len(set(places)) > 2
+    every = json.loads(table(home, "--json"))["rows"]
+    assert len(every) == len(places)
+    gpu = [row for row in rows if (row["configuration"] or "").startswith("gpu")]
+    assert {(row["winner"], row["outputs"]) for row in gpu} == {("clear", "not checked")}
+    text = Cli(home=home)("table", "--format", "markdown").ok().stdout
+    lines = text.splitlines()
+    assert sum(line.startswith("| ") for line in lines) == len(rows) + 2
+    assert len([line for line in lines if line and not line.startswith("|")]) <= 3
+    report = Cli(home=home)("report", "--format", "markdown").ok().stdout
+    assert lines[0] in report
