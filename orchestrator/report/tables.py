@@ -88,6 +88,8 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     told([*_memory(rows), *_passes(rows)])
     told(data.headline.answers)
     told(problems(rows, names), "doubt")
+    origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
+    told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
     known = _legend(data, names, table, is_matrix=is_matrix)
     told(known if legend else [_short_legend(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
@@ -210,8 +212,6 @@ def _legend(data: ReportData, names: ShortNames, table: str, *, is_matrix: bool)
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
         lines.append("virtual: from benchfarm's own virtual phone, no measurement")
-    origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
-    lines += dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin)
     return lines
 
 

@@ -84,7 +84,9 @@ def test_every_export_says_which_figures_are_virtual():
         ("(virtual)" in row["device"]) == (row["is_virtual"] == "True") for row in csv_rows(DATA)
     )
     assert [row["is_virtual"] for row in json.loads(to_json(DATA))["results"]] == virtual
-    table = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
+    # Behind the fastest, which have a table of their own.
+    lines = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
+    table = lines[-len(DATA.results) :]
     assert ["virtual" in line for line in table] == virtual
     assert [", virtual | " in line for line in table] == virtual
     text = render_text_table(DATA)
@@ -147,7 +149,8 @@ def test_markdown_of_hostile_names_keeps_its_columns():
     text = to_markdown(HOSTILE)
     text.encode()
     assert "<script" not in text
-    table = [line for line in text.splitlines() if line.startswith("| ")]
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    table = lines[-len(HOSTILE.results) - 2 :]
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
     assert len(table) == len(HOSTILE.results) + 2
 
