@@ -72,5 +72,11 @@ def is_usual(tool: ToolName) -> bool:
 
 @functools.cache
 def usual_tool(kind: DeviceKind) -> ToolName:
-    """Return what a kind of device is measured with where a plan names no program."""
-    return next(own.name for own in programs() if own.usual_on is kind)
+    """Return what a kind of device is measured with where a plan names no program.
+
+    Raises UsageError where the extension with that program isn't here.
+    """
+    for own in programs():
+        if own.usual_on is kind:
+            return own.name
+    raise UsageError(f"no program that is here measures {kind.noun}", hint="name one with --tool")

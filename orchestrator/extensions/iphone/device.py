@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn
 
-from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.host import AloneDevice, check_content
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.errors import (
@@ -92,7 +92,6 @@ class IPhoneDevice(AloneDevice):
         journal: UndoJournal,
         folder: Path,
         profile: DeviceProfile | None = None,
-        clock: Clock | None = None,
     ) -> None:
         """``app``: the bundle identifier of the benchmark app on it.
 
@@ -102,7 +101,7 @@ class IPhoneDevice(AloneDevice):
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
         self.serial, self.app = Serial(seen.serial), app
-        self.clock = clock or SystemClock()
+        self.clock = SystemClock()
         self._usbmux, self._told = usbmux, seen.properties
         self._journal, self._folder, self._profile = journal, folder, profile
         self._facts: DeviceFacts | None = None
