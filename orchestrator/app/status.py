@@ -18,6 +18,7 @@ from typing import Any, Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
+from orchestrator.analysis.summary import summarize
 from orchestrator.app.progress import difference_so_far
 from orchestrator.bootstrap import Settings, Workspace, this_computer
 from orchestrator.devices.lease import Locks
@@ -41,10 +42,17 @@ from orchestrator.ports import Observer
 from orchestrator.programs import usual_tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.identity import CampaignId, CaseKey, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.status import CUT_OFF, ELSEWHERE, PhoneStatus, Standing, Status
-from orchestrator.records.workload import FIGURE_PASS, grouped
+from orchestrator.records.status import (
+    CUT_OFF,
+    ELSEWHERE,
+    LiveFigure,
+    PhoneStatus,
+    Standing,
+    Status,
+)
+from orchestrator.records.workload import FIGURE_PASS, Case, grouped
 from orchestrator.units import format_bytes
 
 #: While a file is on its way, the status is written this often.
@@ -71,6 +79,8 @@ class LiveStatus:
         #: When each phone's last runs began, and when the last one was stored (monotonic).
         self._started: dict[str, list[datetime]] = {}
         self._stored_s: dict[str, float] = {}
+        #: The latencies of each case's clean runs as yet.
+        self._figures: dict[CaseKey, tuple[Case, list[float]]] = {}
         #: Of an A/B comparison: what each phone's pairs come to as yet.
         self._so_far: dict[str, str] = {}
 
@@ -83,8 +93,10 @@ class LiveStatus:
                     campaign_id=campaign.campaign_id,
                     name=campaign.name,
                     host=campaign.host,
+                    planned=sum(stored.values()) + sum(left.values()),
                 )
                 self._started.clear()
+                self._figures.clear()
                 self._so_far.clear()
                 self._phones = {}
                 for serial in [*(facts.serial for facts in devices), *left]:
@@ -116,7 +128,11 @@ class LiveStatus:
 
     def status(self) -> Status:
         """Return the campaign as it is now."""
-        return replace(self._status, phones=tuple(map(self._now, self._phones.values())))
+        return replace(
+            self._status,
+            phones=tuple(map(self._now, self._phones.values())),
+            figures=tuple(_figure(case, known) for case, known in self._figures.values()),
+        )
 
     def _now(self, phone: PhoneStatus) -> PhoneStatus:
         pace_s, doing = pace_of(self._started.get(phone.serial, ())), phone.doing
@@ -133,10 +149,14 @@ class LiveStatus:
         phone = self._phone(serial)
         if event.so_far is not None:
             self._so_far[serial] = difference_so_far(event.so_far, run)
+        if run.run_pass is FIGURE_PASS and run.latency_us is not None and not run.is_without_result:
+            _, known = self._figures.setdefault(run.case.case_key, (run.case, []))
+            known.append(run.latency_us)
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(
             serial,
             stored=phone.stored + 1,
+            failed=phone.failed + run.is_without_result,
             doing="",
             left=max(0, phone.left - counts),
             battery_heat_c=heat_of(run) or phone.battery_heat_c,
@@ -149,6 +169,18 @@ class LiveStatus:
 
     def _set(self, serial: str, **changes: Any) -> None:  # noqa: ANN401 - fields of the record
         self._phones[serial] = replace(self._phone(serial), **changes)
+
+
+def _figure(case: Case, latencies_us: Sequence[float]) -> LiveFigure:
+    summary = summarize(latencies_us) if len(latencies_us) > 1 else None
+    return LiveFigure(
+        serial=case.serial,
+        case=f"{case.model_name}: {case.configuration}",
+        median_us=summary.median_us if summary is not None else latencies_us[0],
+        precision=summary.spread if summary is not None else None,
+        runs=len(latencies_us),
+        is_per_token=case.is_per_token,
+    )
 
 
 def heat_of(run: RunRecord | None) -> float | None:

@@ -33,6 +33,7 @@ from orchestrator.records.status import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table
+from orchestrator.units import counted, format_figure, format_percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -164,6 +165,7 @@ _STYLES: Final = {
     "done": "green",
 }
 _SERIAL_MAX: Final = 24
+_BAR: Final = 10
 #: What a phone does is told in at least this many characters.
 _DOING_MIN: Final = 10
 _GAP: Final = "  "
@@ -211,20 +213,47 @@ def picture(
     lines = [(_title(title or status.name, status, width), "title")]
     if shown:
         lines += zip(
-            _aligned(shown, width), ["head", *(phone.standing for phone in shown)], strict=True
+            _aligned(shown, width), ["head", *(phone.look for phone in shown)], strict=True
         )
     if hidden:
         lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
+    left = None if height is None else height - len(lines)
+    return lines + [(_cut_end(line, width), "") for line in _figures(status)[:left]]
+
+
+def _figures(status: Status) -> list[str]:
+    """Return what the cases' runs show as yet, phone by phone, the fastest first."""
+    has_phones = len(status.phones) > 1
+    lines = []
+    for figure in sorted(status.figures, key=lambda item: (item.serial, item.median_us)):
+        precision = (
+            ""
+            if figure.precision is None
+            else f" \N{PLUS-MINUS SIGN}{format_percent(figure.precision)}"
+        )
+        shown = f"{format_figure(figure.median_us, is_per_token=figure.is_per_token)}{precision}"
+        where = f"{one_line(figure.serial)}  " if has_phones else ""
+        lines.append(f"{where}{shown:<18} {one_line(figure.case)} ({counted(figure.runs, 'run')})")
     return lines
 
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    runs = f"{status.stored}/{status.stored + status.left} runs"
-    told = f"{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
+    runs = f"{status.stored}/{status.planned or status.stored + status.left} runs"
+    if status.planned and status.stored > status.planned:
+        runs = f"{status.stored} runs, {status.planned} planned"
+    told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
     return _cut_end(f"{name}: {told}", width)
+
+
+def _bar(status: Status) -> str:
+    """Return a bar of the planned runs that are stored; empty where it isn't known how many."""
+    if not status.planned:
+        return ""
+    full = round(_BAR * min(1.0, status.stored / status.planned))
+    return f"[{'#' * full}{'.' * (_BAR - full)}] "
 
 
 def _counted(phones: Sequence[PhoneStatus]) -> str:
@@ -239,9 +268,13 @@ def _cells(row: PhoneStatus) -> tuple[str, ...]:
     doing = (
         row.doing
         if row.standing.is_under_way
-        else ": ".join(filter(None, (row.standing, row.doing)))
+        else ": ".join(filter(None, (row.standing, row.doing or _failed(row))))
     )
     return (_cut(one_line(row.serial), _SERIAL_MAX), one_line(doing), runs, heat, eta)
+
+
+def _failed(row: PhoneStatus) -> str:
+    return f"{row.failed} of {counted(row.stored, 'run')} without a result" if row.failed else ""
 
 
 def _aligned(rows: Sequence[PhoneStatus], width: int | None) -> list[str]:

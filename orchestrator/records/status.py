@@ -43,6 +43,29 @@ class PhoneStatus:
     battery_heat_c: float | None = None
     #: None when too little is known.
     eta_s: float | None = None
+    #: Of the stored ones, those that gave no result.
+    failed: int = 0
+
+    @property
+    def look(self) -> str:
+        """How it is shown: as its standing, but for one that is done and has failed runs."""
+        if self.standing is not Standing.DONE or not self.failed:
+            return self.standing.value
+        return (Standing.ABANDONED if self.failed >= self.stored else Standing.AWAY).value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFigure:
+    """What a case's runs show as yet."""
+
+    serial: str
+    #: Model and configuration.
+    case: str
+    median_us: float
+    #: Half the 95 % interval as a share; None for a single run.
+    precision: float | None
+    runs: int
+    is_per_token: bool = False
 
 
 #: The state of a campaign that another computer of a shared store runs, and of one that is stored
@@ -65,6 +88,9 @@ class Status:
     #: Runs stored and planned, where the phones aren't known.
     runs: tuple[int, int] = (0, 0)
     phones: tuple[PhoneStatus, ...] = ()
+    #: Runs that were planned when it began, which added rounds don't change; 0 for unknown.
+    planned: int = 0
+    figures: tuple[LiveFigure, ...] = ()
 
     @property
     def stored(self) -> int:

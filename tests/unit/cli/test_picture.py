@@ -18,7 +18,7 @@ from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.status import PhoneStatus, Standing, Status
+from orchestrator.records.status import LiveFigure, PhoneStatus, Standing, Status
 
 
 def row(
@@ -85,6 +85,27 @@ def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "2 d 4 h",
     ]  # fmt: skip
+
+
+def test_figures_stand_below_the_phones_and_added_rounds_move_no_total() -> None:
+    figures = tuple(
+        LiveFigure(serial="PHONE-1", case=f"m: {name}", median_us=us, precision=0.013, runs=3)
+        for name, us in (("cpu", 9_000.0), ("gpu", 2_500.0))
+    )
+    shown = replace(status(row(1), row(2)), planned=20, figures=figures)
+    texts = [text for text, _ in picture(shown, width=79, height=23)]
+    assert texts[0].startswith("nightly: [###.......] 6/20 runs, about 2 min left")
+    assert [text.split()[1:3] for text in texts[-2:]] == [["2.50", "ms"], ["9.00", "ms"]]
+    assert "\u00b11.3 %" in texts[-1]
+    more = replace(shown, phones=(replace(row(1), stored=25, left=9),))
+    assert "25 runs, 20 planned" in picture(more, width=79)[0][0]
+
+
+def test_a_phone_whose_runs_all_failed_is_not_green() -> None:
+    done = replace(row(1, Standing.DONE, left=0), doing="", stored=2)
+    looks = [picture(status(replace(done, failed=failed)))[2] for failed in (0, 1, 2)]
+    assert [look for _, look in looks] == ["done", "away", "abandoned"]
+    assert "2 of 2 runs without a result" in looks[2][0]
 
 
 CAMPAIGN = Campaign(
