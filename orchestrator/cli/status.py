@@ -155,7 +155,7 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
 
 #: Drawing costs this computer something, and this computer may be what is measured.
 _DRAWN_PER_SECOND: Final = 2
-_STYLES: Final = {
+STYLES: Final = {
     "title": "bold",
     "head": "dim",
     "abandoned": "red",
@@ -163,6 +163,7 @@ _STYLES: Final = {
     "working": "",
     "waiting": "dim",
     "done": "green",
+    "figure": "",
 }
 _SERIAL_MAX: Final = 24
 _BAR: Final = 10
@@ -218,7 +219,7 @@ def picture(
     if hidden:
         lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     left = None if height is None else height - len(lines)
-    return lines + [(_cut_end(line, width), "") for line in _figures(status)[:left]]
+    return lines + [(_cut_end(line, width), "figure") for line in _figures(status)[:left]]
 
 
 def _figures(status: Status) -> list[str]:
@@ -364,7 +365,7 @@ class TerminalObserver:
         # The last column and line stay free: some terminals scroll when they are written to.
         lines = picture(status, width=max(20, size.width - 1), height=max(4, size.height - 1))
         return Text("\n", no_wrap=True, overflow="crop").join(
-            Text(text, _STYLES[kind]) for text, kind in lines
+            Text(text, STYLES[kind]) for text, kind in lines
         )
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.app.progress import describe
 from orchestrator.app.status import PublishedStatus, running_here
-from orchestrator.cli.status import TerminalObserver, about, picture
+from orchestrator.cli.status import STYLES, TerminalObserver, about, picture
 from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.records.campaign import Campaign, CampaignStatus
@@ -93,7 +93,8 @@ def test_figures_stand_below_the_phones_and_added_rounds_move_no_total() -> None
         for name, us in (("cpu", 9_000.0), ("gpu", 2_500.0))
     )
     shown = replace(status(row(1), row(2)), planned=20, figures=figures)
-    texts = [text for text, _ in picture(shown, width=79, height=23)]
+    texts, looks = zip(*picture(shown, width=79, height=23), strict=True)
+    assert set(looks) <= STYLES.keys()
     assert texts[0].startswith("nightly: [###.......] 6/20 runs, about 2 min left")
     assert [text.split()[1:3] for text in texts[-2:]] == [["2.50", "ms"], ["9.00", "ms"]]
     assert "\u00b11.3 %" in texts[-1]
