@@ -305,7 +305,7 @@ def to_markdown(data: ReportData) -> str:
     if data.headline.warnings:
         lines += [
             "",
-            "Not to be trusted:",
+            "Problems:",
             "",
             *(f"- {markdown_text(text)}" for text in data.headline.warnings),
         ]

@@ -5,6 +5,8 @@ import pytest
 from orchestrator.cli.explaining import docs, entries, explain
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
+from orchestrator.records.parity import Outputs
+from orchestrator.tables.rows import BestMark
 
 
 def test_a_finding_with_all_its_columns() -> None:
@@ -20,7 +22,14 @@ def test_every_failure_code(code: str) -> None:
     assert f"{code}  (docs/reference/failures.md)\n" in explain(code).text
 
 
-@pytest.mark.parametrize("word", ["C", "median", "truth", "not-precise", "not precise"])
+#: Of the columns that say who won, and whether its outputs are right.
+MARKS = [word.value for word in (*BestMark, *Outputs) if word.value]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["C", "median", "truth", "not-precise", "winner", "precision", "outputs", "vs CPU", *MARKS],
+)
 def test_words_of_tables_are_explained(word: str) -> None:
     assert len(explain(word).text.splitlines()) > 1
 
