@@ -148,7 +148,7 @@ OWNERS = {
     "jinja2": {"tables/html.py", "report/render.py"},
     "typer": {"cli", "extensions/trace/cli.py"},
     "click": {"cli"},
-    "rich": {"cli"},
+    "rich": {"cli", "tables/escapes.py"},
     "tensorflow": {"extensions/models"},
     "keras": {"extensions/models"},
     "ai_edge_litert": {"models"},

@@ -112,7 +112,11 @@ def display_width(text: str) -> int:
     """Return how many columns of a terminal a visible text takes: wide characters two, combining
     ones none.
     """
-    return sum(_char_width(char) for char in text)
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def fit(text: str, width: int) -> str:
@@ -125,10 +129,10 @@ def fit(text: str, width: int) -> str:
         return text + " " * room
     kept, used = [], 0
     for char in text:
-        if used + _char_width(char) > width - 1:
+        if used + display_width(char) > width - 1:
             break
         kept.append(char)
-        used += _char_width(char)
+        used += display_width(char)
     return "".join(kept) + "…" + " " * (width - 1 - used)
 
 
@@ -159,14 +163,6 @@ def _pieces(word: str, width: int) -> Iterable[str]:
             piece, used = "", 0
         piece, used = piece + char, used + display_width(char)
     yield piece
-
-
-def _char_width(char: str) -> int:
-    if char.isascii():
-        return 1
-    if unicodedata.combining(char) or char in _WANTED_FORMAT_CHARACTERS:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def is_unseen(char: str) -> bool:
