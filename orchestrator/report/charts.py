@@ -9,13 +9,15 @@ from typing import Final
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import COLOURS, Drawing, Line, Part, Spread, lines, treemap
+from orchestrator.report.drawing import COLOURS, Drawing, Line, Part, Spread, lines, strips, treemap
 from orchestrator.report.scaling import ThreadStep, thread_steps
+from orchestrator.report.winners import Contest
 from orchestrator.tables.labels import delegate_place, short_names
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS, counted, format_latency, format_percent
 
+_MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
 #: Layers of a map; what is smaller is one part.
 _MOST_PARTS: Final = 60
@@ -26,10 +28,36 @@ _MOST_RUNS: Final = 60
 def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Drawing]]]:
     """Return the charts with their titles, by the section that they stand in."""
     return {
+        "runs": _runs(data.contests),
         "threads": _threads(data.results),
         "operators": _operators(data.results),
         "sustained": _sustained(data.results),
     }
+
+
+def _runs(contests: Sequence[Contest]) -> list[tuple[str, Drawing]]:
+    """Return the runs of each model on each phone, one configuration below the other."""
+    charts = []
+    for contest in contests[:_MOST_CHARTS]:
+        names = short_names((row.configuration, row.case) for row in contest.rows)
+        used = {
+            row.key: [item.run for item in row.invocations if item.is_used]
+            for row in contest.rows
+            if row.own is not None and not row.case.is_per_token
+        }
+        spreads = [
+            runs_of(
+                used[row.key],
+                f"{names.of(row.configuration)}: {spread_text(used[row.key])}",
+                _colour(row),
+            )
+            for row in contest.rows
+            if used.get(row.key)
+        ]
+        if spreads:
+            title = f"{contest.shown.model.label} on {contest.shown.device.title}"
+            charts.append((title, strips(spreads, f"{title}: the runs", "ms")))
+    return charts
 
 
 def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:

@@ -113,6 +113,16 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
     assert [line.shapes[-1].text for line in lines] == ["cpu", "xnnpack"]
 
 
+def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
+    runs = series(case(threads=4), 16_000, 8)
+    ((_, drawing),) = charts_of(build_report_data(**lab_of(runs).inputs()))["runs"]
+    (of_case, axis) = drawing.groups
+    tags = [shape.tag for shape in of_case.shapes]
+    assert (tags.count("circle"), tags.count("line")) == (8, 8)
+    assert of_case.shapes[0].text == "xnnpack: 8 runs, p50 16.02, p90 16.17, p99 16.17 ms"
+    assert len(axis.shapes) > 1
+
+
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
     drawn = [
         drawing for _, drawing in charts_of(build_report_data(**rich_lab().inputs()))["operators"]
