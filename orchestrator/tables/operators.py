@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.records.workload import grouped
@@ -21,6 +21,7 @@ from orchestrator.units import US_PER_MS, counted, format_latency
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
 
+Key = TypeVar("Key")
 #: A change below both of these is noise of a profiled run, which is a single one.
 _LEAST_SHARE: Final = 0.05
 _LEAST_US: Final = 10.0
@@ -31,8 +32,33 @@ _NODE_NUMBER: Final = re.compile(r":\d+$")
 #: kernels.
 _KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
+#: How kernels of XNNPACK are called, and the layers of a model that they are of; the first that fits.
+_KERNEL_LAYERS: Final = (
+    ("DWConv", "DEPTHWISE_CONV_2D"),
+    ("Deconvolution", "TRANSPOSE_CONV"),
+    ("Convolution", "CONV_2D"),
+    ("Fully Connected", "FULLY_CONNECTED"),
+    ("Batch Matrix Multiply", "BATCH_MATMUL"),
+    ("Softmax", "SOFTMAX"),
+    ("Average Pooling", "AVERAGE_POOL_2D"),
+    ("Max Pooling", "MAX_POOL_2D"),
+    ("Mean", "MEAN"),
+    ("Sigmoid", "LOGISTIC"),
+    ("HardSwish", "HARD_SWISH"),
+    ("Resize Bilinear", "RESIZE_BILINEAR"),
+    ("Concatenate", "CONCATENATION"),
+    ("Constant Pad", "PAD"),
+    ("Reshape", "RESHAPE"),
+    ("Transpose", "TRANSPOSE"),
+    ("Multiply", "MUL"),
+    ("Subtract", "SUB"),
+    ("Add", "ADD"),
+)
 _OUTSIDE_TYPE: Final = "outside of operators"
 _MOST_NAMED: Final = 4
+#: What both runs have; of the others so many of one type and more are one row.
+_SHARED: Final = ("slower", "faster", "same")
+_MOST_MOVED: Final = 4
 #: More pairs than this aren't read by anybody, and each costs a table.
 _MOST_PAIRS: Final = 300
 
@@ -164,6 +190,8 @@ class DiffRow:
     #: ``left the delegate``, ``taken by a delegate``, ``new``, ``gone``, ``slower``, ``faster`` or
     #: ``same``.
     change: str
+    #: How many operators the row stands for.
+    count: int = 1
 
     @property
     def difference_us(self) -> float:
@@ -208,6 +236,43 @@ def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
     return tuple(_profile(run) for run in newest.values())
 
 
+def with_layers(profiles: Mapping[Key, Sequence[Profile]]) -> dict[Key, tuple[Profile, ...]]:
+    """Return one model's profiles with the layers that kernels of a delegate are of, where another of
+    them names the model's layers.
+
+    Kernels run in the order of the layers, those that were fused into another one left out: a kernel
+    is the next layer of its kind. One of a kind that isn't known, or without such a layer, is none.
+    """
+    named = [
+        [row for row in profile.rows if not row.is_delegate and row.name.startswith("[")]
+        for found in profiles.values()
+        for profile in found
+    ]
+    layers = max(named, key=len, default=[])
+    return {
+        key: tuple(replace(item, rows=tuple(_of_layers(item.rows, layers))) for item in found)
+        for key, found in profiles.items()
+    }
+
+
+def _of_layers(rows: Sequence[OperatorRow], layers: Sequence[OperatorRow]) -> Iterable[OperatorRow]:
+    place = 0
+    for row in rows:
+        kind = _kind_of_kernel(row)
+        found = next((n for n in range(place, len(layers)) if layers[n].node_type == kind), None)
+        if found is None:
+            yield row
+            continue
+        place = found + 1
+        yield replace(row, of_layer=layers[found].layer)
+
+
+def _kind_of_kernel(row: OperatorRow) -> str:
+    if row.is_partition or not row.name.startswith(_KERNEL):
+        return ""
+    return next((kind for word, kind in _KERNEL_LAYERS if word in row.node_type), "")
+
+
 def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     """Return what explains the difference between two runs of one model: operators that moved, then
     those that changed.
@@ -215,10 +280,11 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     Operators are matched by type, name and how often that name came before; all partitions of one
     delegate are one row.
     """
-    old, new = _keyed(before), _keyed(after)
-    rows = [
+    has_layers = any(row.of_layer for row in (*before.rows, *after.rows))
+    old, new = _keyed(before, has_layers=has_layers), _keyed(after, has_layers=has_layers)
+    rows = _by_change(
         _diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])
-    ]
+    )
     rows.sort(key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
     return ProfileDiff(rows=tuple(rows), sentences=tuple(_sentences(rows, before, after)))
 
@@ -291,11 +357,14 @@ def _is_delegate(word: str) -> bool:
     return "delegate" in word.lower()
 
 
-def _keyed(profile: Profile) -> dict[tuple[str, str, int], OperatorRow]:
+def _keyed(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, int], OperatorRow]:
     """Return the rows by what they are matched by; all partitions of one delegate are one row."""
     seen: Counter[tuple[str, str]] = Counter()
     keyed: dict[tuple[str, str, int], OperatorRow] = {}
     for row in profile.rows:
+        if row.of_layer or (has_layers and not row.is_delegate):
+            keyed["", row.layer, 0] = row
+            continue
         # The name of a kernel has the numbers of its operators, which shift as well.
         name = "" if row.is_delegate else _NODE_NUMBER.sub("", row.name)
         count = seen[row.node_type, name]
@@ -311,6 +380,30 @@ def _keyed(profile: Profile) -> dict[tuple[str, str, int], OperatorRow]:
             share=row.share + (whole.share if whole is not None else 0.0),
         )
     return keyed
+
+
+def _by_change(rows: Iterable[DiffRow]) -> list[DiffRow]:
+    """Return the rows, those of one type that all moved the same way as one."""
+    found: list[DiffRow] = []
+    for (node_type, change), members in grouped(
+        rows, lambda row: (row.node_type, row.change)
+    ).items():
+        if change in _SHARED or len(members) < _MOST_MOVED:
+            found += members
+            continue
+        before = [row.before_us for row in members if row.before_us is not None]
+        after = [row.after_us for row in members if row.after_us is not None]
+        found.append(
+            DiffRow(
+                node_type=node_type,
+                name=counted(len(members), "layer"),
+                before_us=sum(before) if before else None,
+                after_us=sum(after) if after else None,
+                change=change,
+                count=len(members),
+            )
+        )
+    return found
 
 
 def _diff_row(
@@ -329,8 +422,8 @@ def _diff_row(
         has_delegate = not row.is_delegate and any(other.is_delegate for other in after.rows)
         change = "taken by a delegate" if has_delegate else "gone"
     return DiffRow(
-        node_type=row.node_type,
-        name=row.name,
+        node_type=(old or row).node_type,
+        name=row.layer if row.of_layer else row.name,
         before_us=None if old is None else old.mean_us,
         after_us=None if new is None else new.mean_us,
         change=change,
@@ -345,7 +438,8 @@ def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iter
     ):
         moved = [row for row in rows if row.change == change]
         if moved:
-            yield f"{counted(len(moved), 'operator')} {change} ({verb}): {_named(moved)}."
+            count = sum(row.count for row in moved)
+            yield f"{counted(count, 'operator')} {change} ({verb}): {_named(moved)}."
     if after.islands != before.islands:
         yield f"CPU islands beside a delegate's partitions: {before.islands} before, {after.islands} after."
     changed = [row for row in rows if row.change in ("slower", "faster")]
@@ -369,7 +463,9 @@ def _times(before: Profile, after: Profile) -> str:
 
 
 def _named(rows: Sequence[DiffRow]) -> str:
-    types = Counter(row.node_type for row in rows)
+    types: Counter[str] = Counter()
+    for row in rows:
+        types[row.node_type] += row.count
     parts = [
         f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)
     ]

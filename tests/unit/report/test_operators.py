@@ -10,7 +10,7 @@ import pytest
 from orchestrator.programs import program
 from orchestrator.records.run import OperatorTime
 from orchestrator.records.workload import DelegateName
-from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of
+from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of, with_layers
 from tests.samples.sample_lab import (
     CPU_ROWS,
     GPU_PART,
@@ -159,3 +159,61 @@ def test_kernels_of_a_delegate_are_matched_in_their_order() -> None:
     assert [item.change for item in left.rows if item.node_type == "TOPK_V2"] == [
         "left the delegate"
     ]
+
+
+LAYERS = (
+    ("CONV_2D", "[m/conv1/Relu6;m/conv1/convolution]:0", 900.0),
+    ("DEPTHWISE_CONV_2D", "[m/dw1/Relu6]:1", 500.0),
+    ("CONV_2D", "[m/conv2/Relu6]:2", 700.0),
+    ("RESHAPE", "[m/flat]:3", 10.0),
+    ("FULLY_CONNECTED", "[m/logits]:4", 300.0),
+)
+KERNELS = (
+    ("Convolution (NHWC, F32) IGEMM", "Delegate/Convolution (NHWC, F32) IGEMM:0", 300.0),
+    ("Convolution (NHWC, F32) DWConv", "Delegate/Convolution (NHWC, F32) DWConv:1", 200.0),
+    ("Convolution (NHWC, F32) GEMM", "Delegate/Convolution (NHWC, F32) GEMM:2", 600.0),
+    ("Copy (NC, X32)", "Delegate/Copy (NC, X32):3", 5.0),
+    ("Fully Connected (NC, F32) GEMM", "Delegate/Fully Connected (NC, F32) GEMM:4", 310.0),
+)
+
+
+def test_a_delegates_kernels_are_told_by_the_models_own_layers() -> None:
+    found = with_layers({"cpu": [profile_of(*LAYERS)], "xnnpack": [profile_of(*KERNELS)]})
+    (kernels,) = found["xnnpack"]
+    assert [row.layer for row in kernels.rows] == [
+        "m/conv1/Relu6",
+        "m/dw1/Relu6",
+        "m/conv2/Relu6",
+        "Delegate/Copy (NC, X32)",
+        "m/logits",
+    ]
+    (layers,) = found["cpu"]
+    assert [row.of_layer for row in layers.rows] == [""] * 5
+    alone = with_layers({"xnnpack": [profile_of(*KERNELS)]})
+    assert not any(row.of_layer for row in alone["xnnpack"][0].rows)
+
+
+def test_the_change_between_delegates_is_told_layer_by_layer() -> None:
+    found = with_layers({"cpu": [profile_of(*LAYERS)], "xnnpack": [profile_of(*KERNELS)]})
+    diff = compare_profiles(found["cpu"][0], found["xnnpack"][0])
+    assert [(row.name, row.change, row.difference_us) for row in diff.rows] == [
+        ("m/conv1/Relu6", "faster", -600.0),
+        ("m/dw1/Relu6", "faster", -300.0),
+        ("m/conv2/Relu6", "faster", -100.0),
+        ("m/logits", "same", 10.0),
+        ("[m/flat]:3", "taken by a delegate", -10.0),
+        ("Delegate/Copy (NC, X32):3", "new", 5.0),
+    ]
+
+
+def test_many_layers_of_one_type_that_moved_alike_are_one_row() -> None:
+    many = [("CONV_2D", f"[conv{n}]:{n}", 100.0) for n in range(60)]
+    diff = compare_profiles(profile_of(*many), profile_of(*GPU_ROWS))
+    assert [(row.node_type, row.name, row.before_us) for row in diff.rows] == [
+        ("CONV_2D", "60 layers", 6_000.0),
+        (GPU_PART, "1 partition", None),
+    ]
+    assert (
+        "60 operators taken by a delegate (no longer on the CPU): 60 x CONV_2D (-6.00 ms)."
+        in diff.sentences
+    )
