@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,8 @@ pytest_plugins = ["tests.samples.stores"]
 
 DEBIAN_ADB = Path("/usr/bin/adb")
 PORTS_TRIED = 5
+#: Several times what all tests leave behind.
+ENOUGH_BYTES = 8 << 30
 #: Here tests wait for real servers and browsers, which a busy machine may starve past every
 #: deadline.
 AGAINST_SERVERS = (
@@ -95,6 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     Nor is there where another benchfarm is installed than this checkout's: its plugins are known by
     what was installed.
     """
+    if config.getoption("--phone") == "virtual":
+        keep_in_memory()
     declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))[
         "project"
     ]
@@ -123,6 +128,18 @@ def pytest_configure(config: pytest.Config) -> None:
         built_root()
     except RuntimeError as error:
         pytest.exit(str(error), returncode=1 if os.environ.get("CI") else 0)
+
+
+def keep_in_memory() -> None:
+    """Have temporary folders in memory, where there is plenty: no store and no database waits for a
+    disk."""
+    memory = Path("/dev/shm")
+    if "TMPDIR" in os.environ or not memory.is_dir():
+        return
+    found = os.statvfs(memory)
+    if found.f_bavail * found.f_frsize > ENOUGH_BYTES and not found.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(memory)
+        tempfile.tempdir = None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

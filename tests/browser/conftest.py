@@ -96,19 +96,20 @@ def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
 
 
 def serious_faults(
-    page: Any, within: str = "html", only: Sequence[str] = ()
+    page: Any, within: str = "html", only: Sequence[str] = (), left_out: Sequence[str] = ()
 ) -> list[tuple[str, str, str]]:
-    """Return the serious faults of accessibility, or those of some rules, that axe finds in a part
-    of a page."""
+    """Return the serious faults of accessibility that axe finds in a part of a page: of all rules,
+    of some only, or without some."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(
             Path(str(resources.files("axe_core_python") / "axe.min.js")).read_text("utf-8")
         )
     # It collects nothing else, and reads no style sheets again: none of its rules that apply here
     # needs them.
-    options = {"resultTypes": ["violations"], "preload": False} | (
-        {"runOnly": [*only]} if only else {}
-    )
+    options: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
+    options["rules"] = {rule: {"enabled": False} for rule in left_out}
+    if only:
+        options["runOnly"] = [*only]
     found = page.evaluate(
         "([part, options]) => axe.run(part, options).then(found => found.violations)",
         [within, options],

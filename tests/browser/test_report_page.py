@@ -448,8 +448,8 @@ def test_pair_of_profiles_can_be_chosen(open_report):
     assert "left the delegate" not in column(host, "change")
 
 
-#: The report with everything in it in both widths, where the other colours are checked too; others
-#: once.
+#: The report with everything in it in both widths, the wide one in the other colours too. What the
+#: others add to it has the same colours, whose rules take axe the longest.
 AXE_VIEWS = [("rich", WIDE, "light"), ("rich", PHONE, "dark"), ("empty", WIDE, "light")]
 AXE_VIEWS += [(name, PHONE, "dark") for name in ("hostile", "folded")]
 
@@ -459,14 +459,15 @@ def test_page_has_no_serious_fault_of_accessibility(open_report, name, viewport,
     page = open_report(name, viewport, color_scheme=scheme)
     for host in page.locator("[data-grid]").all():
         host.scroll_into_view_if_needed()
-    assert serious_faults(page) == []
+    left_out = OF_COLOURS if name in {"hostile", "folded"} else ()
+    assert serious_faults(page, left_out=left_out) == []
     link = page.locator(".model-picture td:not(.picture) a.open")
     if link.count():
         link.first.click()
         page.get_by_role("dialog").wait_for()
-        assert serious_faults(page, "dialog") == []
-    if name == "rich":
-        page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+        assert serious_faults(page, "dialog", left_out=left_out) == []
+    if (name, viewport) == ("rich", WIDE):
+        page.emulate_media(color_scheme="dark")
         assert serious_faults(page, "dialog", OF_COLOURS) == []
         page.evaluate("dialog.close()")
         assert serious_faults(page, only=OF_COLOURS) == []

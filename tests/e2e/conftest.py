@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +21,9 @@ from tests.samples.command import Cli, ended_since, started
 from tests.samples.faulty_lab import PROFILES, answer_of, clear, give, quarantined
 from tests.samples.places import MODELS
 from tests.samples.sample_lab import small_lab
+
+if TYPE_CHECKING:
+    from tests.samples.farm_hosts import Database, FarmOfHosts
 
 #: Phone seconds in a real one: campaigns of minutes in seconds.
 SPEED = 40
@@ -134,6 +138,29 @@ def lab(running_lab: Lab) -> Iterator[Lab]:
     """Two virtual phones, without faults before and after."""
     yield running_lab
     running_lab.tidy()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    """A database that can be stopped."""
+    from tests.samples.farm_hosts import private_database
+
+    with private_database() as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def two_hosts(
+    database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FarmOfHosts]:
+    """Two hosts with a phone each; their workers go on from one test to the next."""
+    from tests.samples.farm_hosts import running_farm
+
+    homes = [
+        (name, prepared_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")
+    ]
+    with running_farm(database, homes) as farm:
+        yield farm
 
 
 @pytest.fixture

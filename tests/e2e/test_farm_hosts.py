@@ -8,47 +8,24 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
 from tests.samples.farm_hosts import (
-    Database,
     FarmOfHosts,
     changes,
-    private_database,
-    running_farm,
     stored,
 )
-
-if TYPE_CHECKING:
-    from tests.samples.command import Cli
 
 PlanFile = Callable[..., Path]
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with private_database() as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def both(
-    database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
-) -> Iterator[FarmOfHosts]:
-    """Two hosts with a phone each; their workers go on from one test to the next."""
-    homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
-    with running_farm(database, homes) as farm:
-        yield farm
-
-
 @pytest.fixture
-def farm(both: FarmOfHosts) -> Iterator[FarmOfHosts]:
+def farm(two_hosts: FarmOfHosts) -> Iterator[FarmOfHosts]:
     """The farm, in which a test that fails leaves nothing that the next one would wait for."""
-    yield both
-    both.tidy()
+    yield two_hosts
+    two_hosts.tidy()
 
 
 @pytest.fixture
@@ -58,10 +35,10 @@ def name() -> str:
 
 
 @pytest.fixture(scope="module")
-def before(both: FarmOfHosts) -> dict[str, str]:
+def before(two_hosts: FarmOfHosts) -> dict[str, str]:
     """What the phones were like before any test: one that failed may have left its phone as it was
     measured."""
-    return {host.serial: changes(host) for host in both.hosts}
+    return {host.serial: changes(host) for host in two_hosts.hosts}
 
 
 def test_everything_that_a_plan_names_reaches_the_hosts(

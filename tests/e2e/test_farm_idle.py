@@ -11,17 +11,11 @@ import pytest
 
 from orchestrator.extensions.farm.queue import FarmQueue
 from tests.conftest import poll_until
-from tests.samples.farm_hosts import PATIENCE_S, Database, private_database
+from tests.samples.farm_hosts import PATIENCE_S, Database
 from tests.samples.submissions import begin, host_lives, submit
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Lab
-
-
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with private_database() as database:
-        yield database
 
 
 @pytest.fixture

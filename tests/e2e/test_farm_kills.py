@@ -12,25 +12,18 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.samples.farm_hosts import (
     DEAD_AFTER_S,
-    Database,
     FarmOfHosts,
     Host,
     changes,
-    private_database,
-    running_farm,
     stored,
 )
-
-if TYPE_CHECKING:
-    from tests.samples.command import Cli
 
 WHOLE = os.environ.get("FAULT_MATRIX") == "all"
 #: Of each submission: a job at which ten hosts died isn't begun again.
@@ -40,25 +33,11 @@ ROUNDS, AWAY_S = (6, 60.0) if WHOLE else (1, 5.0)
 INVOCATIONS = 12 if WHOLE else 4
 
 
-@pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with private_database() as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def farm(
-    database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
-) -> Iterator[FarmOfHosts]:
-    homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
-    with running_farm(database, homes) as farm:
-        yield farm
-
-
 @pytest.mark.timeout(3600 if WHOLE else 280)
 def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_result_is_stored_once(
-    farm: FarmOfHosts, plan_file: Callable[..., Path]
+    two_hosts: FarmOfHosts, plan_file: Callable[..., Path]
 ) -> None:
+    farm = two_hosts
     chance = random.Random(KILLS)
     before = {host.serial: changes(host) for host in farm.hosts}
     # The second host reaches the first one's phone as well as its own.

@@ -17,10 +17,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import procrastinate
 import psycopg
@@ -34,13 +34,8 @@ from tests.samples.farm_hosts import (
     FarmOfHosts,
     Host,
     changes,
-    private_database,
-    running_farm,
     stored,
 )
-
-if TYPE_CHECKING:
-    from tests.samples.command import Cli
 
 pytestmark = [
     pytest.mark.skipif(
@@ -90,18 +85,8 @@ int gettimeofday(struct timeval *restrict out, void *restrict zone) {
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[Database]:
-    with private_database() as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-def both(
-    database: Database, tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], Cli]
-) -> Iterator[FarmOfHosts]:
-    homes = [(name, make_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
-    with running_farm(database, homes) as farm:
-        yield farm
+def both(two_hosts: FarmOfHosts) -> Iterator[FarmOfHosts]:
+    yield two_hosts
     print(f"\n{'fault at phase':<56} {' '.join(Counts.__slots__)}")
     for name, counts in TABLE.items():
         print(

@@ -31,15 +31,6 @@ class InstallRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstallOptions:
-    """The options of ``pm install`` that make a difference."""
-
-    replace_existing: bool = True
-    allow_downgrade: bool = False
-    abi: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPackage:
     """One app as it is installed."""
 
@@ -78,22 +69,18 @@ class PackageStore:
 
     # Installing
 
-    def install(
-        self, source: Iterable[bytes], size_bytes: int, options: InstallOptions
-    ) -> InstalledPackage:
+    def install(self, source: Iterable[bytes], size_bytes: int) -> InstalledPackage:
         """Install an APK from its bytes. Raises InstallRefusedError."""
         with self._lock:
             if size_bytes + _RESERVE_BYTES > self.files.storage.free_bytes:
                 raise InstallRefusedError("INSTALL_FAILED_INSUFFICIENT_STORAGE")
             stage = f"/data/app/vmdl{secrets.randbelow(1 << 31)}.tmp"
             try:
-                return self._staged(stage, source, options)
+                return self._staged(stage, source)
             finally:
                 self._remove_tree(stage)
 
-    def _staged(
-        self, stage: str, source: Iterable[bytes], options: InstallOptions
-    ) -> InstalledPackage:
+    def _staged(self, stage: str, source: Iterable[bytes]) -> InstalledPackage:
         apk = f"{stage}/base.apk"
         try:
             self.files.make_folders(stage, uid=0)
@@ -105,8 +92,8 @@ class PackageStore:
         info = self._shelf.inspect_apk(_pieces(self.files.open_read(apk, uid=0)))
         if info is None:
             raise InstallRefusedError("INSTALL_PARSE_FAILED_NOT_APK", f"Failed to parse {apk}")
+        abi = self._abi(info, apk)
         old = self._packages.get(info.package)
-        abi = self._accepted(info, old, options, apk)
         code_path = f"/data/app/~~{secrets.token_urlsafe(16)}==/{info.package}-{secrets.token_urlsafe(16)}=="
         self.files.make_folders(code_path, uid=0)
         self.files.rename(apk, f"{code_path}/base.apk", uid=0)
@@ -122,10 +109,8 @@ class PackageStore:
         self._make_data_folders(package)
         return package
 
-    def _accepted(
-        self, info: AppInfo, old: InstalledPackage | None, options: InstallOptions, apk: str
-    ) -> str:
-        """Return the ABI that the app will run with.
+    def _abi(self, info: AppInfo, apk: str) -> str:
+        """Return the ABI that an app will run with, "" for one without native code.
 
         Raise InstallRefusedError when the phone won't have it.
         """
@@ -136,39 +121,14 @@ class PackageStore:
                 f"Failed parse during installPackageLI: {apk} (at Binary XML file line #7): "
                 f"Requires newer sdk version #{info.min_sdk} (current version is #{sdk})",
             )
-        if old is not None:
-            if not options.replace_existing:
-                raise InstallRefusedError(
-                    "INSTALL_FAILED_ALREADY_EXISTS",
-                    f"Attempt to re-install {info.package} without first uninstalling.",
-                )
-            if info.version_code < old.info.version_code and not (
-                options.allow_downgrade
-                and (info.debuggable or self._props.get("ro.debuggable") == "1")
-            ):
-                raise InstallRefusedError(
-                    "INSTALL_FAILED_VERSION_DOWNGRADE",
-                    f"Downgrade detected: Update version code {info.version_code} is older than current "
-                    f"{old.info.version_code}",
-                )
-        abi = self._abi(info, options.abi)
-        if abi is None:
+        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi")
+        abi = next((abi for abi in known.split(",") if abi in info.abis), None)
+        if info.abis and abi is None:
             raise InstallRefusedError(
                 "INSTALL_FAILED_NO_MATCHING_ABIS",
                 "INSTALL_FAILED_NO_MATCHING_ABIS: Failed to extract native libraries, res=-113",
             )
-        return abi
-
-    def _abi(self, info: AppInfo, wanted: str) -> str | None:
-        """Return the ABI to run an app with, "" for one without native code, None when none fits."""
-        if not info.abis:
-            return ""
-        known = self._props.get("ro.product.cpu.abilist", "arm64-v8a,armeabi-v7a,armeabi").split(
-            ","
-        )
-        if wanted and wanted != "-":
-            return wanted if wanted in info.abis and wanted in known else None
-        return next((abi for abi in known if abi in info.abis), None)
+        return abi or ""
 
     def _make_data_folders(self, package: InstalledPackage) -> None:
         for path in (package.data_path, f"{package.data_path}/files", f"{package.data_path}/cache"):

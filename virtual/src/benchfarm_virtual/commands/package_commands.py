@@ -6,29 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.commands.registry import command
-from benchfarm_virtual.contract import ByteSource, PhoneFileError
+from benchfarm_virtual.contract import ByteSource
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.packages import InstalledPackage, InstallOptions, InstallRefusedError
+from benchfarm_virtual.packages import InstalledPackage, InstallRefusedError
 
 _CHUNK_BYTES = 1 << 18
-#: Options of pm install that take a value.
-_WITH_VALUE = frozenset(
-    {
-        "-S",
-        "-i",
-        "--user",
-        "--abi",
-        "--instruction-set",
-        "--originating-uri",
-        "--referrer",
-        "-p",
-        "--install-location",
-        "--install-reason",
-        "--package-source",
-        "--pkg",
-        "--force-uuid",
-    }
-)
 
 
 @command("pm")
@@ -62,36 +44,6 @@ def _path(call: Invocation, args: Sequence[str]) -> int:
     return 0
 
 
-def _options(args: Sequence[str]) -> tuple[InstallOptions, list[str], int | None]:
-    """Read the options of an installation.
-
-    Return them, the other arguments, and the size of what comes (-S).
-    """
-    flags: set[str] = set()
-    values: dict[str, str] = {}
-    rest: list[str] = []
-    todo = list(args)
-    while todo:
-        arg = todo.pop(0)
-        name, equals, value = arg.partition("=")
-        if name in _WITH_VALUE:
-            values[name] = value if equals else todo.pop(0) if todo else ""
-        elif arg.startswith("--"):
-            flags.add(arg)
-        elif arg.startswith("-") and len(arg) > 1:
-            flags |= set(arg[1:])
-        else:
-            rest.append(arg)
-    options = InstallOptions(
-        # Since Android 8 pm replaces by default; -R is the option that doesn't.
-        replace_existing="R" not in flags,
-        allow_downgrade="d" in flags,
-        abi=values.get("--abi", ""),
-    )
-    size = values.get("-S", "")
-    return options, rest, int(size) if size.isdigit() else None
-
-
 def _limited(call: Invocation, source: ByteSource, size_bytes: int) -> Iterator[bytes]:
     left = size_bytes
     while left > 0 and (piece := source.read(min(left, _CHUNK_BYTES))):
@@ -101,32 +53,19 @@ def _limited(call: Invocation, source: ByteSource, size_bytes: int) -> Iterator[
 
 
 def _install(call: Invocation, args: Sequence[str]) -> int:
-    options, paths, size = _options(args)
-    if size is None:
-        if not paths or paths == ["-"]:
-            call.error("Error: must either specify a package size or an APK file")
-            return 1
-        path = call.path(paths[0])
-        try:
-            found = call.system.files.stat(path, uid=call.uid)
-            source = call.system.files.open_read(path, uid=call.uid)
-        except PhoneFileError as exc:
-            call.error(f"Error: Failed to parse APK file: {paths[0]}: {exc}")
-            return 1
-        return _finish(call, _limited(call, source, found.size_bytes), found.size_bytes, options)
-    return _finish(call, _limited(call, call.stdin, size), size, options)
-
-
-def _finish(
-    call: Invocation, source: Iterator[bytes], size_bytes: int, options: InstallOptions
-) -> int:
+    """Install what is streamed: ``install [OPTIONS] -S SIZE``, over what is there."""
+    size = args[args.index("-S") + 1] if "-S" in args[:-1] else ""
+    if not size.isdigit():
+        call.error("Error: must either specify a package size or an APK file")
+        return 1
+    source = _limited(call, call.stdin, int(size))
     try:
         refused = call.system.faults.active(FaultKind.INSTALL_REFUSED)
         if refused is not None:
             for _ in source:
                 pass
             raise InstallRefusedError(refused.text("text"))
-        package = call.system.packages.install(source, size_bytes, options)
+        package = call.system.packages.install(source, int(size))
     except InstallRefusedError as exc:
         call.error(f"Failure [{exc}]") if _to_stderr(call) else call.out.line(f"Failure [{exc}]")
         return 1
