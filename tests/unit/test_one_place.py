@@ -72,6 +72,20 @@ def test_each_finding_is_made_somewhere() -> None:
     assert [code for code in CODES if code not in made] == []
 
 
+def test_each_finding_that_is_made_has_a_code_with_its_meaning() -> None:
+    made = {
+        call.args[0].value
+        for path in PACKAGE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) == "finding"
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+    }
+    assert made
+    assert made <= CODES.keys()
+
+
 def test_each_exporter_is_a_format_and_each_format_is_documented() -> None:
     known = {entry.value for entry in plugins("exporters").values()}
     told = (REPO / "docs" / "reference" / "exports.md").read_text("utf-8")
