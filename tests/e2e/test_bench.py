@@ -213,7 +213,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_without_repeating_or_losing
     process.communicate()
     lab.clear()
     campaign = lab.cli("results", "list", "--json").ok().json[0]
-    assert campaign["status"] == "running"
+    assert campaign["status"] == "cut off"
     assert 3 <= campaign["stored"] < 32
     before = {run["run_id"] for run in runs_of(lab.cli, campaign["campaign_id"])}
     result = lab.cli("run", "--resume", "--json").ok().json

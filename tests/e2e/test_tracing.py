@@ -219,7 +219,7 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
         process.communicate()
         lab.clear()
     trace, bench = lab.cli("results", "list", "--json").ok().json[:2]
-    assert (trace["name"], trace["status"], bench["status"]) == ("trace", "running", "running")
+    assert (trace["name"], trace["status"], bench["status"]) == ("trace", "cut off", "cut off")
     done = lab.cli("run", "--resume", "--json").ok()
     assert done.json["campaign_id"] == bench["campaign_id"]
     assert f"resumes campaign {bench['campaign_id']} ({model.stem}, begun" in done.stderr

@@ -187,7 +187,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
             measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             stored.close(shared, ["night_B"])
-        assert "benchfarm farm cancel night --phone B" in caught.value.hint
+        assert "benchfarm farm cancel night -s B" in caught.value.hint
         # One that failed is anybody's again, whatever computer began it.
         host_lives(queue, "two", version="1")
         queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")

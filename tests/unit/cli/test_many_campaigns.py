@@ -109,7 +109,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
     homes = [stored_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]
 
     def listed(settings: Settings) -> None:
-        result = stored.runs(settings, limit=0)
+        result = stored.runs(settings, stored.RunFilter(limit=0))
         deque(result.lines, maxlen=0)
         deque(json_pieces(result.data), maxlen=0)
 

@@ -152,3 +152,25 @@ def test_every_kind_of_side_is_understood_before_a_phone_is_looked_for(cli: Cli,
     model = () if kind == "model" else ("-m", MODEL)
     done = cli("ab", *SIDES[kind], *model, "-s", "NOT-THERE")
     assert "no adb server answers" in done.ended_with(3).stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("--device", "--serial"), ("--invocations", "--runs"), ("--num-runs", "--inferences")],
+)
+def test_an_option_is_read_by_its_old_name_too_and_help_has_the_new_one(
+    cli: Cli, old: str, new: str
+) -> None:
+    for words in ((old, "7"), (f"{old}=7",), (new, "7")):
+        assert "there is no file" in cli("bench", "none.tflite", *words).ended_with(2).stderr
+    shown = cli("bench", "--help").ok().stdout
+    assert new in shown
+    assert f"{old} " not in shown
+    assert (
+        "No such option" in cli("bench", "none.tflite", "--invocation-s", "7").ended_with(2).stderr
+    )
+
+
+def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
+    assert cli("adb").ok().stdout == cli("adb", "status").ok().stdout
+    assert "stop" in cli("adb", "start").ended_with(2).stderr
