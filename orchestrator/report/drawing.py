@@ -161,7 +161,7 @@ def dots(axis: Axis, items: Sequence[Dot], told: str, *, is_dense: bool = False)
     """
     places = [axis.at(item.value) for item in items]
     sides = _BESIDE if is_dense else tuple(_SIDES)
-    wide, narrow = (_labels(items, places, width, sides) for width in (_WIDE, _NARROW))
+    wide, narrow = (_labels(axis, items, width, sides) for width in (_WIDE, _NARROW))
     height = 20 if is_dense else 36
     lifts: dict[int, int] = {}
     before, lift = -100.0, 0
@@ -204,31 +204,44 @@ def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> Group:
     if side:
         dx, dy, anchor = _SIDES[side]
         look = {"class": "keep"} if kept == side else {}
-        shapes.append(_text(f"{x}%", y + dy, item.label, dx=dx, text_anchor=anchor, **look))
+        beside = dict(zip(("left", "right"), _ends(axis, item), strict=True)).get(side, x)
+        shapes.append(_text(f"{beside}%", y + dy, item.label, dx=dx, text_anchor=anchor, **look))
     return Group(
         shapes=shapes, look=f"d{item.colour} {item.look}".strip(), told=item.told, key=item.key
     )
 
 
-def _labels(
-    items: Sequence[Dot], places: Sequence[float], width: float, sides: Sequence[str]
-) -> dict[int, str]:
+def _ends(axis: Axis, item: Dot) -> tuple[float, float]:
+    """Return where a dot's interval ends, in percent."""
+    ends = (item.low if item.low is not None else item.value, item.value, item.high or item.value)
+    places = [axis.at(end) for end in ends]
+    return min(places), max(places)
+
+
+def _labels(axis: Axis, items: Sequence[Dot], width: float, sides: Sequence[str]) -> dict[int, str]:
     """Return on which side of its dot each label stands that covers nothing, the best one first."""
-    centres = [place * width / 100 for place in places]
+    centres = [axis.at(item.value) * width / 100 for item in items]
+    spans = [[end * width / 100 for end in _ends(axis, item)] for item in items]
     # Lane -> what is taken of it: from, to, and the dot that takes it.
-    taken = {"line": [(at - _DOT, at + _DOT, place) for place, at in enumerate(centres)]}
+    taken = {
+        "line": [
+            (min(low, at - _DOT), max(high, at + _DOT), place)
+            for place, (at, (low, high)) in enumerate(zip(centres, spans, strict=True))
+        ]
+    }
     found: dict[int, str] = {}
     order = sorted(
         range(len(items)), key=lambda place: (items[place].look != "best", centres[place])
     )
     for place in order:
         long, centre = display_width(items[place].label) * _CHARACTER, centres[place]
-        begins = {"right": centre + 9, "left": centre - 9 - long}
+        low, high = spans[place]
+        begins = {"right": max(high, centre) + 9, "left": min(low, centre) - 9 - long}
         for side in sides if long else ():
             begin = begins.get(side, centre - long / 2)
             lane = taken.setdefault("line" if side in begins else side, [])
             is_free = all(
-                begin + long < low or begin > high or owner == place for low, high, owner in lane
+                begin + long < start or begin > end or owner == place for start, end, owner in lane
             )
             if is_free and begin >= 0 and begin + long <= width:
                 lane.append((begin, begin + long, -1))
