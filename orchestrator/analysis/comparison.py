@@ -401,7 +401,7 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> tuple[ComparisonV
                 pairs[1],
                 threshold=rule.threshold,
                 level=rule.level,
-                resolution_us=max(resolution_us(run) for side in used for run in side.values()),
+                resolution_us=max(min(map(resolution_us, side.values())) for side in used),
             )
             return verdict, _left_out(before, after, len(numbers))
     baseline, candidate = before.result.summary, after.result.summary

@@ -31,6 +31,8 @@ NOT_WHAT_WAS_ASKED: Final = {
     DelegateTruth.FAILED: "the delegate failed",
 }
 
+#: What the benchmark programs of TensorFlow Lite round their figures to, in microseconds.
+PRINTED_US: Final = 1.0
 _QUALITIES: Final = (Quality.TRUSTED, Quality.SUSPECT, Quality.REJECTED)
 
 
@@ -118,9 +120,14 @@ def figure_us(run: RunRecord, kind: FigureKind | None = None) -> float | None:
 
 
 def resolution_us(run: RunRecord) -> float:
-    """Return what an invocation's figures are rounded to, in microseconds; 0 where nothing is known."""
-    resolution = 0.0 if run.report is None else run.report.extra.get("resolution_us", 0.0)
-    return resolution if isinstance(resolution, float) else 0.0
+    """Return what an invocation's figures are rounded to, in microseconds.
+
+    Where its report doesn't say, as the benchmark programs of TensorFlow Lite print: whole
+    microseconds; 0 for times of tokens, which are quotients.
+    """
+    usual = 0.0 if run.case.is_per_token else PRINTED_US
+    resolution = None if run.report is None else run.report.extra.get("resolution_us")
+    return resolution if isinstance(resolution, float) else usual
 
 
 def worst_quality(runs: Iterable[RunRecord]) -> Quality:

@@ -52,6 +52,8 @@ MARKS: Final = (
     b" Turn 1: Processed ",
 )
 #: Lines of one block of results, at most: turns, phases and marks are few.
+#: The last digit of a speed that is printed.
+SPEED_STEP: Final = 0.01
 _MOST_LINES: Final = 2000
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
@@ -484,6 +486,14 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
     return LatencySummary(count=process.asked.get(phase), mean_us=US_PER_S / speed)
 
 
+def _resolution_us(process: Process, phase: str) -> float | None:
+    """Return what the time of a token is rounded to where only its speed is printed, with two
+    decimals.
+    """
+    speed = process.speeds.get(phase)
+    return SPEED_STEP * US_PER_S / speed**2 if speed else None
+
+
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
     asked, context = process.asked.get(phase), process.asked.get("tokens")
     first_us = next(
@@ -506,6 +516,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "private_memory_mib": process.private_mib,
         "dmabuf_memory_mib": process.dmabuf_mib,
         "cache": process.cache or None,
+        "resolution_us": _resolution_us(process, phase) if not measured else None,
         "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,
     }
     return {name: value for name, value in extra.items() if value is not None}

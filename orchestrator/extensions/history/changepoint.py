@@ -55,7 +55,7 @@ _FEW_NIGHTS: Final = 2.0
 #: Less sure changes are never told.
 _CONFIDENCE_LEAST: Final = 0.95
 #: Three nights have gone back whose median has less than this of the step left.
-_LEFT_MOST: Final = 1 / 3
+_LEFT_MOST: Final = 0.4
 #: For a cut, in squared sigmas.
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5

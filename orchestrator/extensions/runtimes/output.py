@@ -546,6 +546,26 @@ def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:
     return None
 
 
+def _resolution_us(fields: Fields, result: ResultSection) -> float | None:
+    """Return what the figure is rounded to in microseconds: as declared, else the last digit that
+    is printed of it; None where its digits tell nothing.
+    """
+    if result.resolution_ms is not None:
+        return result.resolution_ms * US_PER_MS
+    ways = [result.samples] if result.samples is not None else []
+    ways += [*result.latency.get("median", ()), *result.latency.get("mean", ())]
+    for way in ways:
+        value, divisor = fields.get(way.field), _divisor(fields, way)
+        printed = [value] if isinstance(value, str) else value or []
+        if printed and divisor and all(text.replace(".", "", 1).isdecimal() for text in printed):
+            step = 10.0 ** -max(len(text.partition(".")[2]) for text in printed)
+            middle = statistics.median(map(float, printed))
+            if way.unit == "1/s":
+                return US_PER_S * step / middle**2 / divisor if middle > 0 else None
+            return _in_us(step, way, divisor)
+    return None
+
+
 def _samples(fields: Fields, result: ResultSection) -> list[float]:
     way = result.samples
     values = fields.get(way.field) if way is not None else None
@@ -582,8 +602,9 @@ def _extra(
         extra["unit"] = "token"
         if len(samples) > 1:
             extra["repetitions_us"] = " ".join(f"{each:.6g}" for each in samples)
-    if result.resolution_ms is not None:
-        extra["resolution_us"] = result.resolution_ms * US_PER_MS
+    resolution_us = _resolution_us(fields, result)
+    if resolution_us is not None:
+        extra["resolution_us"] = resolution_us
     if (first := _first(fields, result.first_token)) is not None:
         extra["first_token_us"] = first
     for name in dict.fromkeys((*result.keep, *found.columns)):

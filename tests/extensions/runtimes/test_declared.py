@@ -133,6 +133,30 @@ def test_a_real_output_gives_the_figures_that_are_printed_in_it(
     assert_figures(OTHER_PROGRAMS / file, wanted)
 
 
+@pytest.mark.parametrize(
+    ("form", "steps_us"),
+    [
+        # Two decimals of a speed, whole nanoseconds, the ends of fractions.
+        ("md", {"pp64": 1e4 / 145.28**2, "tg16": 1e4 / 20409.36**2}),
+        ("csv", {"pp64": 0.001 / 64, "tg16": 0.001 / 16}),
+    ],
+)
+def test_what_a_figure_is_rounded_to_is_read_from_its_digits(
+    form: str, steps_us: dict[str, float]
+) -> None:
+    reports = parse_file(LLAMA_BENCH / f"debian_sid_0.7.0_host_{form}.txt")
+    found = {report.label: report.extra["resolution_us"] for report in reports}
+    assert found == pytest.approx(steps_us, rel=0.05)
+
+
+def test_a_program_that_prints_whole_milliseconds_says_so() -> None:
+    text = "Model file little.pte is loaded.\nUsing method forward\n"
+    text += "".join(f"Iteration {n} of 3: {ms} ms\n" for n, ms in enumerate((12, 10, 10), 1))
+    text += "Model executed successfully 3 time(s) in 32 ms.\n"
+    report = only(text)
+    assert report.extra["resolution_us"] == 1000.0
+
+
 def assert_figures(path: Path, wanted: dict[str, float]) -> None:
     reports = parse_file(path)
     assert {report.label: report.inference_mean_us for report in reports} == pytest.approx(

@@ -226,3 +226,16 @@ def test_grades_of_which_one_is_missing_are_mixed_and_the_case_has_none():
     result = judge_case(runs)
     assert result.grade is None
     assert result.findings[0].code == "mixed-grades"
+
+
+def test_a_slow_first_invocation_is_left_out_and_says_so() -> None:
+    latencies = [6_000.0, 5_010.0, 4_990.0, 5_005.0, 4_995.0, 5_002.0]
+    result = judge_case([run(OWNER, number, us) for number, us in enumerate(latencies)])
+    assert [finding.code for finding in result.findings] == ["slow-start"]
+    assert len(result.used) == 5
+    assert result.summary is not None
+    assert result.summary.max_us < 5_100
+    # One that is slow later on is no start, and one that is as noisy as the others stays.
+    for kept in ([*latencies[1:], 6_000.0], [5_500.0, 5_010.0, 4_600.0, 5_405.0, 4_995.0]):
+        again = judge_case([run(OWNER, number, us) for number, us in enumerate(kept)])
+        assert (again.findings, len(again.used)) == ((), len(kept))

@@ -57,3 +57,36 @@ def test_equal_configurations_seldom_get_a_winner():
         a, b = (summarize([math.exp(chance.gauss(0, 0.03)) for _ in range(5)]) for _ in range(2))
         winners += not best_of({"a": a, "b": b}).tied
     assert winners / 800 <= 0.06
+
+
+@pytest.mark.parametrize("members", [2, 5, 10])
+def test_of_many_equal_configurations_one_is_called_slower_as_seldom_as_of_two(members):
+    chance = random.Random(20261122)
+    called = 0
+    for _ in range(150):
+        heat = [chance.gauss(0, 0.01) for _ in range(12)]
+        rounds = [("campaign", number) for number in range(12)]
+        best = best_of(
+            {
+                name: summarize(
+                    [10_000 * math.exp(each + chance.gauss(0, 0.015)) for each in heat],
+                    rounds=rounds,
+                )
+                for name in range(members)
+            }
+        )
+        called += len(best.tied) < members - 1
+    # At one level for each pair: 13 to 17 of 100 with 5 members, 19 to 33 with 10.
+    assert called / 150 <= 0.08
+
+
+def test_a_lead_is_that_of_pairs_of_the_same_round():
+    heat = [0.05 * math.sin(number) for number in range(12)]
+    rounds = [("campaign", number) for number in range(12)]
+    noise = [0.001 * (-1) ** number for number in range(12)]
+    slow = [10_300 * math.exp(each) for each in heat]
+    fast = [10_000 * math.exp(each + own) for each, own in zip(heat, noise, strict=True)]
+    paired = speed_up(summarize(slow, rounds=rounds), summarize(fast, rounds=rounds))
+    apart = speed_up(summarize(slow), summarize(fast))
+    assert paired.differs
+    assert not apart.differs
