@@ -55,12 +55,12 @@ KINDS = (
 )
 
 
-def alarms(latencies: Floats) -> Floats:
+def alarms(latencies: Floats, first: int = WINDOW_NIGHTS) -> Floats:
     """Return series x nights: 1 for a slower, -1 for a faster one that would have been told on that
     night."""
     found = np.zeros(latencies.shape)
-    for night in range(WINDOW_NIGHTS, NIGHTS):
-        seen = latencies[:, night + 1 - WINDOW_NIGHTS : night + 1]
+    for night in range(first, latencies.shape[1]):
+        seen = latencies[:, max(0, night + 1 - WINDOW_NIGHTS) : night + 1]
         for change in changes(seen):
             if is_alarm(change, nights=seen.shape[1]):
                 found[change.series, night] = 1 if change.ratio > 1 else -1
@@ -72,17 +72,18 @@ def candidates(kind: NightNoise, rng: np.random.Generator, series: int) -> float
 
     Those within 14 nights of another count once.
     """
-    return _false(alarms(kind.draw(rng, series, 0.0)))
+    return false_candidates(alarms(kind.draw(rng, series, 0.0)))
 
 
-def _false(told: Floats) -> float:
+def false_candidates(told: Floats, first: int = WINDOW_NIGHTS) -> float:
+    """Return the candidates of 1,000 series-nights from a night on."""
     total = 0
     for row in told:
-        last = -NIGHTS
+        last = -math.inf
         for night in np.flatnonzero(row).tolist():
             if night - last > RECENT_NIGHTS:
                 total, last = total + 1, night
-    return 1000 * total / (len(told) * (NIGHTS - WINDOW_NIGHTS))
+    return 1000 * total / (len(told) * (told.shape[1] - first))
 
 
 def found(kind: NightNoise, rng: np.random.Generator, series: int, step: float) -> float:
@@ -107,7 +108,7 @@ def attainable(
     low, high = 0.0, 40.0
     for _ in range(30):
         limit = (low + high) / 2
-        low, high = (limit, high) if _false(quiet > limit) > 1 else (low, limit)
+        low, high = (limit, high) if false_candidates(quiet > limit) > 1 else (low, limit)
     return float((stepped[:, STEP_AT : STEP_AT + RECENT_NIGHTS] > high).any(axis=1).mean())
 
 
