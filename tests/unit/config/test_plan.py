@@ -296,7 +296,7 @@ def test_faults_of_options_name_the_option(folder):
         "model: there is no file",
         "--delegate: 'gpuu'",
         "--threads: 'x' isn't a whole",
-        "--num-runs: 'many' isn't a whole number",
+        "--inferences: 'many' isn't a whole number",
     ):
         assert part in text
     with pytest.raises(
