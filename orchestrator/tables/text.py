@@ -78,7 +78,7 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
     looks = [table.look(row) for row in rows]
     shown: list[Line] = []
     for number, band in enumerate(_bands(drawn, room, gap)):
-        block = _Block(band, name_width, " " * gap, room, " " * bool(groups))
+        block = _Block(band, name_width, " " * gap, room, " " * bool(groups), is_further=number > 0)
         told = reasons if not number else [""] * len(rows)
         shown += block.lines(first.title, names, places, told, looks)
     return [(line.rstrip(), look) for line, look in shown]
@@ -121,6 +121,8 @@ class _Block:
     #: For the columns.
     room: int
     indent: str
+    #: Below another block of the same rows: one with nothing in these columns isn't said again.
+    is_further: bool
 
     def lines(
         self,
@@ -135,6 +137,8 @@ class _Block:
             yield from ((line, "head") for line in self.heads(title))
         before: tuple[str, ...] = ()
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
+            if self.is_further and not any(column.cells[place].strip() for column in self.columns):
+                continue
             if places and places[place] != before:
                 *above, last = places[place]
                 if list(before[:-1]) != above:
