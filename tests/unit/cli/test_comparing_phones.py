@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import compare
-from orchestrator.cli.result import CommandResult
+from orchestrator.cli.comparing import CompareOptions, compare
+from orchestrator.cli.result import CommandResult, Output
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, content_key
@@ -79,7 +79,7 @@ def settings(tmp_path: Path) -> Settings:
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
     allowed = tuple(filter(None, allow.split(",")))
-    return compare(settings, sides, by="device", allow=allowed)
+    return compare(settings, CompareOptions(by="device", allow=allowed), Output(), sides)
 
 
 def cases_of(result: CommandResult) -> list[dict[str, Any]]:
@@ -153,5 +153,5 @@ def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path
         builds=BUILDS,
     )
     settings = Settings.from_environment({}, home=stored(tmp_path / "home", lab))
-    (row,) = cases_of(compare(settings, ("cpu", "gpu"), by="delegate"))
+    (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
