@@ -1,9 +1,9 @@
-"""What more threads bring, and which models nothing beats: from a report's rows."""
+"""What more threads bring, from a report's rows."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,19 +52,3 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
                 speed_up=speed_up,
                 efficiency=speed_up * fewest.case.threads / row.case.threads,
             )
-
-
-def on_front(points: Mapping[str, Sequence[float]]) -> frozenset[str]:
-    """Return the points that no other point beats: at least as low in every coordinate, and lower
-    in one.
-    """
-    front: list[str] = []
-    for key in sorted(points, key=lambda key: tuple(points[key])):
-        if not any(_beats(points[other], points[key]) for other in front):
-            front.append(key)
-    return frozenset(front)
-
-
-def _beats(first: Sequence[float], second: Sequence[float]) -> bool:
-    pairs = list(zip(first, second, strict=True))
-    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
