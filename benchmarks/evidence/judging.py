@@ -13,6 +13,7 @@ from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
 from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import with_busy_clock
+from orchestrator.passes import pass_of
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits
@@ -107,7 +108,7 @@ class _Phone:
         limits = FitLimits()
         while (
             self.hardware.thermal_status() > limits.thermal_status_max
-            or self.hardware.battery().heat_c > limits.battery_heat_c_max
+            or self.hardware.battery().heat_c > limits.battery_heat_max
         ):
             self.time.now_s += 5.0
 
@@ -231,7 +232,7 @@ class _Phone:
             REPORT,
             Ending(outcome=Outcome.COMPLETED),
             case=CASE,
-            run_pass=Pass.TIMING,
+            of_pass=pass_of(Pass.TIMING).findings,
             facts=facts,
             before=before,
             after=after,

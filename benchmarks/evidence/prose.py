@@ -7,6 +7,11 @@ of known truth are drawn from noise that was recorded from real runs, and put th
 figures.
 """
 
+QUICK = """
+**Written with a fifth of the trials** (`benchmarks/evidence --quick`): shares are known to a few per cent only, and a
+bound near its limit may be missed by chance.
+"""
+
 NOISE = """## The noise
 
 Recorded by `benchmarks/evidence/record.py` on a computer that other work kept busy: rougher than a quiet phone, with
