@@ -26,6 +26,7 @@ from orchestrator.units import counted, format_percent
 #: that is worth.
 DEFAULT_STD: Final = 0.015
 DEFAULT_WEIGHT: Final = 5
+_DEFAULT_DEGREES: Final = 20
 #: From so many steps on the estimate is called the series' own.
 _KNOWN_FROM: Final = 10
 #: Steps count up to so many times their median: a change of the program is no noise, and two states
@@ -46,8 +47,8 @@ class SessionNoise:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of ``std``."""
-        return DEFAULT_WEIGHT + self.steps
+        """Degrees of freedom of ``std``: the default is stated, not estimated from so few steps."""
+        return _DEFAULT_DEGREES + self.steps
 
     @property
     def text(self) -> str:
