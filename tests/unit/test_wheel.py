@@ -131,7 +131,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         "Google Pixel 3 (virtual)",
         "Google Pixel 4 (virtual)",
         "litert",
-        "no measurements",
+        "made up by a model",
     ):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
     (page,) = (tmp_path / "quickstart" / "reports").glob("*.html")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Settings
-from orchestrator.cli.comparing import CompareOptions, compare
-from orchestrator.cli.result import CommandResult, Output
+from orchestrator.cli.comparing import CompareOptions, Output, compare
+from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import BuildSha, CampaignId, Serial, content_key
