@@ -63,7 +63,7 @@ narrow enough must be so once more after 3 further invocations.
 
 REMEMBERING_NIGHTS = """### Two nights that remember
 
-`benchfarm compare` of two stored nights; {trials} trials in each cell. At most 1.5 % of equal nights may be called a
+`benchfarm compare` of two stored nights; {trials} trials in each cell. At most 2.5 % of equal nights may be called a
 change. Where both nights show the two clock states, each state is compared with its own. Where one does, only what no
 other share of the states explains is claimed: with 8 invocations, the other night may have drawn one state alone.
 """
@@ -74,7 +74,7 @@ REMEMBERING_PAIRS = """Pairs A B B A of the same noise:
 SMALL_STEPS = """### Steps of 1 %
 
 `ab --detect 1%`: threshold 0.7 %, at most 200 pairs; {trials} trials in each cell,
-at its level of 99 % and with `--level 95%`. At most 5 % of equals may be called a change.
+at its level of 99 % and with `--level 95%`. At most 10 % of equals may be called a change.
 """
 
 NIGHTS = """## Two nights
@@ -164,9 +164,9 @@ called the same and the pairs that this takes, then steps: found in their direct
 
 KINDS_NIGHTS = """### Over the nights
 
-`benchfarm history changes` at its defaults on {series} series, asked each night from the 91st to the 130th. At most 2
-false candidates of 1,000 series-nights are promised. **Not held on the nights on which the noise itself changes, and
-where nights remember for long**: at most 6 there.
+`benchfarm history changes` at its defaults on {series} series, asked each night from the 91st to the 130th. At most 5
+false candidates of 1,000 series-nights are promised, and at most 6 where the noise itself changes or nights remember
+for long. Two states that stay for nights look like steps.
 """
 
 SESSIONS = """## Between sessions
