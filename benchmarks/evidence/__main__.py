@@ -7,7 +7,9 @@ is missed. ``--record`` takes the noise again first.
 
 from __future__ import annotations
 
+import csv
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -53,6 +55,8 @@ ROUGH = {
     "a swap to a noisier phone",
     "the first ones warm it",
 }
+#: Columns that name rows, and keep their units.
+LABELS = {"what", "promised", "noise", "between sessions"}
 EFFECTS = (0.01, 0.02, 0.03, 0.05)
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -175,6 +179,8 @@ def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
         for way, values in table.items()
     ]
     bars = [(way, 100 * float(np.mean(values)), True) for way, values in table.items()]
+    heads = ("interval", *(kind.name for kind in kinds), "all")
+    data("coverage", heads, rows)
     draw(
         "coverage.svg",
         drawing.bars(
@@ -185,10 +191,10 @@ def coverage_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
     return "\n".join(
         [
             prose.COVERAGE.format(trials=COVERAGE_TRIALS),
-            markdown(("interval", *(kind.name for kind in kinds), "all"), rows),
+            markdown(heads, rows),
             "![coverage](evidence/coverage.svg)\n",
             prose.MEANS,
-            markdown(("interval", *(kind.name for kind in kinds)), means),
+            markdown(heads[:-1], means),
         ]
     )
 
@@ -242,7 +248,8 @@ def nights_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
             )
     heads = ("noise", "invocations", "A/A", "coverage", "5 % slower", "A/A, nights that differ")
     text = prose.NIGHTS.format(trials=NIGHTS_TRIALS, fewer=PLANNED_TRIALS, off=percent(NIGHT_STD))
-    return "\n".join([text, markdown(heads, rows)])
+    data("two-nights", heads, rows)
+    return "\n".join([text, ranges(heads, rows)])
 
 
 def remembering_part(bounds: Bounds) -> str:
@@ -276,12 +283,16 @@ def remembering_part(bounds: Bounds) -> str:
         held, given = remembering.stopped(kind, chance(24, row), STOPPED_TRIALS)
         bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.9)
         rule.append((kind.name, percent(held), f"{given:.1f}"))
+    alone = ("noise", "invocations", "coverage", "as if independent", "width")
+    siblings = ("noise", "invocations", "coverage", "width")
+    data("remembering", alone, single)
+    data("remembering-devices", siblings, device)
     return "\n".join(
         [
             prose.REMEMBERING.format(trials=REMEMBERING_TRIALS),
-            markdown(("noise", "invocations", "coverage", "as if independent", "width"), single),
+            ranges(alone, single),
             prose.SIBLINGS.format(cases=remembering.SIBLINGS, devices=DEVICES),
-            markdown(("noise", "invocations", "coverage", "width"), device),
+            ranges(siblings, device),
             prose.REMEMBERING_STOPS.format(trials=STOPPED_TRIALS),
             markdown(("noise", "coverage", "invocations, mean"), rule),
         ]
@@ -314,12 +325,16 @@ def remembering_nights_part(bounds: Bounds) -> str:
             alarms.append(remembering.paired(draw, COVERAGE_TRIALS, count))
             bounds.check(f"A/A false alarms, {count} pairs, {kind.name}", alarms[-1], high=0.015)
         pairs.append((kind.name, *map(percent, alarms)))
+    heads = ("noise", "invocations", "A/A", "coverage", "5 % slower")
+    of_pairs = ("noise", "A/A, 10 pairs", f"A/A, {trials.PAIRS} pairs")
+    data("remembering-nights", heads, rows)
+    data("remembering-pairs", of_pairs, pairs)
+    highest = within([cell for row in pairs for cell in row[1:]])
     return "\n".join(
         [
             prose.REMEMBERING_NIGHTS.format(trials=COVERAGE_TRIALS),
-            markdown(("noise", "invocations", "A/A", "coverage", "5 % slower"), rows),
-            prose.REMEMBERING_PAIRS,
-            markdown(("noise", "A/A, 10 pairs", f"A/A, {trials.PAIRS} pairs"), pairs),
+            ranges(heads, rows),
+            prose.REMEMBERING_PAIRS.format(most=trials.PAIRS, found=highest),
         ]
     )
 
@@ -437,14 +452,21 @@ def kinds_part(bounds: Bounds) -> str:
         "5 %, pairs",
     )
     of_nights = ("noise", "false of 1,000 series-nights", "5 % found")
+    data("kinds", heads, single)
+    data("kinds-in-turns", of_turns, turns)
+    data("kinds-over-nights", of_nights, nights)
+    both = [
+        (one[0], one[1], one[3], one[5], turn[1], turn[2], turn[4], *night[1:])
+        for one, turn, night in zip(single, turns, nights, strict=False)
+    ]
+    shown = (
+        *("noise", "8", "stopping rule", "processes", "`ab`: A/A", "SAME", "2 %, pairs"),
+        *("nights: false", "nights: found"),
+    )
     return "\n".join(
         [
-            prose.KINDS.format(trials=KIND_TRIALS),
-            markdown(heads, single),
-            prose.KINDS_TURNS.format(trials=TURN_TRIALS),
-            markdown(of_turns, turns),
-            prose.KINDS_NIGHTS.format(series=KIND_SERIES),
-            markdown(of_nights, nights),
+            prose.KINDS.format(trials=KIND_TRIALS, turns=TURN_TRIALS, series=KIND_SERIES),
+            markdown(shown, both),
         ]
     )
 
@@ -768,20 +790,80 @@ def noise_part(noises: Sequence[Noise]) -> str:
 
 
 def bounds_table(bounds: Bounds) -> str:
-    rows = [
-        (what, promise, found, "kept" if is_kept else "**missed**")
-        for what, promise, found, is_kept in bounds.rows
+    """Return the bounds of a kind in one row each, and name those that weren't kept.
+
+    Every bound is a row of bounds.csv.
+    """
+    heads = ("what", "promised", "found", "kept")
+    rows = [(*row[:3], "yes" if row[3] else "no") for row in bounds.rows]
+    data("bounds", heads, rows)
+    groups: dict[tuple[str, str], list[tuple[str, str, str, bool]]] = {}
+    for row in bounds.rows:
+        groups.setdefault((re.split("[,:] ", row[0])[0], row[1]), []).append(row)
+    short = [
+        (what, promise, within([row[2] for row in group]), kept(group))
+        for (what, promise), group in groups.items()
     ]
-    return "## Bounds\n\n" + markdown(("what", "promised", "found", ""), rows)
+    missed = [f"- {row[0]}: {row[2]} ({row[1]})\n" for row in bounds.rows if not row[3]]
+    return (
+        prose.BOUNDS
+        + markdown(("what", "promised", "found", "kept"), short)
+        + (f"\nMissed:\n\n{''.join(missed)}" if missed else "")
+    )
+
+
+def kept(group: Sequence[tuple[str, str, str, bool]]) -> str:
+    """Return how many of some bounds were kept: "8" of eight, else "7 of 8"."""
+    count = sum(row[3] for row in group)
+    return f"{count}" if count == len(group) else f"**{count} of {len(group)}**"
+
+
+def within(cells: Sequence[str]) -> str:
+    """Return the lowest and the highest figure of cells of one unit, as they are written."""
+    ordered = sorted(cells, key=lambda cell: float(cell.split()[0]))
+    low, high = ordered[0], ordered[-1]
+    return low if low == high else f"{low.split()[0]}-{high}"
+
+
+def ranges(heads: Sequence[str], rows: Sequence[Sequence[str]], by: int = 1) -> str:
+    """Return a table with a row for each value of one column: lowest to highest over the noise,
+    which is the first column."""
+    groups: dict[str, list[Sequence[str]]] = {}
+    for row in rows:
+        groups.setdefault(row[by], []).append(row)
+    shown = [column for column in range(1, len(heads)) if column != by]
+    return markdown(
+        (heads[by], *(heads[column] for column in shown)),
+        [
+            (value, *(within([row[column] for row in group]) for column in shown))
+            for value, group in groups.items()
+        ],
+    )
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; a unit of a whole column stands in its head."""
+    named, columns = [], []
+    for head, *column in zip(heads, *rows, strict=True):
+        is_share = all(re.fullmatch(r"[\d.-]+ %", cell) for cell in column)
+        named.append(f"{head} (%)" if is_share and head not in LABELS else head)
+        columns.append(
+            [cell.removesuffix(" %") for cell in column] if named[-1] != head else column
+        )
     lines = [
-        f"| {' | '.join(heads)} |",
+        f"|{'|'.join(named)}|",
         f"|{'---|' * len(heads)}",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        *(f"|{'|'.join(row)}|" for row in zip(*columns, strict=True)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def data(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Write every row of a table beside the page."""
+    folder = DOCS / "evidence"
+    folder.mkdir(exist_ok=True)
+    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([heads, *rows])
 
 
 def percent(value: float) -> str:
