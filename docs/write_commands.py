@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ HEAD = """# Commands
 command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all. `benchfarm --version` prints the version.
 Results go to standard output, progress and errors to standard error.
 [Settings](settings.md#exit-codes) lists the exit codes.
+
+Options that several commands share:
+
 """
 
 
@@ -44,23 +48,54 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
     return "".join(f" {name}" for name in names)
 
 
+#: An option that so many commands have with the same text is explained once.
+SHARED_MIN = 3
+
+
+def options(command: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - of typer
+    """Return what can be typed after a command, but for what all take, with its meaning."""
+    rows = command.parameters(command.context_class(command))
+    return [
+        (typed, meaning)
+        for _, typed, meaning in rows
+        if typed not in {"--json", "--help", "-h, --help"}
+    ]
+
+
 def page() -> str:
     """Return the text of docs/reference/commands.md."""
     ROOT.load()
-    parts = [HEAD]
-    for section, names in sections().items():
+    every = {
+        section: [item for name in names for item in commands(ROOT.commands[name], (name,))]
+        for section, names in sections().items()
+    }
+    counts = Counter(
+        row for items in every.values() for _, command in items for row in options(command)
+    )
+    shared = sorted(row for row, count in counts.items() if count >= SHARED_MIN)
+    parts = [HEAD, *(f"- `{typed}`: {meaning}\n" for typed, meaning in shared)]
+    for section, items in every.items():
         parts.append(f"\n## {section}\n")
-        for name in names:
-            for words, command in commands(ROOT.commands[name], (name,)):
-                parts.append(f"\n### benchfarm {' '.join(words)}{usage(command)}\n")
-                for paragraph in command.help.split("\n\n"):
-                    text = " ".join(paragraph.split())
-                    example = text.removeprefix("Example: ")
-                    parts.append(f"\n    {example}\n" if example != text else f"\n{text}\n")
-                parts.append("\n| what you type | what it means |\n|---|---|\n")
-                for _, typed, meaning in command.parameters(command.context_class(command)):
-                    if typed not in {"--json", "--help", "-h, --help"}:
-                        parts.append(f"| `{typed}` | {meaning} |\n")
+        for words, command in items:
+            parts.append(f"\n### benchfarm {' '.join(words)}{usage(command)}\n")
+            for paragraph in command.help.split("\n\n"):
+                text = " ".join(paragraph.split())
+                example = text.removeprefix("Example: ")
+                parts.append(f"\n    {example}\n" if example != text else f"\n{text}\n")
+            rows = options(command)
+            own = [
+                f"- `{typed}`: {meaning}\n"
+                for typed, meaning in rows
+                if (typed, meaning) not in shared
+            ]
+            also = [
+                typed.split()[0].strip(",") for typed, meaning in rows if (typed, meaning) in shared
+            ]
+            if own or also:
+                parts.append("\n")
+            parts += own
+            if also:
+                parts.append(f"- shared: `{' '.join(also)}`\n")
     return "".join(parts)
 
 
