@@ -232,26 +232,36 @@ def _lines(members: Sequence[Contest], names: ShortNames) -> list[Line]:
 def _axis(members: Sequence[Contest]) -> Axis:
     """Return an axis for the model.
 
-    A lone phone far beyond all others doesn't press them flat, nor does a figure that isn't clean.
+    A lone phone far beyond all others doesn't press them flat, nor does a figure that isn't clean,
+    nor the interval of one that isn't.
     """
+    is_clean = any(item.clean for item in members)
     reached = sorted(
         (max(values), min(values))
         for item in members
-        if (values := _reached(item.clean or [row for row in item.rows if row.own is not None]))
+        if (
+            values := _reached(
+                item.clean or item.rows, has_intervals=bool(item.clean or not is_clean)
+            )
+        )
     )
     while len(reached) > 2 and reached[-1][1] > _BEYOND * reached[-2][0]:
         reached.pop()
     return axis_of(end for pair in reached for end in pair)
 
 
-def _reached(rows: Iterable[ResultRow]) -> list[float]:
+def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
     return [
         _scaled(row, end)
         for row in rows
         if row.own is not None
         for end in (
             row.own.median_us,
-            *((row.own.interval.low, row.own.interval.high) if row.own.interval else ()),
+            *(
+                (row.own.interval.low, row.own.interval.high)
+                if row.own.interval and has_intervals
+                else ()
+            ),
         )
         if end > 0
     ]
