@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,11 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def benchfarm(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("plugins"))
+def benchfarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    installed = Installed(tmp_path_factory.mktemp("plugins"))
+    yield installed
+    # What was listed started a server for phones on cables.
+    installed("adb", "stop")
 
 
 def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> None:
