@@ -1,6 +1,6 @@
 #!/bin/sh
 # Measure a program that a change has built against the one before, in turns on the same phone, and say what came of it:
-# docs/guides/ci.md. The exit code is that of 'benchfarm ab': 1 when something is slower or broken.
+# docs/guides/compare.md. The exit code is that of 'benchfarm ab': 1 when something is slower or broken.
 #
 # BASELINE   the program before the change: a file, or the name of a build ('benchfarm build list')
 # CANDIDATE  the program with the change

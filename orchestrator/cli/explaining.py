@@ -91,11 +91,13 @@ def explain(
 
 @command("docs")
 def docs(
-    page: Annotated[str, arg("Page, such as plans or docs/guides/ci.md (default: list all).")] = "",
+    page: Annotated[
+        str, arg("Page, such as plans or docs/guides/compare.md (default: list all).")
+    ] = "",
 ) -> CommandResult:
     """Show a page of the documentation.
 
-    Example: benchfarm docs guides/ci
+    Example: benchfarm docs guides/compare
 
     Example: benchfarm docs plans | less
     """

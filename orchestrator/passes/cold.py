@@ -183,7 +183,7 @@ def _variant(number: int, terms: PlanTerms) -> str:
 PASS = PassSpec(
     name=Pass.COLD,
     about="How a model starts, by what is cached",
-    guide="cold-starts",
+    guide="in-use",
     repetition=Repetition.COUNTED,
     flags=INFO_FLAGS,
     files=INFO_FILES,

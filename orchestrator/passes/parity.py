@@ -86,7 +86,7 @@ def _tells(run: RunRecord) -> str:
 PASS = PassSpec(
     name=Pass.PARITY,
     about="Whether the model's outputs are right",
-    guide="parity",
+    guide="choose-a-delegate",
     repetition=Repetition.COUNTED,
     flags=INFO_FLAGS,
     files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},

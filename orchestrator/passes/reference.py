@@ -8,7 +8,7 @@ from orchestrator.records.workload import Pass
 PASS = PassSpec(
     name=Pass.REFERENCE,
     about="A fixed workload before, between and after a campaign's runs, to see whether the phone changed",
-    guide="conditions",
+    guide="phones",
     repetition=Repetition.AROUND_OTHERS,
     flags={},
     files={},

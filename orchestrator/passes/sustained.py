@@ -36,7 +36,7 @@ def _least_s(case: Case, terms: PlanTerms) -> float:
 PASS = PassSpec(
     name=Pass.SUSTAINED,
     about="Latency over time while the phone gets hot, and when throttling begins",
-    guide="sustained",
+    guide="in-use",
     repetition=Repetition.FOR_A_TIME,
     flags={},
     files={},

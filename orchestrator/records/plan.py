@@ -692,7 +692,7 @@ class PlanTerms:
             "--sustained",
             MEASURING,
             "",
-            "how long the pass [`sustained`](../guides/sustained.md) goes on for each case",
+            "how long the pass [`sustained`](../guides/in-use.md#sustained-load) goes on for each case",
             "`30 min`",
         ),
     ] = 1800.0
@@ -703,7 +703,7 @@ class PlanTerms:
         AfterValidator(unique),
         Key(
             "Loads of the pass contention.",
-            means="the loads of the pass [`contention`](../guides/contention.md): `cpu=N`, `memory=N`, `gpu=1`, or "
+            means="the loads of the pass [`contention`](../guides/in-use.md#contention): `cpu=N`, `memory=N`, `gpu=1`, or "
             "several joined by `+`",
         ),
     ] = USUAL_LOADS
@@ -843,7 +843,7 @@ class Plan(PlanTerms):
             ADVANCED,
             "",
             "whether the outputs of each new model, delegate, phone, system and program are "
-            "[compared once](../guides/parity.md#checked-by-default)",
+            "[compared once](../guides/choose-a-delegate.md#checked-by-default)",
             "on",
         ),
     ] = None
@@ -856,7 +856,8 @@ class Plan(PlanTerms):
             "--parity-inputs",
             ADVANCED,
             "",
-            "a folder with inputs for the pass [`parity`](../guides/parity.md), `<model>.<number>.bin` each, raw",
+            "a folder with inputs for the pass [`parity`](../guides/choose-a-delegate.md#parity), "
+            "`<model>.<number>.bin` each, raw",
             "made from a seed",
         ),
     ] = None
@@ -881,7 +882,7 @@ class Plan(PlanTerms):
             "--build",
             ADVANCED,
             "",
-            "tool: name, sha256 or path of a [build](../guides/builds.md); what has a slash is a path",
+            "tool: name, sha256 or path of a [build](../guides/models-and-builds.md); what has a slash is a path",
             "the default build",
         ),
     ] = field(default_factory=dict)

@@ -182,7 +182,7 @@ def test_a_case_keeps_the_key_it_was_stored_with(path: Path, connection, samples
 
 
 def test_every_table_is_documented(connection) -> None:
-    text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
+    text = (REPO / "docs" / "reference" / "store.md").read_text()
     tables = [
         name
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -195,7 +195,7 @@ def test_every_table_is_documented(connection) -> None:
 
 
 def test_the_questions_of_the_documentation_are_answered_from_indexes(connection) -> None:
-    text = (REPO / "docs" / "reference" / "store-tables.md").read_text()
+    text = (REPO / "docs" / "reference" / "store.md").read_text()
     questions = [part.split(";")[0] for part in text.split("\n    SELECT ")[1:]]
 
     plans = [

@@ -171,7 +171,7 @@ def load_text(number: int, terms: PlanTerms) -> str:
 PASS = PassSpec(
     name=Pass("contention"),
     about="The latency beside a load on the phone, against that without one",
-    guide="contention",
+    guide="in-use",
     repetition=Repetition.COUNTED,
     flags={},
     files={},

@@ -44,7 +44,7 @@ def _least_s(case: Case, terms: PlanTerms) -> float:
 PASS = PassSpec(
     name=Pass("energy"),
     about="The energy of an inference, by the phone's own meters",
-    guide="energy",
+    guide="in-use",
     repetition=Repetition.COUNTED,
     flags={},
     files={},

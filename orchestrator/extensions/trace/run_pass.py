@@ -155,7 +155,7 @@ def _runner(services: PassServices) -> RunProgram:
 PASS = PassSpec(
     name=TRACE,
     about="One run under the phone's tracer, for the Perfetto UI",
-    guide="tracing",
+    guide="why-slow",
     repetition=Repetition.COUNTED,
     flags={},
     files={},

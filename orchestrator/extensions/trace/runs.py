@@ -106,7 +106,7 @@ def record(
     for tool in [tool for tool in ToolName if tool in named]:
         if DeviceKind.ANDROID in program(tool).kinds:
             continue
-        by_hand = "docs/guides/tracing.md says how an iPhone's run is traced by hand"
+        by_hand = "docs/guides/why-slow.md says how an iPhone's run is traced by hand"
         raise UsageError(
             f"{tool} can't be traced: traces are recorded on Android phones, with a program that benchfarm starts",
             hint=by_hand if DeviceKind.IOS in program(tool).kinds else "",

@@ -46,7 +46,7 @@ def test_without_a_word_all_are_listed() -> None:
 
 
 def test_a_page_that_a_message_names_is_shown_as_it_is_named() -> None:
-    assert docs("docs/guides/ci.md").text == docs("ci").text
+    assert docs("docs/guides/compare.md").text == docs("compare").text
     assert docs("reference/plans").text.startswith("# Plans\n")
     assert "reference/plans" in docs().text
     with pytest.raises(UsageError, match="no page") as caught:
@@ -56,5 +56,5 @@ def test_a_page_that_a_message_names_is_shown_as_it_is_named() -> None:
 
 def test_a_word_that_names_several_pages_lists_them() -> None:
     with pytest.raises(UsageError, match="several pages") as caught:
-        docs("conditions")
-    assert caught.value.hint == "choose of guides/conditions, reference/conditions"
+        docs("virtual-phones")
+    assert caught.value.hint == "choose of guides/virtual-phones, reference/virtual-phones"
