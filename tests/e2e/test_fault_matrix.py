@@ -112,7 +112,13 @@ FOR_EVER = datetime.max.replace(tzinfo=UTC)
 CAMPAIGNS = 3
 #: Only a pass for parity looks at outputs: test_parity; only one for energy at the cable:
 #: test_energy. A phone that refuses settings refuses them all the time: test_restricted_phones.
-ELSEWHERE = {FaultKind.DELEGATE_WRONG, FaultKind.CABLE_OUT, FaultKind.SHELL_RESTRICTED}
+#: An APK is installed before a run: test_failures_on_phones.
+ELSEWHERE = {
+    FaultKind.DELEGATE_WRONG,
+    FaultKind.CABLE_OUT,
+    FaultKind.INSTALL_REFUSED,
+    FaultKind.SHELL_RESTRICTED,
+}
 #: What may be stored of a run that such a fault hit, beside its completion.
 ENDINGS = {
     "segv": {"failed"},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Settings, this_computer
-from orchestrator.cli.measuring import run
+from orchestrator.cli.measuring import RunRequest, run
 from orchestrator.cli.status import status
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus
@@ -62,7 +62,7 @@ def test_a_resume_that_names_none_leaves_what_another_computer_runs(
     store.close()
 
     with pytest.raises(UsageError, match=r"resumed by name only: theirs \(on lab-2"):
-        run(settings, resume=True)
+        run(settings, {}, RunRequest(resume=True))
 
 
 def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> None:
@@ -78,4 +78,4 @@ def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> 
     ]
     # The newest is resumed, as far as its files are there.
     with pytest.raises((UsageError, NoDeviceError), match="gone"):
-        run(settings, resume=True)
+        run(settings, {}, RunRequest(resume=True))
