@@ -72,7 +72,9 @@ def page() -> str:
     counts = Counter(
         row for items in every.values() for _, command in items for row in options(command)
     )
-    shared = sorted(row for row, count in counts.items() if count >= SHARED_MIN)
+    often = [row for row, count in counts.items() if count >= SHARED_MIN]
+    spelled = Counter(typed for typed, _ in often)
+    shared = sorted(row for row in often if spelled[row[0]] == 1)
     parts = [HEAD, *(f"- `{typed}`: {meaning}\n" for typed, meaning in shared)]
     for section, items in every.items():
         parts.append(f"\n## {section}\n")
