@@ -181,7 +181,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(
     process.kill()
     process.communicate()
     campaign = home("results", "list", "--json").ok().json[0]
-    assert (campaign["status"], campaign["stored"] < 6) == ("running", True)
+    assert (campaign["status"], campaign["stored"] < 6) == ("cut off", True)
     before = {run.run_id for run in home.runs(campaign["campaign_id"])}
     done = measured(home("run", "--resume", "--json"))
     assert (done["campaign_id"], done["status"], done["left"]) == (
