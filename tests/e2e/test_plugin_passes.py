@@ -1,4 +1,4 @@
-"""A third party's pass, as docs/reference/plugins.md has it: from the help to the report."""
+"""A third party's pass, as examples/plugin has it: from the help to the report."""
 
 from __future__ import annotations
 
@@ -14,21 +14,17 @@ from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 from tests.samples.places import REPO
 
-PAGE = REPO / "docs" / "reference" / "plugins.md"
+EXAMPLE = REPO / "examples" / "plugin" / "acme" / "passes.py"
 
 
 def installed(folder: Path, *, name: str = "acme.idle", text: str = "") -> str:
     """Return a folder for PYTHONPATH in which a distribution of the page's example lies as pip
     installs it."""
-    example = re.search(
-        r"`acme/passes.py`:\n\n```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
-    )
-    assert example is not None
     package, told = folder / "acme", folder / "benchfarm_acme-1.0.dist-info"
     package.mkdir(parents=True)
     told.mkdir()
     (package / "__init__.py").write_text("")
-    (package / "passes.py").write_text(text or example[1])
+    (package / "passes.py").write_text(text or EXAMPLE.read_text("utf-8"))
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: benchfarm-acme\nVersion: 1.0\n")
     (told / "entry_points.txt").write_text(f"[benchfarm.passes]\n{name} = acme.passes:IDLE\n")
     return str(folder)

@@ -1,4 +1,4 @@
-"""What somebody else's distribution adds, built from the page that shows it.
+"""What somebody else's distribution adds: examples/plugin, which docs/reference/plugins.md shows.
 
 And the core without its extensions.
 """
@@ -24,19 +24,8 @@ from tests.samples.sample_lab import small_lab
 from tests.samples.stored_lab import stored
 
 MODEL = min(MODELS.glob("*float*.tflite"))
-PAGE = REPO / "docs" / "reference" / "plugins.md"
+EXAMPLE = REPO / "examples" / "plugin"
 LOG = (REPO / "tests" / "data" / "native" / "default_float_10_224.txt").read_text("utf-8")
-
-
-def written(folder: Path) -> Path:
-    """Write each file that the page shows: its name is in the sentence before the block."""
-    for name, block in re.findall(
-        r"`([\w/]+\.\w+)`[^`]*?\n\n```\w+\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL
-    ):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(block, "utf-8")
-    return folder
 
 
 def wheel_of(source: Path, out: Path) -> Path:
@@ -77,7 +66,7 @@ class Installed:
 
     def __init__(self, folder: Path) -> None:
         ours = wheel_of(REPO, folder / "ours")
-        theirs = wheel_of(written(folder / "source"), folder / "theirs")
+        theirs = wheel_of(EXAMPLE, folder / "theirs")
         lab = wheel_of(REPO / "virtual", folder / "lab")
         self.python = environment(folder / "installed", ours, theirs, lab)
         self.home = stored(folder / "home", small_lab())
