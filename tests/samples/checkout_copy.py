@@ -27,8 +27,16 @@ def install_entry_points(folder: Path) -> None:
     """Have the entry points of a copy's pyproject.toml found before those that are installed."""
     about = folder / "benchfarm-0.dist-info"
     about.mkdir(exist_ok=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: benchfarm\nVersion: 0\n")
     project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = [
+        f"Requires-Dist: {wanted}; extra == '{extra}'\n"
+        for extra, packages in project["optional-dependencies"].items()
+        for wanted in packages
+        if ";" not in wanted
+    ]
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: benchfarm\nVersion: 0\n{''.join(needed)}"
+    )
     sections = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.samples.command import Cli
+from tests.samples.extensions import needs_extension
 from tests.samples.warm import Forked
 
 
@@ -19,6 +20,7 @@ def test_a_fork_answers_as_a_process_of_its_own(tmp_path: Path, words: str) -> N
     assert Cli(home=tmp_path)(*words.split()) == Cli(home=tmp_path, is_cold=True)(*words.split())
 
 
+@needs_extension("interop")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_fork_ends_by_signals_as_a_process_of_its_own(
     tmp_path: Path, number: signal.Signals

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
@@ -56,12 +57,12 @@ def test_every_help_is_there_without_any_extra() -> None:
 @pytest.mark.parametrize(
     ("words", "extra"),
     [
-        (("farm", "status"), "farm"),
-        (("serve",), "serve"),
+        pytest.param(("farm", "status"), "farm", marks=needs_extension("farm")),
+        pytest.param(("serve",), "serve", marks=needs_extension("history")),
         (("--store", "postgresql://nobody@127.0.0.1:1/x", "results", "list"), "postgresql"),
         (("virtual", "list"), "virtual"),
         (("quickstart",), "virtual"),
-        (("model", "build", "tiny_cnn"), "models"),
+        pytest.param(("model", "build", "tiny_cnn"), "models", marks=needs_extension("models")),
     ],
 )
 def test_a_command_without_its_extra_says_which_to_install(

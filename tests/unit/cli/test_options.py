@@ -9,10 +9,13 @@ from orchestrator.cli.result import share_of
 from orchestrator.config.plan import builds_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli
+from tests.samples.extensions import needs_extension
 from tests.samples.places import MODELS
 
 MODEL, OTHER = map(str, sorted(MODELS.glob("*.tflite")))
 TABLE = ("table", "--source", "published")
+#: Words of commands and formats that an extension brings.
+BROUGHT = {"table": "interop", "bundle": "interop", "history": "history"}
 EITHER_WAY = "0.03 may be meant as a percentage or as a share; write 0.03% or 3%"
 
 
@@ -21,47 +24,55 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(home=tmp_path / "home")
 
 
+REFUSED: list[tuple[tuple[str, ...], str]] = [
+    (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
+    # A file's name says its format.
+    (
+        (*TABLE, "--format", "csv", "--out", "t.html"),
+        "t.html: the file's name ends as html does, and --format is",
+    ),
+    ((*TABLE, "--out", "t.xml"), "t.xml: this command writes text, markdown, html"),
+    (
+        ("report", "--format", "html", "--out", "r.csv"),
+        "r.csv: the file's name ends as csv does",
+    ),
+    (
+        ("export", "--format", "bundle", "--out", "e.csv"),
+        "e.csv: the file's name ends as csv does",
+    ),
+    (
+        ("compare", "--format", "junit", "--out", "c.md"),
+        "c.md: the file's name ends as markdown does",
+    ),
+    (
+        ("history", "changes", "--out", "c.html"),
+        "c.html: this command writes text, markdown, json, not html",
+    ),
+    (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
+    ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),
+    # A percentage says that it is one.
+    (("compare", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
+    (("compare", "--level", "0.03"), f"--level: {EITHER_WAY}"),
+    (
+        ("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"),
+        f"--detect: {EITHER_WAY}",
+    ),
+    (
+        ("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"),
+        EITHER_WAY,
+    ),
+    (("history", "changes", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
+    (("bench", MODEL, "--precision", "0.03"), f"--precision: {EITHER_WAY}"),
+]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("compare", "a", "b", "--campaign", "c"), "--campaign is for --by"),
-        # A file's name says its format.
-        (
-            (*TABLE, "--format", "csv", "--out", "t.html"),
-            "t.html: the file's name ends as html does, and --format is",
-        ),
-        ((*TABLE, "--out", "t.xml"), "t.xml: this command writes text, markdown, html"),
-        (
-            ("report", "--format", "html", "--out", "r.csv"),
-            "r.csv: the file's name ends as csv does",
-        ),
-        (
-            ("export", "--format", "bundle", "--out", "e.csv"),
-            "e.csv: the file's name ends as csv does",
-        ),
-        (
-            ("compare", "--format", "junit", "--out", "c.md"),
-            "c.md: the file's name ends as markdown does",
-        ),
-        (
-            ("history", "changes", "--out", "c.html"),
-            "c.html: this command writes text, markdown, json, not html",
-        ),
-        (("bench", "model.tflite", "--out", "b.csv"), "b.csv: this command writes html, not csv"),
-        ((*TABLE, "--format", "pdf"), "there is no format 'pdf'"),
-        # A percentage says that it is one.
-        (("compare", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
-        (("compare", "--level", "0.03"), f"--level: {EITHER_WAY}"),
-        (
-            ("ab", "build:a", "build:b", "-m", "m.tflite", "--detect", "0.03"),
-            f"--detect: {EITHER_WAY}",
-        ),
-        (
-            ("bisect", "--good", "a@1a2b3c", "--bad", "a@4d5e6f", "-m", "m", "--detect", "0.03"),
-            EITHER_WAY,
-        ),
-        (("history", "changes", "--threshold", "0.03"), f"--threshold: {EITHER_WAY}"),
-        (("bench", MODEL, "--precision", "0.03"), f"--precision: {EITHER_WAY}"),
+        pytest.param(
+            words, told, marks=[needs_extension(BROUGHT[word]) for word in words if word in BROUGHT]
+        )
+        for words, told in REFUSED
     ],
     ids=lambda item: " ".join(item) if isinstance(item, tuple) else "",
 )
@@ -70,6 +81,7 @@ def test_what_means_nothing_is_refused(cli: Cli, words: tuple[str, ...], told: s
     assert "--out" not in words or not Path(words[-1]).exists()
 
 
+@needs_extension("interop")
 def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> None:
     begins = {
         "t.html": "<!DOCTYPE html>",
