@@ -188,7 +188,7 @@ def test_readme_and_the_install_page_say_the_same() -> None:
         (REPO / name).read_text("utf-8") for name in ("README.md", "docs/start/install.md")
     )
     words = readme.partition("## Try it without a phone\n")[2].partition(
-        "Figures of virtual phones"
+        "`benchfarm quickstart` starts"
     )[0]
     assert "pip install --find-links dist 'benchfarm[virtual]'" in words
     assert "uvx --find-links dist --from 'benchfarm[virtual]' benchfarm quickstart" in words
