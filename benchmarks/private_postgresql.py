@@ -1,6 +1,5 @@
-"""A private PostgreSQL server for benchmarks, in a folder that may be kept.
-
-It listens on a socket only.
+"""A private PostgreSQL server for benchmarks, in a folder that may be kept; it listens on a socket
+only.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from pathlib import Path
 
 @contextmanager
 def private_server(folder: Path) -> Iterator[str]:
-    """Start the server of a folder, made when it isn't there.
-
-    Yield the URL of its one database, stop it at the end.
+    """Start the server of a folder, made when it isn't there; yield the URL of its one database,
+    stop it at the end.
     """
     user = None
     if os.geteuid() == 0:

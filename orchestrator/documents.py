@@ -79,9 +79,8 @@ def _lenient(kind: Hashable) -> TypeAdapter[Any]:
 
 
 def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 - pydantic's description of a type
-    """Return what pydantic checks a type by, with bounds for every value.
-
-    Our own rules for people's texts aside.
+    """Return what pydantic checks a type by, with bounds for every value; our own rules for
+    people's texts aside.
 
     ``is_standard``: the reading of a type of Python's own, such as a path, which stays.
     """

@@ -54,9 +54,8 @@ class NewerPlanError(PlanError):
 
 
 class ProgramInUseError(PlanError):
-    """Another job on this host needs a program of this name as another file declares it.
-
-    That passes.
+    """Another job on this host needs a program of this name as another file declares it; that
+    passes.
     """
 
 
@@ -77,10 +76,7 @@ class PluginError(UsageError):
 
 
 class StoreMissingError(UsageError):
-    """There is no store where one was named.
-
-    Look for a typing mistake, or measure into it first.
-    """
+    """There is no store where one was named; look for a typing mistake, or measure into it first."""
 
 
 class DeviceError(BenchfarmError):
@@ -94,17 +90,13 @@ class DeviceError(BenchfarmError):
 
 
 class AdbUnavailableError(DeviceError):
-    """The adb server can't be started or reached.
-
-    Set $BENCHFARM_ADB to an adb binary or start the server.
+    """The adb server can't be started or reached; set $BENCHFARM_ADB to an adb binary or start the
+    server.
     """
 
 
 class NoDeviceError(DeviceError):
-    """No usable phone is attached.
-
-    Plug one in, allow USB debugging, then run 'benchfarm devices'.
-    """
+    """No usable phone is attached; plug one in, allow USB debugging, then run 'benchfarm devices'."""
 
 
 class DeviceUnusableError(DeviceError):
@@ -112,10 +104,7 @@ class DeviceUnusableError(DeviceError):
 
 
 class DeviceUnauthorizedError(DeviceUnusableError):
-    """The phone doesn't let this computer in.
-
-    Accept its key on the phone's screen (USB debugging).
-    """
+    """The phone doesn't let this computer in; accept its key on the phone's screen (USB debugging)."""
 
 
 class DeviceUnfitError(DeviceUnusableError):
@@ -129,10 +118,7 @@ class DeviceSetAsideError(DeviceUnusableError):
 
 
 class LinkLostError(DeviceError):
-    """The connection to the phone ended before the answer was whole.
-
-    Check the cable and try again.
-    """
+    """The connection to the phone ended before the answer was whole; check the cable and try again."""
 
     transient = True
 
@@ -229,9 +215,8 @@ class StoreCorruptError(StoreError):
 
 
 class StoreEncodingError(StoreError):
-    """The database's encoding isn't UTF8, so that it can't hold every character.
-
-    Nothing was written.
+    """The database's encoding isn't UTF8, so that it can't hold every character; nothing was
+    written.
     """
 
     def __init__(self, name: str, encoding: str) -> None:

@@ -18,9 +18,8 @@ from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it, that nobody but this user may enter.
-
-    What is there stays as it is.
+    """Make a folder, and those above it, that nobody but this user may enter; what is there stays
+    as it is.
 
     Raises OSError.
     """
@@ -44,9 +43,8 @@ LEFT_OUT: Final = re.compile(
 
 
 def head_and_tail(file: IO[bytes], most_bytes: int = OUTPUT_MOST_BYTES) -> bytes:
-    """Return a file's content.
-
-    Of a larger one whole lines of both its ends, and between them a line that says so.
+    """Return a file's content; of a larger one whole lines of both its ends, and between them a
+    line that says so.
     """
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
@@ -92,9 +90,8 @@ class BothEnds:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def content(self) -> bytes:
-        """Return what came.
-
-        Of more than fits whole lines of both ends, and between them a line that says so.
+        """Return what came; of more than fits whole lines of both ends, and between them a line
+        that says so.
         """
         tail = b"".join(self._tail)
         if self._size_bytes <= 2 * self._half_bytes:
@@ -128,9 +125,8 @@ def is_private(folder: Path) -> bool:
 
 
 def draft_of(path: Path) -> Path:
-    """Return a name beside a file under which it is written, until it is whole.
-
-    Nobody else has the same.
+    """Return a name beside a file under which it is written, until it is whole; nobody else has the
+    same.
 
     Neither a thread's nor a process's number is unique: two containers that share a folder have the
     same ones.
@@ -141,9 +137,8 @@ def draft_of(path: Path) -> Path:
 def write_whole(
     path: Path, content: bytes | str | Iterable[bytes | str], *, is_private: bool = True
 ) -> None:
-    """Write a file and its folder.
-
-    An older one stays, and nothing is left beside it, when this fails.
+    """Write a file and its folder; an older one stays, and nothing is left beside it, when this
+    fails.
 
     Pieces of a content are written as they come: the whole is never in memory.
 

@@ -150,9 +150,8 @@ def __getattr__(name: str) -> object:
 
 @functools.cache
 def plugins(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, benchfarm's own first.
-
-    A name of its own can't be replaced.
+    """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be
+    replaced.
     """
     found: dict[str, EntryPoint] = {}
     for entry in sorted(entry_points(group=f"{_OWN}.{group}"), key=is_own, reverse=True):

@@ -187,9 +187,8 @@ class Device(Protocol):
         """Have a run's folder removed: at the latest by the next `state`, `kill_strays` or `close`."""
 
     def kill_strays(self) -> Sequence[str]:
-        """Kill what runs of ours left behind (also of crashed processes of ours).
-
-        Return what was killed.
+        """Kill what runs of ours left behind (also of crashed processes of ours); return what was
+        killed.
         """
 
     def place(
@@ -350,9 +349,8 @@ class SessionTool(Tool, Protocol):
 
 
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
-    """Return what a case has in common with others that one process measures.
-
-    Empty when it is run alone.
+    """Return what a case has in common with others that one process measures; empty when it is run
+    alone.
     """
     tool = tools[case.tool]
     return tool.session(case) if isinstance(tool, SessionTool) else ""
@@ -365,9 +363,8 @@ class TurnTool(Tool, Protocol):
     """
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """Return a case as a block of energy runs it, so often.
-
-        Nothing but its own turns, where that can be had.
+        """Return a case as a block of energy runs it, so often; nothing but its own turns, where
+        that can be had.
         """
 
     def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:

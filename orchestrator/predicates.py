@@ -58,9 +58,8 @@ class Predicate(NamedTuple):
     claim: Claim
 
     def holds(self, facts: DeviceFacts, labels: Labels | None = None) -> bool:
-        """Whether the claim is known to be true of a device.
-
-        Without labels it is in no pool and has no tag.
+        """Whether the claim is known to be true of a device; without labels it is in no pool and
+        has no tag.
         """
         return self.claim(facts, labels or NoLabels()) is True
 

@@ -135,9 +135,8 @@ def ask(shell: Callable[[str], Result], scripts: Mapping[str, str], *, serial: s
 
 
 def call(name: str, *arguments: object) -> str:
-    """Return the shell text that runs a script with these arguments.
-
-    It replaces the shell's own ``$1``, ``$2``, ...
+    """Return the shell text that runs a script with these arguments; it replaces the shell's own
+    ``$1``, ``$2``, ...
 
     Raises BenchfarmError when there is no such script.
     """

@@ -91,9 +91,8 @@ def needs_of(found: Distribution, extras: Iterable[str]) -> list[Requirement]:
 
 
 def packages(roots: Iterable[Requirement], pins: Mapping[str, tuple[str, str]]) -> list[Package]:
-    """Return the pinned packages that some requirements lead to, by name.
-
-    Exits where pins and environment differ.
+    """Return the pinned packages that some requirements lead to, by name; exits where pins and
+    environment differ.
     """
     needs: dict[str, set[str]] = {}
     left = list(roots)

@@ -91,9 +91,8 @@ def _own_standard_input() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Build what phones of real parts share, once.
-
-    Without them there is nothing to run, which one line says.
+    """Build what phones of real parts share, once; without them there is nothing to run, which one
+    line says.
 
     Nor is there where another benchfarm is installed than this checkout's: its plugins are known by
     what was installed.
@@ -149,9 +148,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give a failed test against real servers one more try.
-
-    Mark as slow what starts servers or processes.
+    """Give a failed test against real servers one more try; mark as slow what starts servers or
+    processes.
     """
     folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
     for item in items:
@@ -175,9 +173,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def missing(reason: str) -> NoReturn:
-    """Skip the test for what it needs and isn't there.
-
-    Fail it where CI is set, where all of it is to be there.
+    """Skip the test for what it needs and isn't there; fail it where CI is set, where all of it is
+    to be there.
 
     It is for what ``make test`` installs: tests/system_packages.sh and the packages of the extra
     ``dev``.
@@ -208,9 +205,8 @@ def c_compiler() -> str:
 
 
 def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
-    """Poll a condition.
-
-    Fail the test when it isn't true in time, which is more than a busy machine needs.
+    """Poll a condition; fail the test when it isn't true in time, which is more than a busy machine
+    needs.
 
     What takes long to ask or to come about is asked less often: that would take the time from what
     it waits for.
@@ -261,9 +257,8 @@ class AdbServer:
         return self.home / ".android" / "adbkey.pub"
 
     def start(self) -> None:
-        """Start it, on another port when somebody took the chosen one in between.
-
-        One that was stopped, on its own.
+        """Start it, on another port when somebody took the chosen one in between; one that was
+        stopped, on its own.
         """
         for _ in range(PORTS_TRIED):
             self._launch()

@@ -325,9 +325,8 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
 
 
 def test_the_command_line_decides_nothing() -> None:
-    """It reads options, calls ``app/`` and shows what came of it.
-
-    Of what lies below it knows types and words.
+    """It reads options, calls ``app/`` and shows what came of it; of what lies below it knows types
+    and words.
     """
     found = set()
     for path in (PACKAGE / "cli").rglob("*.py"):
@@ -463,10 +462,7 @@ PASSES_ELSEWHERE = {
 
 
 def test_the_names_of_passes_stay_at_home() -> None:
-    """A pass is added and understood in one file.
-
-    What depends on which one it is asks its record.
-    """
+    """A pass is added and understood in one file; what depends on which one it is asks its record."""
     found = set()
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()

@@ -55,9 +55,8 @@ COMMANDS = {words: options for words, options in DECLARED.items() if options}
 
 
 def named_by(line: str) -> tuple[tuple[str, ...], list[str]]:
-    """Split what follows ``benchfarm`` into the words of the command and the rest.
-
-    Fails where there is no such one.
+    """Split what follows ``benchfarm`` into the words of the command and the rest; fails where
+    there is no such one.
     """
     try:
         words = shlex.split(line, comments=True)
@@ -147,9 +146,8 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
 
 
 def test_the_pages_stay_short() -> None:
-    """Index, reference and decisions are looked up, evidence.md is written by ``make evidence``.
-
-    All else is read.
+    """Index, reference and decisions are looked up, evidence.md is written by ``make evidence``;
+    all else is read.
     """
     looked_up = ("docs/README.md", "docs/reference/", "docs/decisions/", "docs/evidence.md")
     pages = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "docs").rglob("*.md"))]

@@ -114,9 +114,8 @@ def _reached(series: Sequence[Floats], others: Sequence[Memory]) -> float:
 
 
 def one_by_one(noises: Sequence[Noise], setup_s: float, rng: np.random.Generator) -> list[Spent]:
-    """Return every case's time when it alone reaches the width that 10 x 50 gives it.
-
-    Only inferences are chosen.
+    """Return every case's time when it alone reaches the width that 10 x 50 gives it; only
+    inferences are chosen.
     """
     spent = []
     for number, run_s in enumerate(latencies_s()):

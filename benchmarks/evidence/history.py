@@ -68,9 +68,8 @@ def alarms(latencies: Floats, first: int = WINDOW_NIGHTS) -> Floats:
 
 
 def candidates(kind: NightNoise, rng: np.random.Generator, series: int) -> float:
-    """Return the false candidates of 1,000 series-nights.
-
-    Those within 14 nights of another count once.
+    """Return the false candidates of 1,000 series-nights; those within 14 nights of another count
+    once.
     """
     return false_candidates(alarms(kind.draw(rng, series, 0.0)))
 

@@ -73,9 +73,8 @@ def processes() -> list[dict]:
 
 
 def through_benchfarm() -> list[dict]:
-    """A campaign of benchfarm's own litert tool on this computer.
-
-    The program prints summaries only.
+    """A campaign of benchfarm's own litert tool on this computer; the program prints summaries
+    only.
     """
     with tempfile.TemporaryDirectory() as folder:
         plan = f"""

@@ -56,9 +56,8 @@ def autoregression(rng: np.random.Generator, rho: float, count: int) -> Floats:
 
 
 def two_clocks(stay: float) -> Remembering:
-    """Return a phone with two clock states.
-
-    With probability ``stay`` the next invocation has the last one's.
+    """Return a phone with two clock states; with probability ``stay`` the next invocation has the
+    last one's.
     """
 
     def draw(rng: np.random.Generator, count: int) -> Floats:

@@ -315,9 +315,8 @@ def one_run_of_fifty(before: list[Floats], after: list[Floats]) -> bool:
 
 
 def beyond_p90_of_p90s(before: list[Floats], after: list[Floats]) -> bool:
-    """Ten earlier runs.
-
-    Slower when the new run's median is above the 90th percentile of their 90th percentiles.
+    """Ten earlier runs; slower when the new run's median is above the 90th percentile of their 90th
+    percentiles.
     """
     p90s = [float(np.quantile(run, 0.9)) for run in before]
     return float(np.median(after[0])) > float(np.quantile(p90s, 0.9))

@@ -141,9 +141,8 @@ def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
 def verdict_of(
     runs: Sequence[RunRecord], check: Check, history_us: Sequence[float]
 ) -> ReferenceVerdict:
-    """Return what a check says against the campaign's baseline.
-
-    The history tells the device's own noise.
+    """Return what a check says against the campaign's baseline; the history tells the device's own
+    noise.
 
     A check up to the baseline is held against the last figures of earlier campaigns. ``runs`` are
     one device's of one campaign, ``history_us`` what :func:`history_of` gives of earlier ones.

@@ -165,17 +165,15 @@ class CaseResult:
 
     @property
     def is_precise(self) -> bool:
-        """Whether the own figure is known as closely as it is wanted.
-
-        That it is clean says nothing of that.
+        """Whether the own figure is known as closely as it is wanted; that it is clean says nothing
+        of that.
         """
         return self.precision is not None and self.precision <= self.precision_goal
 
     @property
     def imprecision(self) -> str:
-        """What a figure lacks: ``not precise: \u00b136.0 %``, ``one process: no interval``.
-
-        Empty if it is precise.
+        """What a figure lacks: ``not precise: ±36.0 %``, ``one process: no interval``; empty if it
+        is precise.
         """
         if self.own_summary is None or self.is_precise:
             return ""

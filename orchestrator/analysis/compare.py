@@ -340,9 +340,8 @@ class Ratio:
 
     @property
     def differs(self) -> bool:
-        """Whether the difference is more than the noise explains.
-
-        Without an interval, more than a fixed margin.
+        """Whether the difference is more than the noise explains; without an interval, more than a
+        fixed margin.
         """
         if self.interval is None:
             return abs(math.log(self.value)) > math.log1p(UNTESTED_MARGIN)

@@ -41,9 +41,8 @@ def _mean_of(values: Sequence[float], prior: float) -> Mean | None:
 
 
 def ratio_of(ones: Mapping[_Key, float], others: Mapping[_Key, float]) -> Mean | None:
-    """Return how many times as much one takes as another, from the rounds that both have.
-
-    The interval is of pairs.
+    """Return how many times as much one takes as another, from the rounds that both have; the
+    interval is of pairs.
 
     ``half_width`` is of the logarithm's interval, as a share of the ratio.
     """

@@ -133,9 +133,8 @@ class Measured:
 
     @property
     def actual(self) -> str:
-        """Where the operators ran, as the runs used show it: ``gpu, partial``.
-
-        Empty when nothing shows it.
+        """Where the operators ran, as the runs used show it: ``gpu, partial``; empty when nothing
+        shows it.
         """
         reports = [run.report for run in self.used.values() if run.report is not None]
         places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
@@ -246,9 +245,8 @@ def measured_cases(
 def match(
     baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule
 ) -> tuple[list[tuple[Measured, Measured]], list[Measured], list[Measured]]:
-    """Return the pairs that belong together, and what is left of each side.
-
-    Nothing is in two pairs.
+    """Return the pairs that belong together, and what is left of each side; nothing is in two
+    pairs.
     """
     pairs: list[tuple[Measured, Measured]] = []
     left, right = list(baseline), list(candidate)

@@ -64,9 +64,8 @@ class PairCount:
 def usable_pairs(
     before: Sequence[RunRecord], after: Sequence[RunRecord], *, warmup: int
 ) -> dict[int, tuple[RunRecord, RunRecord]]:
-    """Return the pairs of which both runs can be used, by number.
-
-    A pair loses both when one of them can't.
+    """Return the pairs of which both runs can be used, by number; a pair loses both when one of
+    them can't.
 
     Pairs that warm the device aren't among them.
     """
@@ -345,9 +344,8 @@ class PairProgress:
         return (before, after) if before and after and before != after else ()
 
     def side_of(self, key: CaseKey) -> str:
-        """Return the name of the side that a case belongs to: ``A, build old``.
-
-        Empty for another case.
+        """Return the name of the side that a case belongs to: ``A, build old``; empty for another
+        case.
         """
         for letter, label, place in (
             ("A", self._pairing.baseline, 0),
@@ -385,9 +383,8 @@ class PairProgress:
         return usable_pairs(baseline, candidate, warmup=self._pairing.warmup)
 
     def _numbers(self, key: CaseKey, *, every: bool = False) -> set[int]:
-        """Return the stored numbers of a case.
-
-        Those that only warm the device are left out unless ``every``.
+        """Return the stored numbers of a case; those that only warm the device are left out unless
+        ``every``.
         """
         return {
             run.invocation

@@ -149,9 +149,8 @@ def is_half(case: Case) -> bool:
 
 
 def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the comparison gave, under names that begin with ``parity``.
-
-    As it is without one.
+    """Return a report with what the comparison gave, under names that begin with ``parity``; as it
+    is without one.
     """
     parity = parity_of(raw, case)
     if parity is None or report.outcome != "ok":

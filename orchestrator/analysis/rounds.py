@@ -239,9 +239,8 @@ def next_round(
     serial: Serial,
     session_of: SessionOf = lambda _: "",
 ) -> list[Invocation]:
-    """Return what to run next on a device beyond the planned invocations.
-
-    Empty when no case wants more.
+    """Return what to run next on a device beyond the planned invocations; empty when no case wants
+    more.
 
     Each open case once, in an order by the campaign's seed. ``runs`` are the device's, of this
     campaign.
@@ -277,9 +276,8 @@ def next_round(
 
 
 def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
-    """Return what the stopping rule saved, None for a campaign without one.
-
-    Cases that failed don't count.
+    """Return what the stopping rule saved, None for a campaign without one; cases that failed don't
+    count.
     """
     rule = campaign.terms.stopping
     if rule is None:

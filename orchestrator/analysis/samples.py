@@ -32,9 +32,8 @@ _PLAUSIBLE_C: Final = (-40.0, 200.0)
 
 
 def parse_samples(data: bytes) -> RunSamples:
-    """Read the file.
-
-    A look that was cut off after its first words, or has no time since boot, is left out.
+    """Read the file; a look that was cut off after its first words, or has no time since boot, is
+    left out.
     """
     text, _, after = data.decode("utf-8", "replace").partition(f"\n{_TIMES}\n")
     times, _, last = after.partition(f"\n{_LOOK}\n")
@@ -204,9 +203,8 @@ def derive_conditions(
 
 
 def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
-    """Return a report with the share of the highest clock at which the cores worked.
-
-    As it is where no look tells.
+    """Return a report with the share of the highest clock at which the cores worked; as it is where
+    no look tells.
 
     Of the stretches between looks in which the cores had most to do: how long a phone idled before
     and after says nothing of a run. Kept in the report, because whoever compares runs reads them
@@ -222,9 +220,8 @@ def with_busy_clock(report: ToolReport, samples: bytes) -> ToolReport:
 
 
 def mean_clock_share(run: RunRecord) -> float:
-    """Return the mean clock between the looks before and after a run, as a share of its highest.
-
-    0 where none tells.
+    """Return the mean clock between the looks before and after a run, as a share of its highest; 0
+    where none tells.
 
     Of the cluster with the highest share.
     """

@@ -144,9 +144,8 @@ class IntervalMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A confidence interval, in the unit of what it is about.
-
-    Of latencies, that of their :class:`Middle`.
+    """A confidence interval, in the unit of what it is about; of latencies, that of their
+    :class:`Middle`.
     """
 
     low: float

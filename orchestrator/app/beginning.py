@@ -149,9 +149,8 @@ def missing_programs(
 def assumed_builds(
     workspace: Workspace, missing: Sequence[MissingProgram]
 ) -> dict[tuple[Serial, ToolName], Build]:
-    """Return what a plan would be made with if the missing programs were there.
-
-    Nothing can be run with it.
+    """Return what a plan would be made with if the missing programs were there; nothing can be run
+    with it.
     """
     return {
         (serial, item.tool): Build(
@@ -308,9 +307,8 @@ def _reference_checks(
     devices: Sequence[tuple[Device, DeviceFacts]],
     reference: Model | None,
 ) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
-    """Return the reference workload of each device that has work, with its model.
-
-    None where it isn't wanted.
+    """Return the reference workload of each device that has work, with its model; none where it
+    isn't wanted.
     """
     if not wants_reference_check(plan, expansion):
         return {}, []

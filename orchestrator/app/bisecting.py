@@ -50,9 +50,8 @@ class BisectRequest:
 def bisect(
     workspace: Workspace, request: BisectRequest
 ) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
-    """Search the archived builds between two.
-
-    Every comparison is stored, and used again when the command is repeated.
+    """Search the archived builds between two; every comparison is stored, and used again when the
+    command is repeated.
 
     Returns what the search came to, the releases from the good to the bad one as it counts them,
     and the device.
@@ -135,9 +134,8 @@ def _compared(
     *,
     is_last: bool,
 ) -> Compared:
-    """Return the gravest verdict of the cases, from the store where it is.
-
-    An unusable build is told as such.
+    """Return the gravest verdict of the cases, from the store where it is; an unusable build is
+    told as such.
     """
     try:
         named = tuple(f"build:{_address(release)}" for release in sides)

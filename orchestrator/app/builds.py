@@ -65,9 +65,8 @@ def fetch_builds(
     abis: Sequence[str],
     fetch: Callable[[BuildSpec], Fetched],
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
-    """Download declared builds, for all their ABIs where none is named.
-
-    Return what came, and what didn't and why.
+    """Download declared builds, for all their ABIs where none is named; return what came, and what
+    didn't and why.
 
     Raises:
         UsageError: an unknown name or ABI.
@@ -164,9 +163,8 @@ def _chosen(
 def make_build(
     workspace: Workspace, name: str, abi: str, source: Path, target: str
 ) -> tuple[Build, list[str]]:
-    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program.
-
-    Return it and the commands.
+    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it
+    and the commands.
 
     The tools' own output goes to standard error. Raises UsageError for what can't be run as it is
     written, ArtifactError where a tool is missing, fails, or leaves no program behind.

@@ -87,9 +87,8 @@ def compare(
 
 
 def fails(comparison: Comparison, fail_on: FailOn, *, is_incomplete: bool = False) -> bool:
-    """Whether a comparison is a failure for somebody.
-
-    One that isn't whole always is, unless nothing is to be.
+    """Whether a comparison is a failure for somebody; one that isn't whole always is, unless
+    nothing is to be.
     """
     return is_failure(comparison, fail_on) or (is_incomplete and fail_on is not FailOn.NEVER)
 
@@ -311,9 +310,8 @@ _LONGEST_NAME = 120
 
 
 def comparison_html(workspace: Workspace, comparison: Comparison) -> str:
-    """Return the comparison as one HTML file.
-
-    The runs of the cases that it shows are read from the store.
+    """Return the comparison as one HTML file; the runs of the cases that it shows are read from the
+    store.
     """
     from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
     from orchestrator.tables.comparisons import worst_first

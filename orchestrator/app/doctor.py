@@ -84,9 +84,8 @@ def of_host(workspace: Workspace) -> list[Finding]:
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
-    """Return what all checks found.
-
-    One that can't be made is a problem of its own, and the others are made.
+    """Return what all checks found; one that can't be made is a problem of its own, and the others
+    are made.
     """
     found: list[Finding] = []
     for name, check in checks:

@@ -52,9 +52,8 @@ class ExportRequest:
 
 
 def export(settings: Settings, request: ExportRequest) -> tuple[Sequence[Path], Exported]:
-    """Write campaigns, or some of their runs, to a file or folder.
-
-    Return the files, and what is to be told of them.
+    """Write campaigns, or some of their runs, to a file or folder; return the files, and what is to
+    be told of them.
 
     Raises:
         UsageError: An unknown format, run or campaign; a file that exists, without ``force``.

@@ -1,6 +1,5 @@
-"""Results of runs that benchfarm didn't start, stored and judged as its own.
-
-Importers are plugins that read them.
+"""Results of runs that benchfarm didn't start, stored and judged as its own; importers are plugins
+that read them.
 """
 
 from __future__ import annotations
@@ -115,9 +114,8 @@ def raw_output(
     exit_code: int | None = None,
     at: datetime | None = None,
 ) -> RawOutput:
-    """Return what an imported run left behind.
-
-    Where nothing says when it was made, the file's time is taken.
+    """Return what an imported run left behind; where nothing says when it was made, the file's time
+    is taken.
     """
     return RawOutput(
         command=command,

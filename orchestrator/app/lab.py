@@ -248,9 +248,8 @@ class Lab:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
-        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``.
-
-        Several as one.
+        """Return stored campaigns: by id or the beginning of one, ``newest``, ``previous``; several
+        as one.
 
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't
         there.

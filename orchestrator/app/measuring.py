@@ -403,9 +403,8 @@ def _reachable(workspace: Workspace, serials: set[Serial]) -> OpenedDevices:
 
 
 def _kept_out(workspace: Workspace, serial: Serial) -> str:
-    """Return why a phone isn't even asked anything.
-
-    One that is measured by another command would be disturbed.
+    """Return why a phone isn't even asked anything; one that is measured by another command would
+    be disturbed.
     """
     if reason := workspace.quarantine.reason(serial):
         return f"in quarantine: {reason}"

@@ -82,9 +82,8 @@ class Side:
 
 
 def parse_side(text: str) -> Side:
-    """Return what ``build:NAME``, ``flags:name=value`` ... means.
-
-    A bare word is a build, or a model by its ending.
+    """Return what ``build:NAME``, ``flags:name=value`` ... means; a bare word is a build, or a
+    model by its ending.
     """
     kind, colon, value = text.partition(":")
     if colon and kind in KINDS:

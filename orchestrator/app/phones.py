@@ -91,9 +91,8 @@ def restore_phones(
 
 
 def _restore_found(workspace: Workspace, item: Attached) -> Restored | None:
-    """Undo what is open on a phone by its own file, None when nothing is.
-
-    One that somebody uses is left alone.
+    """Undo what is open on a phone by its own file, None when nothing is; one that somebody uses is
+    left alone.
     """
     serial = Serial(item.seen.serial)
     if holder := workspace.lease.live_holder(serial):
@@ -324,9 +323,8 @@ def check_file(settings: Settings, serial: str) -> Path:
 
 
 def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
-    """Return an offer to check a phone that wasn't checked since its last system update.
-
-    Empty when it was.
+    """Return an offer to check a phone that wasn't checked since its last system update; empty when
+    it was.
 
     A virtual phone needs none, nor does this computer.
     """

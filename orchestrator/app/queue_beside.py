@@ -38,9 +38,8 @@ class Owner(Protocol):
 
 
 class QueueView(Protocol):
-    """What pages, numbers and checks read of a farm's queue.
-
-    Rows as the extension's ``FarmQueue`` describes them.
+    """What pages, numbers and checks read of a farm's queue; rows as the extension's ``FarmQueue``
+    describes them.
     """
 
     def hosts(self) -> _Rows: ...  # noqa: D102

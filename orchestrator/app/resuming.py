@@ -47,9 +47,8 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | Campaig
 
 
 def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
-    """Restore those phones that a killed process left changed.
-
-    Nothing is open on them, so nobody else would.
+    """Restore those phones that a killed process left changed; nothing is open on them, so nobody
+    else would.
     """
     for item in restore_phones(
         workspace, sorted(set(serials) & set(workspace.conditioner.unrestored()))
@@ -138,9 +137,8 @@ def _kind_of(campaign: Campaign) -> str:
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
-    """Give up what is left of some open campaigns, all or none of them.
-
-    Phones left changed are restored.
+    """Give up what is left of some open campaigns, all or none of them; phones left changed are
+    restored.
 
     ``words`` are their ids or the beginnings of these. Returns each with how many invocations are
     abandoned. Raises UsageError for a campaign that isn't open, or that somebody runs or will run.
@@ -162,9 +160,8 @@ def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]
 
 
 def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) -> int:
-    """Close those campaigns that were begun and are open yet, of jobs that nobody does any more.
-
-    Return how many.
+    """Close those campaigns that were begun and are open yet, of jobs that nobody does any more;
+    return how many.
     """
     stored = [workspace.store.campaign(campaign_id) for campaign_id in campaign_ids]
     begun = [

@@ -43,9 +43,8 @@ def _section(attachment: Attachment) -> str:
 
 
 def issue_of(workspace: Workspace, run: RunRecord) -> str:
-    """Return a run as a text for an issue tracker.
-
-    Nothing that names a person, a computer or a phone is in it.
+    """Return a run as a text for an issue tracker; nothing that names a person, a computer or a
+    phone is in it.
     """
     from orchestrator.report.issue import Reported, issue_text
 

@@ -364,9 +364,8 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
 def _stored_phones(
     workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]
 ) -> tuple[PhoneStatus, ...]:
-    """Return the phones of a campaign that nobody runs.
-
-    Read again only when more of it is stored (``_progress``).
+    """Return the phones of a campaign that nobody runs; read again only when more of it is stored
+    (``_progress``).
     """
     campaign = workspace.store.campaign(campaign_id)
     if campaign is None:

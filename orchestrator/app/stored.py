@@ -96,10 +96,7 @@ def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
 
 
 def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
-    """Return a campaign with those of the other phones of its submission.
-
-    Alone when it is of none.
-    """
+    """Return a campaign with those of the other phones of its submission; alone when it is of none."""
     serials = {item.case.serial for item in campaign.invocations}
     if len(serials) != 1:
         return [campaign]
@@ -251,9 +248,8 @@ def prune(
 
 
 def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
-    """Copy a store that may be in use, whole and checked.
-
-    Return the store's file, the copy's bytes and campaigns.
+    """Copy a store that may be in use, whole and checked; return the store's file, the copy's bytes
+    and campaigns.
 
     Raises:
         UsageError: the store isn't a file, or there is none, or the copy's name is taken or its

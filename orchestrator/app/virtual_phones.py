@@ -41,9 +41,8 @@ def start(
     rooted: bool = False,
     exit_with_parent: bool = False,
 ) -> Started:
-    """Start a lab and connect its phones.
-
-    When anything fails, all that was started is stopped again.
+    """Start a lab and connect its phones; when anything fails, all that was started is stopped
+    again.
 
     Args:
         settings: name its folder.
@@ -149,9 +148,8 @@ def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def stop(settings: Settings) -> tuple[bool, bool]:
-    """Stop the lab and its adb server.
-
-    Return whether there was a lab, and whether there was a server.
+    """Stop the lab and its adb server; return whether there was a lab, and whether there was a
+    server.
     """
     server = _server(settings)
     stopped = virtual_lab.stop_lab(settings.lab_folder)

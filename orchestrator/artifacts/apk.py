@@ -189,9 +189,8 @@ def _strings(pool: bytes, head: int) -> list[str]:
 
 
 def _string(pool: bytes, at: int, *, is_utf8: bool) -> str:
-    """Return a string.
-
-    Its length, one or two units of 8 or 16 bits, comes first, and twice (chars, bytes) in UTF-8.
+    """Return a string; its length, one or two units of 8 or 16 bits, comes first, and twice (chars,
+    bytes) in UTF-8.
     """
     unit, width = ("<B", 1) if is_utf8 else ("<H", 2)
     length = 0

@@ -91,9 +91,8 @@ class Release:
 
     @property
     def release_id(self) -> str:
-        """What its contents are known by, as 12 hexadecimal digits.
-
-        The program's own without libraries.
+        """What its contents are known by, as 12 hexadecimal digits; the program's own without
+        libraries.
         """
         if not self.libraries:
             return self.program.sha256[:12]

@@ -218,9 +218,8 @@ class Downloader:
 
 
 def _take(response: requests.Response, url: str, draft: Path, on_progress: Progress) -> None:
-    """Write an answer's content.
-
-    What came of a file over 200 MB stays when it is cut off, of any other nothing.
+    """Write an answer's content; what came of a file over 200 MB stays when it is cut off, of any
+    other nothing.
     """
     import requests
 

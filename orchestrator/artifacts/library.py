@@ -179,9 +179,8 @@ class BuildLibrary:
         return self.archive.record(release, pin=pin)
 
     def _add_libraries(self, files: Sequence[Arrival], name: str, tool: ToolName | None) -> Build:
-        """Add libraries to those releases of a program that are in use for their ABI.
-
-        Return the last of them.
+        """Add libraries to those releases of a program that are in use for their ABI; return the
+        last of them.
         """
         if not name:
             raise ArtifactError(
@@ -231,9 +230,8 @@ class BuildLibrary:
         ]
 
     def verify(self) -> Sequence[tuple[str, str, bool]]:
-        """Hash every file of every release again.
-
-        Return name, sha256, and whether it is what it was.
+        """Hash every file of every release again; return name, sha256, and whether it is what it
+        was.
         """
         files = {
             (release.name if number == 0 else file.name, file.sha256): file
@@ -246,9 +244,8 @@ class BuildLibrary:
         ]
 
     def find_release(self, wanted: str) -> Release:
-        """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits.
-
-        The newest of them.
+        """Return the release that ``NAME@DIGITS`` names, by its own or its program's first digits;
+        the newest of them.
 
         Raises:
             ArtifactError: there is none, or the digits fit several programs.
@@ -581,9 +578,8 @@ class BuildLibrary:
         )
 
     def _spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
-        """Return what is declared of a build.
-
-        For an ABI that isn't declared, what holds for all, without its pins.
+        """Return what is declared of a build; for an ABI that isn't declared, what holds for all,
+        without its pins.
         """
         of_name = [spec for spec in self.specs if spec.name == name]
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
@@ -606,9 +602,8 @@ def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> A
 
 
 def _hashed(arrival: Arrival) -> Arrival:
-    """Return a file with the hash and the size of its content.
-
-    Both are empty when it can't be read.
+    """Return a file with the hash and the size of its content; both are empty when it can't be
+    read.
     """
     sha256 = _known_sha256(arrival.path)
     size_bytes = arrival.path.stat().st_size if sha256 else 0

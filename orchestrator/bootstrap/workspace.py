@@ -242,9 +242,8 @@ class Workspace(Adapters):
         return list(found.values())
 
     def attached(self, *, serials: Sequence[str] = (), start_server: bool = True) -> list[Attached]:
-        """Return all phones of all servers, usable or not.
-
-        One phone seen by two servers is usable through one.
+        """Return all phones of all servers, usable or not; one phone seen by two servers is usable
+        through one.
 
         When every one of ``serials`` is a virtual phone, no server for real phones is looked for.
         Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
@@ -460,9 +459,8 @@ class Workspace(Adapters):
     def _open_each(
         self, phones: Sequence[Attached]
     ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
-        """Open phones in parallel.
-
-        One that is lost at that mustn't keep the others from being measured.
+        """Open phones in parallel; one that is lost at that mustn't keep the others from being
+        measured.
 
         What the store knows of a phone that another process uses is taken for what it is now.
         """
@@ -513,9 +511,8 @@ class Workspace(Adapters):
             raise DeviceUnusableError(reason, serial=facts.serial, hint=advice)
 
     def user_of(self, serial: Serial) -> str:
-        """Return which process uses a device, in words.
-
-        Empty for none, or none any more within `wait`.
+        """Return which process uses a device, in words; empty for none, or none any more within
+        `wait`.
         """
         holder, is_told = self.lease.live_holder(serial), False
         while holder and not self.wait.expired:

@@ -65,9 +65,8 @@ def run() -> None:
 
 
 def _interrupted() -> InterruptedByUserError:
-    """Return the error of a command that was stopped.
-
-    One that never came to a phone says nothing of phones.
+    """Return the error of a command that was stopped; one that never came to a phone says nothing
+    of phones.
     """
     had_phones = "orchestrator.devices" in sys.modules
     return (

@@ -106,9 +106,8 @@ _OLD_WORDS: Final = {"lab": "virtual"}
 
 
 class Root(typer.core.TyperGroup):
-    """The root command. It loads the modules of a word when the word is used.
-
-    Help needs none of them.
+    """The root command. It loads the modules of a word when the word is used; help needs none of
+    them.
     """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - the parser's types have no public names
@@ -305,9 +304,8 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
 
 class PlanKeys:
-    """The keys of a plan that a command takes, as records.plan declares them.
-
-    A command gets what was typed.
+    """The keys of a plan that a command takes, as records.plan declares them; a command gets what
+    was typed.
     """
 
     def __init__(self, names: str = "", *, model: type[Plan] | None = None, **about: str) -> None:

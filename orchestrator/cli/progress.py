@@ -29,9 +29,8 @@ _LINE_BYTES: Final = 8 << 20
 
 
 class LineObserver:
-    """One line for each event, with the time of day.
-
-    For logs and for everything that isn't a terminal.
+    """One line for each event, with the time of day; for logs and for everything that isn't a
+    terminal.
     """
 
     def on_event(self, event: object) -> None:

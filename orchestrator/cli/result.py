@@ -1,6 +1,5 @@
-"""What a command found out, as text and as JSON.
-
-The formats that it can write, and percentages that it reads.
+"""What a command found out, as text and as JSON; the formats that it can write, and percentages
+that it reads.
 """
 
 from __future__ import annotations
@@ -77,9 +76,8 @@ class Streamed(list[ItemT]):
     """
 
     def __init__(self, items: Callable[[], Iterable[ItemT]]) -> None:
-        """``items`` is asked for when the result is written.
-
-        It must not need what the command has closed.
+        """``items`` is asked for when the result is written; it must not need what the command has
+        closed.
         """
         super().__init__()
         self._items = items
@@ -192,9 +190,8 @@ _LEAST_DIFFERENCE: Final = 0.0001
 def share_of(
     text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float, example: str = "2%"
 ) -> float:
-    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``.
-
-    The limits are shares and let themselves in.
+    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and
+    let themselves in.
 
     Raises:
         UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as

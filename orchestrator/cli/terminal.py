@@ -33,10 +33,7 @@ def columns() -> int:
 
 
 def lines_that_fit(line: str) -> list[str]:
-    """Return one line of prose as lines that fit the terminal.
-
-    A word that is longer stays whole.
-    """
+    """Return one line of prose as lines that fit the terminal; a word that is longer stays whole."""
     width = max(20, columns() - 1)
     return textwrap.wrap(
         line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False

@@ -111,9 +111,8 @@ class BuildSection(Section):
 
 
 def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
-    """Read all build files (``*.yaml``) of some folders, by name.
-
-    Of two with one name the first folder's is taken.
+    """Read all build files (``*.yaml``) of some folders, by name; of two with one name the first
+    folder's is taken.
 
     Raises:
         PlanError: with one line for each fault of all files.

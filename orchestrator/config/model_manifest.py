@@ -88,9 +88,8 @@ def named_models(folders: Iterable[Path]) -> Mapping[str, ManifestEntry]:
 
 
 def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
-    """Write entries into a manifest, in the place of those with the same name or content.
-
-    The rest stays.
+    """Write entries into a manifest, in the place of those with the same name or content; the rest
+    stays.
 
     What people wrote as comments is lost; an accuracy that they wrote stays unless the entry brings
     one, as long as the content is the same.

@@ -89,9 +89,8 @@ def plan_from_options(**options: Any) -> Plan:  # noqa: ANN401 - each key has it
 
 
 def plan_from_keywords(**options: Any) -> Plan:  # noqa: ANN401 - as above
-    """Return the plan that keyword arguments mean.
-
-    As :func:`plan_from_options`, but faults name the argument.
+    """Return the plan that keyword arguments mean; as :func:`plan_from_options`, but faults name
+    the argument.
 
     Raises UsageError, too, for a keyword that isn't known.
     """
@@ -183,9 +182,8 @@ def _check_together(plan: Plan, given: Mapping[str, object], faults: Faults) -> 
 
 
 def _of_values(options: PlanOptions, names: Mapping[str, str], label: str) -> Plan:
-    """Return the plan of values by keyword.
-
-    What is empty, or as it is by default, wasn't asked for.
+    """Return the plan of values by keyword; what is empty, or as it is by default, wasn't asked
+    for.
 
     ``names`` says what a keyword is called in faults.
     """
@@ -459,10 +457,7 @@ def _input_folder(value: object, *, folder: Path) -> object:
 
 
 def _build_path(value: object, *, folder: Path) -> object:
-    """Return a build's name as it is, and a file's path made absolute.
-
-    What has a slash is a path.
-    """
+    """Return a build's name as it is, and a file's path made absolute; what has a slash is a path."""
     if not isinstance(value, str) or "/" not in value:
         return value
     path = folder / Path(value).expanduser()
@@ -484,10 +479,7 @@ def _flag_value(value: object, *, folder: Path) -> object:
 def _models_of(
     models: Sequence[PlanModel], faults: Faults, folder: Path, named: Mapping[str, ManifestEntry]
 ) -> tuple[PlanModel, ...]:
-    """Return each file once.
-
-    Two files can't have one name, as reports and people tell them by it.
-    """
+    """Return each file once; two files can't have one name, as reports and people tell them by it."""
     pins = {
         entry.path.resolve(): entry.sha256
         for name, entry in named.items()

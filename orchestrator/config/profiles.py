@@ -68,9 +68,8 @@ class ProfileSection(Section):
 
 
 def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
-    """Read all profiles (``*.yaml``) of some folders, sorted by name.
-
-    Of two with one name the first folder's is taken.
+    """Read all profiles (``*.yaml``) of some folders, sorted by name; of two with one name the
+    first folder's is taken.
 
     Raises:
         PlanError: with one line for each fault of all files.
@@ -112,9 +111,8 @@ def load_profile(path: Path) -> DeviceProfile:
 def match_profile(
     profiles: Sequence[DeviceProfile], properties: Mapping[str, str]
 ) -> DeviceProfile | None:
-    """Return the profile whose every property a device has.
-
-    The one that asks for most when several do.
+    """Return the profile whose every property a device has; the one that asks for most when several
+    do.
 
     Texts are compared without regard to case. None when no profile fits.
     """

@@ -73,9 +73,8 @@ def place_of(evidence: DelegateEvidence) -> str:
 
 
 def flags_of(delegate: DelegateName, family: FlagFamily) -> Mapping[str, str]:
-    """Return the flags that a delegate means.
-
-    None for one that programs with these flags don't have.
+    """Return the flags that a delegate means; none for one that programs with these flags don't
+    have.
     """
     return DELEGATES[delegate].flags.get(family, {})
 

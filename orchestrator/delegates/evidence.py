@@ -144,10 +144,7 @@ _MOST_OPERATORS: Final = 20_000
 
 
 def family(name: str) -> str:
-    """Return benchfarm's word for a delegate's name.
-
-    A vendor's own name is an external delegate.
-    """
+    """Return benchfarm's word for a delegate's name; a vendor's own name is an external delegate."""
     return _FAMILIES.get(name.strip().lower(), "external")
 
 

@@ -38,9 +38,8 @@ _HTP_VERSIONS = {
 
 
 def _vendor(facts: DeviceFacts) -> str:
-    """Return whose NPU a phone has, as the dispatch libraries spell it.
-
-    Empty when its chip isn't known.
+    """Return whose NPU a phone has, as the dispatch libraries spell it; empty when its chip isn't
+    known.
     """
     soc = facts.properties.get("ro.soc.model", "") or facts.soc
     for name in (soc.lower(), facts.properties.get("ro.soc.manufacturer", "").lower()):

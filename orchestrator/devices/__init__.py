@@ -1,4 +1,3 @@
-"""Phones over adb and this computer, behind the Device port.
-
-The only package that knows adbutils and filelock.
+"""Phones over adb and this computer, behind the Device port; the only package that knows adbutils
+and filelock.
 """

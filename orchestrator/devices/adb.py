@@ -160,9 +160,8 @@ def _lines(connection: Connection) -> Generator[bytes]:
 def _output(
     connection: Connection, reader: PacketReader, data: bytes, said: bytearray
 ) -> tuple[bytes, DeviceError | None]:
-    """Return what logcat printed, and at its end the error that it is.
-
-    What it complained of is added to ``said``.
+    """Return what logcat printed, and at its end the error that it is; what it complained of is
+    added to ``said``.
 
     Raises LinkLostError.
     """
@@ -321,9 +320,8 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 return
 
     def _check_services(self, *, timeout_s: float) -> None:
-        """Raise SystemDownError when Android's services don't run.
-
-        Other words of the package manager don't matter.
+        """Raise SystemDownError when Android's services don't run; other words of the package
+        manager don't matter.
         """
         result = self._link.shell(
             "pm path android", timeout_s=timeout_s, what="asking for packages"

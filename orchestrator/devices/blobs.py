@@ -88,9 +88,8 @@ class PlacedFiles:
     def _listing_without(
         self, blob: str, name: str, sha256: str, source: Path, *, mode: int
     ) -> str | None:
-        """Return None when the file lies there, whole.
-
-        Else what place_list.sh prints of what lies there instead.
+        """Return None when the file lies there, whole; else what place_list.sh prints of what lies
+        there instead.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """

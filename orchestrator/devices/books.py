@@ -25,9 +25,8 @@ class QuarantineFolder:
         self._clock = clock or SystemClock()
 
     def reason(self, serial: Serial) -> str:
-        """Return why a device is kept out, empty when it isn't.
-
-        A file that can't be read keeps its phone out too.
+        """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its
+        phone out too.
         """
         try:
             note = json.loads(self.path(serial).read_text("utf-8"))

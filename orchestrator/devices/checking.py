@@ -301,9 +301,8 @@ def _shell(device: AdbDevice) -> Found:
 
 
 def _silence(device: AdbDevice) -> Found:
-    """Tell what the phone prints that nobody asked for.
-
-    Benchfarm ignores it, and this report keeps it.
+    """Tell what the phone prints that nobody asked for; benchfarm ignores it, and this report keeps
+    it.
     """
     told = ask(device.shell, {"nothing": "cat /proc/uptime >/dev/null"}, serial=device.serial)
     noise = [told.noise, told.sections["nothing"], told.stderr]
@@ -529,9 +528,8 @@ def _log(device: AdbDevice) -> Found:
 
 
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
-    """Bring the phone into the default quiet mode and back.
-
-    Tell what can't be had and what isn't as before.
+    """Bring the phone into the default quiet mode and back; tell what can't be had and what isn't
+    as before.
     """
     notes: list[str] = []
     left: list[str] = []

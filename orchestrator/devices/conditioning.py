@@ -55,9 +55,8 @@ _QUIET_TIMEOUT_S: Final = 120.0
 
 
 class LadderConditioner:
-    """Prepares devices before each run and restores them after the last.
-
-    One for all devices of a process.
+    """Prepares devices before each run and restores them after the last; one for all devices of a
+    process.
     """
 
     def __init__(
@@ -185,9 +184,8 @@ class LadderConditioner:
     def restore(
         self, device: Device, *, on_note: _Tell | None = None, take: bool = False
     ) -> Sequence[str]:
-        """Undo every journalled change, also one of a crashed process or another computer.
-
-        Return what was restored.
+        """Undo every journalled change, also one of a crashed process or another computer; return
+        what was restored.
 
         What can't be undone stays in the journal and raises DeviceCommandError. ``on_note`` gets
         each difference from the first snapshot that is left then. ``take``: also a phone that
@@ -251,9 +249,8 @@ class LadderConditioner:
         return {"apps": call("stop_apps", *self._stray_apps), **device.look_for_strays()}
 
     def _clean(self, device: AdbDevice, tell: _Tell, cancelled: threading.Event | None) -> str:
-        """Take the phone, refuse it when somebody else has it, end what is ours.
-
-        Return its boot id.
+        """Take the phone, refuse it when somebody else has it, end what is ours; return its boot
+        id.
         """
         standing = self._claims.take_over(
             device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled
@@ -347,9 +344,8 @@ class LadderConditioner:
         must(device, f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}")
 
     def _make(self, device: Device, steps: Sequence[tuple[QuietStep, str]], tell: _Tell) -> None:
-        """Take steps, each with what was read before it.
-
-        One that the phone refuses is told, and owes no undo.
+        """Take steps, each with what was read before it; one that the phone refuses is told, and
+        owes no undo.
         """
         changes = [self._change(device, step, before) for step, before in steps]
         fresh = self._note(device, changes)
@@ -458,10 +454,7 @@ class LadderConditioner:
         )
 
     def _phones_own(self, device: Device) -> list[Change]:
-        """Return what a phone's own file tells.
-
-        A phone can't have anything done on this computer.
-        """
+        """Return what a phone's own file tells; a phone can't have anything done on this computer."""
         if not isinstance(device, AdbDevice):
             return []
         path = f"{device.work_folder}/{_UNDO_FILE}"

@@ -197,9 +197,8 @@ class Connection:
                 return b""
 
     def readable(self, wait_s: float) -> bool:
-        """Wait up to ``wait_s`` (and the deadline) for something to read or the end.
-
-        Tell whether there is.
+        """Wait up to ``wait_s`` (and the deadline) for something to read or the end; tell whether
+        there is.
         """
         return bool(self._poll(select.POLLIN, max(0.0, min(wait_s, self.deadline.remaining_s))))
 
@@ -211,9 +210,8 @@ class Connection:
     def exchange(
         self, outgoing: memoryview, *, wait_s: float = float("inf")
     ) -> tuple[int, bytes | None]:
-        """Send what goes out now and read what is there.
-
-        Return (bytes sent, what came: None nothing, b"" the end).
+        """Send what goes out now and read what is there; return (bytes sent, what came: None
+        nothing, b"" the end).
 
         Both directions make progress, so that a phone that answers before it has read all can't
         block us. Returns with nothing done after ``wait_s``, so that the caller can look at

@@ -110,9 +110,8 @@ class DetachedRuns:
         files: Sequence[str] = (),
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
-        """See Device.run_detached. A lost link is mended while the run goes on.
-
-        It is lost only with its phone.
+        """See Device.run_detached. A lost link is mended while the run goes on; it is lost only
+        with its phone.
 
         Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or
         its shell was killed), LinkLostError and others when the phone couldn't be got back by the
@@ -203,9 +202,8 @@ class DetachedRuns:
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: no round trip of its own.
-
-        What can't be removed goes with the next kill_strays.
+        """See Device.discard_run: no round trip of its own; what can't be removed goes with the
+        next kill_strays.
         """
         folder = self.run_folder(run_id)
         with contextlib.suppress(DeviceError):

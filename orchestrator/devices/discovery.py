@@ -82,10 +82,7 @@ _UDEV_ADVICE: Final = (
 
 
 def parse_devices(text: str) -> list[Seen]:
-    """Read ``adb devices -l`` of any version, with or without its headline.
-
-    Nobody was asked yet.
-    """
+    """Read ``adb devices -l`` of any version, with or without its headline; nobody was asked yet."""
     found: list[Seen] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
@@ -143,9 +140,8 @@ class KnownPhones:
         return self._of_sources[name][1]
 
     def keep(self, server: AdbServer, seen: Sequence[Seen]) -> None:
-        """Know these phones of a server, and no others of it any more.
-
-        They are as told, not as judged beside others.
+        """Know these phones of a server, and no others of it any more; they are as told, not as
+        judged beside others.
 
         A server that was restarted counts from one again: what was known of it is forgotten as soon
         as it is seen without its phones, or can't be asked.
@@ -178,9 +174,8 @@ class KnownPhones:
 def list_devices(
     server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
 ) -> Sequence[Seen]:
-    """Return every phone that the server sees.
-
-    Those in state ``device`` are asked who they are, all at once.
+    """Return every phone that the server sees; those in state ``device`` are asked who they are,
+    all at once.
 
     ``known``: phones that aren't asked as long as their connection lasts; it learns of the others.
 
@@ -202,9 +197,8 @@ def list_devices(
 
 
 def look_at(server: AdbServer, address: str, *, timeout_s: float = _PROBE_TIMEOUT_S) -> Seen | None:
-    """Return one phone by the server's name for it, None when it isn't there.
-
-    No other phone is asked anything.
+    """Return one phone by the server's name for it, None when it isn't there; no other phone is
+    asked anything.
 
     Raises AdbUnavailableError when the server doesn't answer.
     """

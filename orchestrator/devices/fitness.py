@@ -72,9 +72,8 @@ class Readings:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (slope, level at time 0) by least squares.
-
-    Slope 0 when all readings are of one moment.
+    """Return (slope, level at time 0) by least squares; slope 0 when all readings are of one
+    moment.
     """
     times, values = zip(*points, strict=True)
     if min(times) == max(times):

@@ -1,6 +1,5 @@
-"""This computer behind the Device port.
-
-Its runs are process groups of their own, in folders of their own.
+"""This computer behind the Device port; its runs are process groups of their own, in folders of
+their own.
 """
 
 from __future__ import annotations
@@ -173,9 +172,8 @@ class HostRuns:
 
 
 class HostDevice(HostRuns, AloneDevice):
-    """This computer. Files stay where they are, commands run in ``/bin/sh``.
-
-    Apps and logs there are none.
+    """This computer. Files stay where they are, commands run in ``/bin/sh``; apps and logs there
+    are none.
     """
 
     serial = HOST_SERIAL
@@ -229,9 +227,8 @@ class HostDevice(HostRuns, AloneDevice):
         executable: bool = False,
         set_sha256: str = "",
     ) -> PlacedFile:
-        """See Device.place: the file is used where it lies, once its checksum is right.
-
-        Nothing is copied.
+        """See Device.place: the file is used where it lies, once its checksum is right; nothing is
+        copied.
 
         Raises UsageError (can't be read), TransferError (the file isn't what it was),
         DeviceCommandError.

@@ -40,9 +40,8 @@ _SWITCH_S: Final = 60.0
 
 
 class HubPower:
-    """Switches ports by the program ``uhubctl``, where that is installed and the hub can.
-
-    One for all devices.
+    """Switches ports by the program ``uhubctl``, where that is installed and the hub can; one for
+    all devices.
     """
 
     def __init__(

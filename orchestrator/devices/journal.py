@@ -66,9 +66,8 @@ def parse_changes(text: str) -> list[Change]:
 
 
 class UndoJournal:
-    """Files of each device in ``folder``.
-
-    Every line is on the disk before the change that it describes is made.
+    """Files of each device in ``folder``; every line is on the disk before the change that it
+    describes is made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -140,9 +139,8 @@ class UndoJournal:
         self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
 
     def _store(self, serial: Serial, suffix: str, text: str) -> None:
-        """Have a file with this text on the disk, for this user's eyes only.
-
-        None for an empty text.
+        """Have a file with this text on the disk, for this user's eyes only; none for an empty
+        text.
         """
         path = self._path(serial, suffix)
         try:
@@ -168,9 +166,8 @@ class UndoJournal:
             ) from error
 
     def _text(self, serial: Serial, suffix: str) -> str | None:
-        """Return a file's text, None for no file.
-
-        What can't be read isn't nothing, and would be overwritten.
+        """Return a file's text, None for no file; what can't be read isn't nothing, and would be
+        overwritten.
         """
         path = self._path(serial, suffix)
         try:

@@ -93,9 +93,8 @@ class PhoneLink:
         serial: str = "",
         clock: Clock | None = None,
     ) -> None:
-        """Name the phone by the server's word for it (USB serial or host:port).
-
-        Nothing is sent yet.
+        """Name the phone by the server's word for it (USB serial or host:port); nothing is sent
+        yet.
         """
         self.server = server
         self.transport = transport
@@ -219,9 +218,8 @@ class PhoneLink:
         return answer
 
     def again(self, operation: Callable[[], _T]) -> _T:
-        """Do something that may be done twice.
-
-        Once more when the link was lost and the phone could be got back.
+        """Do something that may be done twice; once more when the link was lost and the phone could
+        be got back.
         """
         try:
             return operation()

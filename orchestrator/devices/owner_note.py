@@ -126,9 +126,8 @@ class Claims:
     """The notes of one home; each phone is claimed by the thread with its lease."""
 
     def __init__(self, home: Path, *, clock: Clock, lease_s: float = LEASE_S) -> None:
-        """``home`` is a folder that only one home has.
-
-        A phone is free again ``lease_s`` after its last renewal.
+        """``home`` is a folder that only one home has; a phone is free again ``lease_s`` after its
+        last renewal.
         """
         self._host = socket.gethostname()
         seed = f"{self._host}\n{os.getuid()}\n{home.absolute()}"

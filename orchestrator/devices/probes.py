@@ -85,9 +85,8 @@ _CPUFREQ: Final = re.compile(
 
 
 def _policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]]:
-    """Yield the cpus and the files (name -> lines) of each cpufreq policy.
-
-    Folders of the same cores come once.
+    """Yield the cpus and the files (name -> lines) of each cpufreq policy; folders of the same
+    cores come once.
     """
     files: dict[int, dict[str, list[str]]] = {}
     for line in text.splitlines():
@@ -121,9 +120,8 @@ def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
 
 
 def parse_clocks(text: str) -> dict[str, Any]:
-    """Read the same folders' clocks, limits, governors and times.
-
-    The mappings go by the first cpu of a cluster.
+    """Read the same folders' clocks, limits, governors and times; the mappings go by the first cpu
+    of a cluster.
     """
     fields = {
         "clock_khz": "scaling_cur_freq",
@@ -152,9 +150,8 @@ def parse_clocks(text: str) -> dict[str, Any]:
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``.
-
-    Empty for what is no list of small numbers.
+    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list
+    of small numbers.
     """
     cpus: set[int] = set()
     for part in re.split(r"[\s,]+", text.strip()):
@@ -166,9 +163,8 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def parse_thermalservice(text: str) -> dict[str, Any]:
-    """Read ``dumpsys thermalservice`` (Android 10 and later).
-
-    Lines may have lost their indentation.
+    """Read ``dumpsys thermalservice`` (Android 10 and later); lines may have lost their
+    indentation.
 
     The status is the highest of PowerManager's and of the skin sensors', as some makers' frameworks
     always print 0. The cached temperatures may be hours old: those that the HAL reads now count.
@@ -229,9 +225,8 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
 
 
 def parse_battery(text: str) -> dict[str, Any]:
-    """Read ``dumpsys battery``.
-
-    Only its first section, as some makers append logs that repeat its words.
+    """Read ``dumpsys battery``; only its first section, as some makers append logs that repeat its
+    words.
     """
     sections = re.split(
         r"^\[\w+\]|^\s*$", text.partition("Current Battery Service state:")[2] or text, flags=re.M

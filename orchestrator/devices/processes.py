@@ -21,10 +21,7 @@ class PhoneProcess:
 
 
 def parse_processes(text: str) -> list[PhoneProcess]:
-    """Read ps with a headline.
-
-    Columns are found by their names, lines that don't fit are left out.
-    """
+    """Read ps with a headline; columns are found by their names, lines that don't fit are left out."""
     lines = text.splitlines()
     head = lines[0].split() if lines else []
     if "PID" not in head or "PPID" not in head:

@@ -1,6 +1,5 @@
-"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it.
-
-Then wait for it.
+"""The ladder for a phone that stopped answering: reconnect, power its port off and on, boot it;
+then wait for it.
 
 Our own adb server is started again by every attempt to connect when it has died or hangs; a server
 of others never is.
@@ -47,9 +46,8 @@ class LadderRescuer:
         on_note: Callable[[str], None],
         cancelled: threading.Event,
     ) -> bool:
-        """Climb the ladder, then wait as long as ``keep_waiting`` says.
-
-        Whether the device answers again.
+        """Climb the ladder, then wait as long as ``keep_waiting`` says; whether the device answers
+        again.
 
         ``on_note`` hears of each rung that is tried. A device is rebooted only with ``may_reboot``.
         """

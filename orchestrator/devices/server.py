@@ -83,9 +83,8 @@ class AdbServer:
     def open_transport(
         self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
     ) -> Connection:
-        """Connect to the server and from there to a phone.
-
-        What is requested next goes to the phone.
+        """Connect to the server and from there to a phone; what is requested next goes to the
+        phone.
         """
         connection = self.open(deadline, what=what, serial=serial or transport)
         try:

@@ -51,9 +51,8 @@ _ADDRESS_VARIABLES: Final = (
 
 
 class OwnServer(AdbServer):
-    """A private adb server that we start, remember, use again and stop.
-
-    Its record is a file in the state folder.
+    """A private adb server that we start, remember, use again and stop; its record is a file in the
+    state folder.
     """
 
     is_ours = True
@@ -159,10 +158,7 @@ class OwnServer(AdbServer):
                 self._launch()
 
     def stop(self) -> None:
-        """Stop it, also when another command has started it again.
-
-        Wait for its end, and forget it.
-        """
+        """Stop it, also when another command has started it again; wait for its end, and forget it."""
         with _lock(self._state_folder, usb=self._usb):
             self._follow()
             if self._is_alive():
@@ -305,9 +301,8 @@ def _addresses(state_folder: Path, *, usb: bool) -> Iterator[ServerAddress]:
 
 
 def _is_free(path: str) -> bool:
-    """Whether nobody listens at a socket.
-
-    The file of a process that is gone stays and refuses, and adb replaces it.
+    """Whether nobody listens at a socket; the file of a process that is gone stays and refuses, and
+    adb replaces it.
     """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)

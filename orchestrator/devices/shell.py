@@ -47,9 +47,8 @@ def reason_of(result: ShellResult | Answer) -> str:
 
 
 def refusal_of(said: str) -> str:
-    """Return the line by which a phone refuses something to its shell user, and what to do.
-
-    Empty for none.
+    """Return the line by which a phone refuses something to its shell user, and what to do; empty
+    for none.
     """
     code = "shell-restricted"
     lines = (line.strip() for line in said.splitlines() if service_failure(line) == code)
@@ -97,9 +96,8 @@ def run_shell(
     cancelled: threading.Event | None = None,
     most_bytes: int = OUTPUT_MOST_BYTES,
 ) -> ShellResult:
-    """Run a command on a connection whose transport is chosen.
-
-    Its standard input ends after ``stdin``.
+    """Run a command on a connection whose transport is chosen; its standard input ends after
+    ``stdin``.
 
     Of a stream of more than ``most_bytes`` both ends are kept, with a line between them that says
     so.

@@ -1,7 +1,4 @@
-"""One device's part of a campaign: place files, prepare, run, read, judge, keep.
-
-Again and again.
-"""
+"""One device's part of a campaign: place files, prepare, run, read, judge, keep; again and again."""
 
 from __future__ import annotations
 
@@ -283,9 +280,8 @@ class CaseRunner:
     def _others_covered(
         self, run: RunRecord, invocation: Invocation, queue: Sequence[Invocation]
     ) -> Iterator[RunRecord]:
-        """Yield the runs of the other cases that the same process measured.
-
-        They share its raw output.
+        """Yield the runs of the other cases that the same process measured; they share its raw
+        output.
         """
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
@@ -399,9 +395,8 @@ class CaseRunner:
         return after
 
     def _recent_state(self) -> DeviceState | None:
-        """Return the state after the last run if nothing has happened since.
-
-        A computer changes too quickly.
+        """Return the state after the last run if nothing has happened since; a computer changes too
+        quickly.
         """
         read_at_s, state = self._last_state
         age_s = self._context.clock.monotonic_s() - read_at_s

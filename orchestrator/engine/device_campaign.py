@@ -1,6 +1,5 @@
-"""One device's campaign: lease, prepare, run, read, judge, store, and restore.
-
-The one way to measure a device.
+"""One device's campaign: lease, prepare, run, read, judge, store, and restore; the one way to
+measure a device.
 """
 
 from __future__ import annotations
@@ -115,9 +114,8 @@ class DeviceCampaign:
         context: Context,
         others: WorkingDevices | None = None,
     ) -> None:
-        """``others`` are the process's devices.
-
-        A device that is measured alone isn't waited for when it is lost.
+        """``others`` are the process's devices; a device that is measured alone isn't waited for
+        when it is lost.
         """
         self._device = device
         self._facts = facts
@@ -140,9 +138,8 @@ class DeviceCampaign:
         self._time: TimeLeft | None = None
 
     def run(self) -> DeviceResult:
-        """Measure what is open under the device's lease.
-
-        Whatever happens, the device is restored before it is freed.
+        """Measure what is open under the device's lease; whatever happens, the device is restored
+        before it is freed.
 
         A device that is lost is waited for while others work, and resumes. Raises
         InterruptedByUserError, StoreError and HostStorageError; all else ends this device's part
@@ -157,9 +154,8 @@ class DeviceCampaign:
         return result if result.lost else told
 
     def _guarded(self, step: Callable[[], None]) -> DeviceResult:
-        """Do a step.
-
-        What it raises ends this device's part only, unless nothing could be kept of any device.
+        """Do a step; what it raises ends this device's part only, unless nothing could be kept of
+        any device.
         """
         try:
             step()
@@ -177,9 +173,8 @@ class DeviceCampaign:
                 self._restore()
 
     def _until_done(self) -> None:
-        """Measure until nothing is open.
-
-        A device that was lost and comes back resumes where it was.
+        """Measure until nothing is open; a device that was lost and comes back resumes where it
+        was.
         """
         fruitless, done_before = 0, -1
         while True:

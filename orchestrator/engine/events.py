@@ -135,9 +135,8 @@ class RunStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFinished:
-    """A device's queue is through, or the device is abandoned.
-
-    At least ``left`` invocations aren't stored then.
+    """A device's queue is through, or the device is abandoned; at least ``left`` invocations aren't
+    stored then.
     """
 
     serial: Serial

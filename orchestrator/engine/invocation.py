@@ -227,9 +227,8 @@ def request_of(
     cache_folder: str = "",
     inputs: tuple[PlacedInput, ...] = (),
 ) -> InvocationRequest:
-    """Return what a tool is asked to run once, as a campaign's terms say.
-
-    Every request has a run id of its own.
+    """Return what a tool is asked to run once, as a campaign's terms say; every request has a run
+    id of its own.
     """
     return InvocationRequest(
         case=case,
@@ -406,9 +405,8 @@ class RunRecords:
 
 
 def basis_of(invocation: Invocation, context: Context) -> ParityBasis | tuple[str, str]:
-    """Return what an invocation's outputs are to be compared with.
-
-    Code and reason for one that can't be run.
+    """Return what an invocation's outputs are to be compared with; code and reason for one that
+    can't be run.
     """
     case = invocation.case
     if not program(case.tool).is_benchmark_model:

@@ -59,9 +59,8 @@ def earlier_figures_us(
 def keep_doubts(
     store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()
 ) -> tuple[RunRecord, ...]:
-    """Store the finding of each run that a check doubts and that doesn't carry it yet.
-
-    Return those runs as they were.
+    """Store the finding of each run that a check doubts and that doesn't carry it yet; return those
+    runs as they were.
 
     All devices of the campaign, or those named. It follows from what is stored, so that doing it
     again changes nothing.
@@ -172,10 +171,7 @@ class ReferenceCheck:
             self._act(verdict)
 
     def end(self) -> None:
-        """Ask after the last run.
-
-        A move is reported, and nothing is left to keep from the device.
-        """
+        """Ask after the last run; a move is reported, and nothing is left to keep from the device."""
         verdict = self._ask()
         if verdict.moved:
             self._note(

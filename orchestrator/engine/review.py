@@ -67,9 +67,8 @@ def read_again(
 def read_imported(
     run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen
 ) -> RunRecord:
-    """Return a run of another lab with what its raw output says.
-
-    Without raw output nothing can be said of it.
+    """Return a run of another lab with what its raw output says; without raw output nothing can be
+    said of it.
 
     What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is.
     """
@@ -99,9 +98,8 @@ def _raw_of(run: RunRecord, attachments: tuple[Attachment, ...]) -> RawOutput:
 def reparse(
     store: Store, tools: Mapping[ToolName, Tool], *, campaign_ids: Sequence[CampaignId] = ()
 ) -> Review:
-    """Read every stored raw output again and store what is different now.
-
-    The raw output stays as it is.
+    """Read every stored raw output again and store what is different now; the raw output stays as
+    it is.
     """
     devices = store.devices()
     screens = {

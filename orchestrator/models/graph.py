@@ -225,9 +225,8 @@ def _at(items: Sequence[Any], index: int) -> Any:  # noqa: ANN401 - as in the se
 
 
 def _all(items: Sequence[Any] | None) -> Sequence[Any]:
-    """Return a vector's items, none where it is absent.
-
-    The schema returns a number for an empty one.
+    """Return a vector's items, none where it is absent; the schema returns a number for an empty
+    one.
     """
     return () if items is None or isinstance(items, int) else items
 
@@ -293,9 +292,8 @@ _RELEASE: Final = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}", re.ASCII)
 
 
 def oldest_runtime(graph: Graph) -> str:
-    """Return the release that has all builtin operators, for example ``2.3.0``.
-
-    Empty where one of them isn't known.
+    """Return the release that has all builtin operators, for example ``2.3.0``; empty where one of
+    them isn't known.
 
     Custom and Flex operators don't come with a runtime and aren't looked at.
     """

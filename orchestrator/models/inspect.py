@@ -343,9 +343,8 @@ _WEIGHED: Final = frozenset(
 
 
 def _precision(graph: Graph) -> str:
-    """Return in what the weighed operators compute.
-
-    Without any of them, what the constants are stored in.
+    """Return in what the weighed operators compute; without any of them, what the constants are
+    stored in.
     """
     found = {kind for subgraph in graph.subgraphs for kind in _computed_kinds(subgraph)}
     if not found:

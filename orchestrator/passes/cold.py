@@ -68,9 +68,8 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
 
 
 def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
-    """Return the flags of a start, which needs one inference, the first.
-
-    Further ones are what programs insist on.
+    """Return the flags of a start, which needs one inference, the first; further ones are what
+    programs insist on.
     """
     flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
     cached = DELEGATES[case.delegate].cache_flags
@@ -111,9 +110,8 @@ def run_start(
 
 
 def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment:
-    """Prepare the caches for the stage, in the name of an app where one is given.
-
-    Return a note of them.
+    """Prepare the caches for the stage, in the name of an app where one is given; return a note of
+    them.
     """
     size = "-"
     if request.variant != StartStage.PROCESS_COLD:

@@ -107,9 +107,8 @@ class Recorder:
         return data
 
     def discard(self) -> None:
-        """Stop if it still records, and remove its files.
-
-        A phone out of reach has it in the journal.
+        """Stop if it still records, and remove its files; a phone out of reach has it in the
+        journal.
         """
         with contextlib.suppress(DeviceError):
             self._device.shell(self._undo)

@@ -82,9 +82,8 @@ class PassServices(Protocol):
         ...
 
     def folder(self, name: str) -> Path:
-        """Return the folder of this computer in which a pass keeps what it has found out.
-
-        It may be missing.
+        """Return the folder of this computer in which a pass keeps what it has found out; it may be
+        missing.
         """
         ...
 

@@ -123,9 +123,8 @@ def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
 
 
 def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
-    """Return the seconds that an invocation takes at least.
-
-    One that stands for several runs those of all.
+    """Return the seconds that an invocation takes at least; one that stands for several runs those
+    of all.
     """
     return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
@@ -254,9 +253,8 @@ def expand(
     *,
     twins: Mapping[str, Build] | None = None,
 ) -> Expansion:
-    """Return cases, skips and the order of invocations.
-
-    The same inputs give the same order (plan.seed).
+    """Return cases, skips and the order of invocations; the same inputs give the same order
+    (plan.seed).
 
     ``twins``: a build's sha256 -> the one with TensorFlow's operators, which takes its place for a
     model with such. ``host_files``: for each flag value that names a file of this computer

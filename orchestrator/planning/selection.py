@@ -154,9 +154,8 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
 
 
 def _unneeded(selection: DeviceSelection, facts: DeviceFacts, chosen: Sequence[DeviceFacts]) -> str:
-    """Return why a device that fits isn't needed beside those chosen before it.
-
-    This computer is never counted.
+    """Return why a device that fits isn't needed beside those chosen before it; this computer is
+    never counted.
     """
     phones = [other for other in chosen if other.kind is not DeviceKind.HOST]
     if facts.kind is DeviceKind.HOST:

@@ -193,9 +193,8 @@ def usual_pause_s(recent: Recent) -> float:
 
 
 class TimeLeft:
-    """What one device has left of a campaign's time, by a clock that nobody sets.
-
-    Without a limit there is no end.
+    """What one device has left of a campaign's time, by a clock that nobody sets; without a limit
+    there is no end.
     """
 
     def __init__(

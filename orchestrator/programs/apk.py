@@ -146,9 +146,8 @@ def start_command(request: InvocationRequest) -> str:
 
 
 def _files_of(device: Device, request: InvocationRequest) -> list[Attachment]:
-    """Return the files that the app wrote.
-
-    Why they can't be read where the phone refuses: the log has the figures.
+    """Return the files that the app wrote; why they can't be read where the phone refuses: the log
+    has the figures.
     """
     try:
         return [

@@ -82,10 +82,7 @@ class LitertTool:
         return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the JSON and the exit code.
-
-        The log decides what went wrong where there is no JSON.
-        """
+        """Read the JSON and the exit code; the log decides what went wrong where there is no JSON."""
         if raw.timed_out:
             return _failed("timed-out", f"no result after {raw.duration_s:.0f} s", case)
         try:

@@ -41,9 +41,8 @@ _COMPILER: Final = "libLiteRtCompilerPlugin_"
 
 
 class LitertNativeTool(CollectingTool):
-    """Runs the program.
-
-    Where the operators ran is shown by the runtime info first, then by the log.
+    """Runs the program; where the operators ran is shown by the runtime info first, then by the
+    log.
     """
 
     name = ToolName.LITERT_NATIVE

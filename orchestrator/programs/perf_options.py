@@ -149,10 +149,7 @@ class PerformanceOptionsTool:
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the run of the case's own option.
-
-        An option without a run is a report that says so.
-        """
+        """Read the run of the case's own option; an option without a run is a report that says so."""
         label = label_of(case)
         if _NONE in raw.command:
             report = read_collected(raw, case)
@@ -177,9 +174,8 @@ def _group_arguments(request: InvocationRequest) -> list[str]:
 
 
 def _parse_block(raw: RawOutput, block: OptionBlock, case: Case, *, is_last: bool) -> ToolReport:
-    """Read one option's run. Only the last can have ended with the process.
-
-    The others ended well before it.
+    """Read one option's run. Only the last can have ended with the process; the others ended well
+    before it.
     """
     report = parse_run(
         stdout=block.text,
@@ -242,9 +238,8 @@ def _index(raw: RawOutput) -> list[dict[str, Any]]:
 
 
 def _missed(stdout: bytes, case: Case) -> list[Case]:
-    """Return the options that a program that stopped didn't come to.
-
-    None when it went through to its summary.
+    """Return the options that a program that stopped didn't come to; none when it went through to
+    its summary.
     """
     blocks = split_options(stdout)
     if summary_rows_in(stdout) or not blocks:

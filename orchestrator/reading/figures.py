@@ -151,9 +151,8 @@ def _is_whole(count: int, names: Sequence[str], *, has_percentiles: bool) -> boo
 
 
 def parse_timings(text: str) -> dict[str, float] | None:
-    """Read ``Inference timings in us: ...`` of any year.
-
-    Keys ``init``, ``first``, ``warmup``, ``inference``.
+    """Read ``Inference timings in us: ...`` of any year; keys ``init``, ``first``, ``warmup``,
+    ``inference``.
 
     The last figure of a line without the inference's is left out: the line was cut, and the figure
     may lack digits.

@@ -347,10 +347,7 @@ class LitertLmReader:
         return True
 
     def _takes_sink(self, text: str) -> bool:
-        """Take a line of the second log.
-
-        A repetition ends with the first line that it has already.
-        """
+        """Take a line of the second log; a repetition ends with the first line that it has already."""
         current = self._current
         if _SINK_MEDIANS.search(text):
             self._is_aggregated = True

@@ -47,9 +47,8 @@ _MOST_ROWS: Final = 100_000
 
 @dataclass(slots=True)
 class TableReader:
-    """Reads line by line.
-
-    What stands before the first header row, and a row that doesn't fit, is passed over.
+    """Reads line by line; what stands before the first header row, and a row that doesn't fit, is
+    passed over.
     """
 
     operators: list[OperatorTime] = field(default_factory=list)
@@ -220,9 +219,8 @@ def _us(milliseconds: float) -> float:
 
 
 def parse_tables(lines: Iterable[str]) -> OperatorProfile:
-    """Read tables as the log or the output file holds them, text or CSV.
-
-    What doesn't fit is passed over.
+    """Read tables as the log or the output file holds them, text or CSV; what doesn't fit is passed
+    over.
 
     A last row without a line end must not be among the lines: its figures may lack digits.
     """

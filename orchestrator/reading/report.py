@@ -334,9 +334,8 @@ def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) ->
 
 
 def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None:
-    """Return why a delegate wasn't made, where a line names it.
-
-    The run itself went well, on the CPU.
+    """Return why a delegate wasn't made, where a line names it; the run itself went well, on the
+    CPU.
     """
     best = log.failures.best
     if (
@@ -484,9 +483,8 @@ def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
 
 
 def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
-    """Return a log's operator tables where their sum can be of the run's inferences.
-
-    Nothing, and why, where not.
+    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and
+    why, where not.
 
     What the operators take is a part of each inference: more can't be, and much less only where
     little is measured. A run's tables are of as many inferences as its statistics; LiteRT's count

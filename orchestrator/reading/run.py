@@ -72,9 +72,8 @@ def parse_run(
 
 
 def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
-    """Return what each process of ours logged, in the order in which they begin.
-
-    All else is the system's.
+    """Return what each process of ours logged, in the order in which they begin; all else is the
+    system's.
     """
     found: list[Transcript] = []
     by_pid: dict[int | None, Transcript] = {}

@@ -208,9 +208,8 @@ class Transcript:
         above.title, above.flags, above.has_command = "", {}, False
 
     def read_unconsumed(self, text: str) -> None:
-        """Take the flags that the program says it doesn't know.
-
-        Of delegates' flags its line is evidence.
+        """Take the flags that the program says it doesn't know; of delegates' flags its line is
+        evidence.
         """
         words = text.partition(":")[2].split()[:_MOST_NAMES]
         self.unconsumed = list(dict.fromkeys([*self.unconsumed, *words]))[:_MOST_NAMES]

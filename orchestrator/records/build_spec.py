@@ -101,9 +101,8 @@ class FlagSchema:
         return next(iter(difflib.get_close_matches(name, self.flags, n=1, cutoff=0.6)), "")
 
     def merged_with(self, documented: FlagSchema) -> FlagSchema:
-        """Return this schema with what the tables know more of its flags.
-
-        Names, types and defaults stay.
+        """Return this schema with what the tables know more of its flags; names, types and defaults
+        stay.
         """
         merged = {}
         for name, spec in self.flags.items():

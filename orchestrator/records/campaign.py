@@ -27,10 +27,7 @@ class CampaignStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One process to be started on a device.
-
-    Unique in a campaign by (case_key, run_pass, number).
-    """
+    """One process to be started on a device; unique in a campaign by (case_key, run_pass, number)."""
 
     case: Case
     run_pass: Pass
@@ -45,9 +42,8 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The file that a campaign was imported from.
-
-    Its figures were read again from the raw output that it holds.
+    """The file that a campaign was imported from; its figures were read again from the raw output
+    that it holds.
     """
 
     #: Its bare name.

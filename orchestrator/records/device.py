@@ -156,9 +156,8 @@ class DeviceFacts:
 
     @property
     def big_cores(self) -> tuple[int, ...]:
-        """The cores of all clusters but the slowest.
-
-        Every core when there is one cluster or clocks are unknown.
+        """The cores of all clusters but the slowest; every core when there is one cluster or clocks
+        are unknown.
         """
         known = [cluster for cluster in self.clusters if cluster.max_khz is not None]
         if len(known) < 2 or len(known) != len(self.clusters):
@@ -184,9 +183,8 @@ def _slug(name: str) -> str:
 
 
 def told_apart(one: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
-    """Return by what two phones of one serial number differ, in words.
-
-    Empty when they may be the same one.
+    """Return by what two phones of one serial number differ, in words; empty when they may be the
+    same one.
 
     ``at_once``: both were seen at the same time, so that neither was updated or restarted in
     between.

@@ -1395,9 +1395,8 @@ FAILURES: Final[Mapping[str, FailureCode]] = {
 
 
 def next_step_of(code: str, reason: str = "") -> str:
-    """Return what to do about a failure, empty for a code that isn't known.
-
-    Its reason may say more than the code.
+    """Return what to do about a failure, empty for a code that isn't known; its reason may say more
+    than the code.
     """
     failure = FAILURES.get(code)
     if failure is None:

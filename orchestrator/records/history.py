@@ -47,9 +47,8 @@ class CampaignSketch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Points:
-    """The figures of timing invocations as columns of equal length.
-
-    Rejected and missing figures are left out.
+    """The figures of timing invocations as columns of equal length; rejected and missing figures
+    are left out.
     """
 
     series: tuple[SeriesSketch, ...]

@@ -9,9 +9,8 @@ from orchestrator.records.identity import CaseKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """How a campaign compares two cases in pairs.
-
-    Part of its terms, so that a resume plans the same pairs again.
+    """How a campaign compares two cases in pairs; part of its terms, so that a resume plans the
+    same pairs again.
     """
 
     #: (baseline, candidate) for each thing that is compared; both cases are of one device.

@@ -23,9 +23,8 @@ BASIS_FILE: Final = "parity.json"
 
 
 class Kernels(enum.StrEnum):
-    """Implementations of the operators that the runtime of this computer has.
-
-    Each gives a reference.
+    """Implementations of the operators that the runtime of this computer has; each gives a
+    reference.
     """
 
     #: The builtin kernels as they are optimised for this computer, without a delegate.

@@ -665,9 +665,8 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTerms:
-    """What a plan says of the work beside its cases.
-
-    A campaign keeps it, and it changes no case's identity.
+    """What a plan says of the work beside its cases; a campaign keeps it, and it changes no case's
+    identity.
     """
 
     limits: FitLimits = field(default_factory=FitLimits)

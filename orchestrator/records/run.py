@@ -222,9 +222,8 @@ class ToolReport:
     extra: Mapping[str, float | str] = field(default_factory=dict)
 
     def latency_us(self, kind: FigureKind | None = None) -> float | None:
-        """Return the latency of this kind, else the median or, without one, the mean.
-
-        Always positive and finite.
+        """Return the latency of this kind, else the median or, without one, the mean; always
+        positive and finite.
 
         A median that can't be a latency isn't made up for by a mean: nobody knows what the program
         printed there.

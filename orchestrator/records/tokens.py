@@ -47,9 +47,8 @@ def is_foreign(path: Path | None) -> bool:
 
 
 def model_ending(path: Path | None) -> str:
-    """Return how a model's file is to end wherever it lies, by which its program is chosen.
-
-    One of the known kinds.
+    """Return how a model's file is to end wherever it lies, by which its program is chosen; one of
+    the known kinds.
     """
     return (
         path.suffix

@@ -24,9 +24,8 @@ class Quality(enum.StrEnum):
 
     @property
     def word(self) -> str:
-        """The quality for people: a run with nothing wrong is clean.
-
-        How closely its figure is known is apart.
+        """The quality for people: a run with nothing wrong is clean; how closely its figure is
+        known is apart.
         """
         return "clean" if self is Quality.TRUSTED else self.value
 

@@ -129,9 +129,8 @@ def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:
 
 
 def _differs(ratio: Ratio) -> bool:
-    """Whether a difference is more than noise explains.
-
-    Without an interval, more than a wide margin.
+    """Whether a difference is more than noise explains; without an interval, more than a wide
+    margin.
     """
     if ratio.interval is None:
         return abs(math.log(ratio.value)) > math.log(_UNTESTED_FACTOR)

@@ -322,9 +322,8 @@ def _invocation_row(
 
 
 def _findings(runs: Sequence[RunRecord], result: CaseResult) -> tuple[FindingRow, ...]:
-    """Return each finding once, worst first, with the number of invocations that it was made in.
-
-    0 for the case's.
+    """Return each finding once, worst first, with the number of invocations that it was made in; 0
+    for the case's.
     """
     seen: dict[tuple[str, Severity], FindingRow] = {}
     used = frozenset(result.used)

@@ -61,9 +61,8 @@ class CaseDetails:
 
 
 def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
-    """Return the comparison as one HTML file that needs nothing else.
-
-    Names in it are escaped and made visible.
+    """Return the comparison as one HTML file that needs nothing else; names in it are escaped and
+    made visible.
     """
     ordered = worst_first(comparison)
     shown = ordered[:MOST_SHOWN]

@@ -1,6 +1,5 @@
-"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values.
-
-Names are data in each of them.
+"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values; names are data in
+each of them.
 """
 
 from __future__ import annotations
@@ -132,9 +131,8 @@ def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str
 
 
 def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return JUnit XML: a test case for each compared case.
-
-    What ``fail_on`` fails is a failure, doubt is skipped.
+    """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure,
+    doubt is skipped.
     """
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
     suite = ElementTree.Element("testsuite", name=name)

@@ -86,9 +86,8 @@ def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[st
 def parquet_pieces(
     parts: Iterable[ReportData], rows: Rows = "cases", *, text: Callable[[str], str] = str
 ) -> Iterator[bytes]:
-    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other.
-
-    It names its schema.
+    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other; it
+    names its schema.
 
     ``text`` makes of each text as it is stored what is written.
 

@@ -109,9 +109,8 @@ def _lean_state(state: DeviceState | None, known: _Known, key: Hashable) -> Devi
 def newest_runs(
     campaigns: Sequence[Campaign], runs: Sequence[RunRecord]
 ) -> tuple[Sequence[Campaign], Sequence[RunRecord], str]:
-    """Return the campaigns and the runs that count, and a sentence about what is left out.
-
-    Empty for nothing.
+    """Return the campaigns and the runs that count, and a sentence about what is left out; empty
+    for nothing.
 
     Of each case and pass the newest campaign counts in which it was run at all; unfit runs wait for
     another try. A campaign of which nothing counts loses its stopping rule.

@@ -160,9 +160,8 @@ def _whole_title(title: str, data: ReportData) -> str:
 
 
 def render_template(name: str, **values: object) -> str:
-    """Return a template of reports/templates, filled in.
-
-    Text is made visible and escaped as in the report.
+    """Return a template of reports/templates, filled in; text is made visible and escaped as in the
+    report.
     """
     return _environment().get_template(name).render(**values)
 
@@ -214,9 +213,8 @@ def _environment() -> jinja2.Environment:
 
 
 def _clusters_text(clusters: Sequence[CpuCluster]) -> str:
-    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``.
-
-    The clock is left out where it isn't known.
+    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``; the clock is left out where it
+    isn't known.
     """
     parts = [
         f"{len(cluster.cpus)} x {cluster.max_khz / 1e6:.2f} GHz"

@@ -27,9 +27,8 @@ class ThreadStep:
 
 
 def thread_steps(rows: Iterable[ResultRow]) -> Iterator[ThreadStep]:
-    """Yield the cases that have siblings with other numbers of threads.
-
-    Only figures of the delegate itself count.
+    """Yield the cases that have siblings with other numbers of threads; only figures of the
+    delegate itself count.
     """
     groups: dict[tuple[object, ...], dict[int, ResultRow]] = defaultdict(dict)
     for row in rows:

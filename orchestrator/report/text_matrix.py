@@ -28,9 +28,8 @@ NOT_PLANNED: Final = "-"
 
 
 def matrix_lines(data: ReportData, width: int) -> list[str]:
-    """Return a block of lines for each model.
-
-    Columns that don't fit beside the others follow below them.
+    """Return a block of lines for each model; columns that don't fit beside the others follow below
+    them.
     """
     return [line for table in matrix_tables(data) for line in _block(table, width)]
 

@@ -190,9 +190,8 @@ def _lead(contest: Contest, end: int) -> float | None:
 
 
 def figure_of(row: ResultRow) -> Summary:
-    """Return what stands against the other figures of a model on a device.
-
-    Only for rows that are compared.
+    """Return what stands against the other figures of a model on a device; only for rows that are
+    compared.
     """
     assert row.compared is not None, "a clean figure has one"
     return row.compared
@@ -230,9 +229,8 @@ def _mark(best: BestOfSet[str], *, is_alone: bool) -> BestMark:
 
 
 def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
-    """Return all cases by model and device, in their order, with the winner.
-
-    Without those that have no timing pass.
+    """Return all cases by model and device, in their order, with the winner; without those that
+    have no timing pass.
     """
     timed = (
         row
@@ -275,17 +273,15 @@ def alike(results: Mapping[str, CaseResult]) -> dict[str, Summary]:
 
 
 def fixed_cores(case: Case) -> str:
-    """Return the cores that a plan keeps a case to.
-
-    Empty where they follow from the number of threads.
+    """Return the cores that a plan keeps a case to; empty where they follow from the number of
+    threads.
     """
     return "" if case.affinity in ("big", "all") else case.affinity
 
 
 def _place(row: ResultRow) -> Hashable:
-    """Return what the configurations of one contest share.
-
-    A fake binary's figure is none of a real device's.
+    """Return what the configurations of one contest share; a fake binary's figure is none of a real
+    device's.
     """
     return row.model.subject, row.device.serial, row.is_virtual
 
@@ -325,9 +321,8 @@ def kind_title(row: ResultRow) -> str:
 
 
 def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
-    """Return what won as a sentence for each contest.
-
-    Of many, for each model how often which delegate wins.
+    """Return what won as a sentence for each contest; of many, for each model how often which
+    delegate wins.
     """
     won = [item for item in contests if item.best is not None]
     if len(won) <= _MOST_WINNERS:

@@ -327,9 +327,8 @@ def without_paths(build: Build) -> Build:
 def filtered(
     query: Select[Any], column: ColumnElement[Any], values: Collection[Any]
 ) -> Iterator[Select[Any]]:
-    """Yield queries that together, without overlap, find what has one of some values.
-
-    All when none is named.
+    """Yield queries that together, without overlap, find what has one of some values; all when none
+    is named.
     """
     if not values:
         yield query
@@ -430,10 +429,7 @@ def _facts_of(row: RowMapping) -> DeviceFacts:
 
 
 def _known_facts_of(row: RowMapping) -> DeviceFacts:
-    """Return a device.
-
-    Of one whose facts can't be read, with a warning, what its own columns say.
-    """
+    """Return a device; of one whose facts can't be read, with a warning, what its own columns say."""
     try:
         return _facts_of(row)
     except StoreError as error:
@@ -479,9 +475,8 @@ def _keep_devices(
 
 
 def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
-    """Insert a model or a build, or bring up to date what it is called.
-
-    Where its files lie on this host isn't kept.
+    """Insert a model or a build, or bring up to date what it is called; where its files lie on this
+    host isn't kept.
     """
     bare = without_paths(record) if isinstance(record, Build) else replace(record, path=None)
     values = {"document": dump_document(bare)}

@@ -65,9 +65,8 @@ class Database:
 
     @contextmanager
     def writing(self, *, is_long: bool = False) -> Iterator[Connection]:
-        """Hold the write lock and a connection.
-
-        Commit durably at the end, roll all back when anything is raised.
+        """Hold the write lock and a connection; commit durably at the end, roll all back when
+        anything is raised.
 
         ``is_long``: whether a server may work on one statement for as long as it takes.
         """

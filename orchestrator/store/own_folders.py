@@ -19,15 +19,11 @@ _A_FOLDER: Final = "(a folder)"
 
 
 class OwnFolders:
-    """Knows folders of this computer.
-
-    A file in one of them is called by what follows the folder.
-    """
+    """Knows folders of this computer; a file in one of them is called by what follows the folder."""
 
     def __init__(self, folders: Iterable[Path | str | None]) -> None:
-        """Know these folders, and those of the user and of this Python.
-
-        Relative ones and the system's are passed over.
+        """Know these folders, and those of the user and of this Python; relative ones and the
+        system's are passed over.
 
         None and empty texts are passed over too.
         """

@@ -36,10 +36,7 @@ _FOLDER: Final = resources.files("orchestrator.store") / "dictionaries"
 
 
 def number_of(file_name: str) -> int:
-    """Return the number that a dictionary of this name has.
-
-    Smaller ones are registered for others.
-    """
+    """Return the number that a dictionary of this name has; smaller ones are registered for others."""
     return 0x8000 + zlib.crc32(file_name.encode()) % 0x7FFF0000
 
 

@@ -1,6 +1,5 @@
-"""Deleting campaigns, and the raw output of old ones.
-
-Figures, reports, states and verdicts of these stay.
+"""Deleting campaigns, and the raw output of old ones; figures, reports, states and verdicts of
+these stay.
 """
 
 from __future__ import annotations
@@ -32,9 +31,8 @@ class Retention(Database):
     """Methods of the store that delete."""
 
     def prune_raw(self, before: datetime, *, policy: str, is_trial: bool = False) -> Pruned:
-        """Delete what the runs of ended campaigns begun before then left behind.
-
-        A trial changes nothing.
+        """Delete what the runs of ended campaigns begun before then left behind; a trial changes
+        nothing.
 
         Page by page: other writers wait for one page, and a command that is killed is resumed where
         it was.
@@ -135,10 +133,7 @@ def _prunable_runs(connection: Connection, number: int) -> list[int]:
 
 
 def _prune_runs(connection: Connection, run_nos: Sequence[int], policy: str) -> tuple[int, int]:
-    """Delete the raw output of some runs.
-
-    Return how many had any, and the bytes that became free.
-    """
+    """Delete the raw output of some runs; return how many had any, and the bytes that became free."""
     note = pack_output([pruned_marker(policy)], "")
     count, freed_bytes = 0, 0
     query = select(RUNS.c.run_no, RUNS.c.run_id, RUNS.c.output).where(RUNS.c.run_no.in_(run_nos))

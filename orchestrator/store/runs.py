@@ -143,9 +143,8 @@ class Runs(Database):
         reason: str,
         verdict: QualityVerdict,
     ) -> None:
-        """Replace what was read from a run's raw output and what follows from it.
-
-        The raw output never changes.
+        """Replace what was read from a run's raw output and what follows from it; the raw output
+        never changes.
         """
         with self.writing() as connection:
             number = connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run_id))
@@ -172,9 +171,8 @@ class Runs(Database):
         run_passes: Sequence[Pass] = (),
         with_attachments: bool = False,
     ) -> Iterator[RunRecord]:
-        """Yield runs in the order in which they were stored.
-
-        Their attachments are empty unless asked for.
+        """Yield runs in the order in which they were stored; their attachments are empty unless
+        asked for.
 
         Which runs there are is settled when the first one is asked for; they are read page by page,
         so that no transaction stays open between two of them and the store may be written

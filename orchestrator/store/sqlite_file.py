@@ -107,9 +107,8 @@ def create_folder(path: Path) -> None:
 
 
 def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
-    """Mark a new file as ours and switch it to a write-ahead log.
-
-    Does nothing to a file that is prepared.
+    """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is
+    prepared.
 
     Nobody but its owner may read a new one: it holds what programs and phones printed. SQLite gives
     its log the same mode.
@@ -144,9 +143,8 @@ def compact(path: Path) -> None:
 
 
 def copy_to(path: Path, copy: Path) -> Path:
-    """Copy a store that others may be writing, checked and on the disk when this returns.
-
-    Return the copy's path.
+    """Copy a store that others may be writing, checked and on the disk when this returns; return
+    the copy's path.
 
     Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
     """

@@ -78,9 +78,8 @@ def _plain(found: re.Match[str]) -> str:
 def markdown_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
 ) -> list[str]:
-    """Return the lines of a Markdown table of escaped cells.
-
-    The columns at the places in ``right`` hold figures.
+    """Return the lines of a Markdown table of escaped cells; the columns at the places in ``right``
+    hold figures.
     """
     rule = ["---:" if place in right else "---" for place in range(len(heads))]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
@@ -89,9 +88,8 @@ def markdown_table(
 def text_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
 ) -> str:
-    """Return a table for a terminal.
-
-    The columns at the places in ``right`` are aligned to the right.
+    """Return a table for a terminal; the columns at the places in ``right`` are aligned to the
+    right.
     """
     lines = [[one_line(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]

@@ -11,9 +11,8 @@ from orchestrator.tables.table import Table
 
 
 def render(table: Table[R]) -> pd.DataFrame:
-    """Return the table with pandas' own types.
-
-    What isn't known is ``<NA>``, moments are UTC timestamps.
+    """Return the table with pandas' own types; what isn't known is ``<NA>``, moments are UTC
+    timestamps.
     """
     columns = table.of(Form.FRAME)
     rows = [[column.data(row) for column in columns] for row in table.rows]

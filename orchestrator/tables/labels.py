@@ -256,9 +256,8 @@ STATE_CLASSES: Final[Mapping[str, str]] = {
 
 
 def page_name(identity: str) -> str:
-    """Return the file name, without its ending, of a series' or campaign's page.
-
-    Whatever it is called.
+    """Return the file name, without its ending, of a series' or campaign's page; whatever it is
+    called.
     """
     if _PLAIN_NAME.fullmatch(identity) and not _RESERVED.fullmatch(identity):
         return identity

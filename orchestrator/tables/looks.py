@@ -178,9 +178,8 @@ def battery_text(state: DeviceState | None) -> str:
 
 
 def battery_change_text(states: Sequence[DeviceState]) -> str:
-    """Return that the battery was another one later on, where its full charge says so.
-
-    Empty where it doesn't.
+    """Return that the battery was another one later on, where its full charge says so; empty where
+    it doesn't.
 
     ``states`` in the order of time. The full charge is what is in the battery by its per cent.
     """
@@ -210,9 +209,8 @@ def _mhz(khz: int | None) -> str:
 
 
 def condition_traces(invocations: Sequence[InvocationRow]) -> tuple[Trace, ...]:
-    """Return the hottest zone and each cluster's clock and limit over time.
-
-    Nothing where they aren't known twice.
+    """Return the hottest zone and each cluster's clock and limit over time; nothing where they
+    aren't known twice.
     """
     states = [
         state
@@ -233,9 +231,8 @@ def sample_traces(samples: Sequence[Sample]) -> tuple[Trace, ...]:
 
 
 def _traces(states: Iterable[tuple[float, DeviceState | Sample]]) -> tuple[Trace, ...]:
-    """Return what states (seconds, state) in the order of time show.
-
-    What was seen once only is no trace.
+    """Return what states (seconds, state) in the order of time show; what was seen once only is no
+    trace.
     """
     series: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for at, state in states:

@@ -119,9 +119,8 @@ class TypeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One profiled run's operators in the order in which they ran.
-
-    A whole partition's inner ones aren't among them.
+    """One profiled run's operators in the order in which they ran; a whole partition's inner ones
+    aren't among them.
     """
 
     run_id: str

@@ -47,9 +47,8 @@ def inline_script(kind: str) -> Markup:
 
 @cache
 def script_hash(kind: str) -> str:
-    """Return the word of a Content-Security-Policy that lets a kind of page run its own script.
-
-    Empty without one.
+    """Return the word of a Content-Security-Policy that lets a kind of page run its own script;
+    empty without one.
     """
     code = inline_script(kind)
     return (
@@ -101,9 +100,8 @@ Result = TypeVar("Result")
 
 
 def without_collector(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Return the function with the collector off while it runs.
-
-    It is on again afterwards when it was on before.
+    """Return the function with the collector off while it runs; it is on again afterwards when it
+    was on before.
     """
 
     @wraps(function)

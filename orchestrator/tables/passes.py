@@ -123,10 +123,7 @@ def _is_usable(run: RunRecord) -> bool:
 
 
 def latency_reports(runs: Sequence[RunRecord], result: CaseResult) -> list[ToolReport]:
-    """Return the reports that the latency comes from.
-
-    None where it isn't the requested delegate's.
-    """
+    """Return the reports that the latency comes from; none where it isn't the requested delegate's."""
     used = set(result.used) if result.status in OWN_FIGURE else set()
     return [run.report for run in runs if run.report is not None and run.run_id in used]
 
@@ -163,9 +160,8 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
 def sustained_rows(
     runs: Iterable[RunRecord], campaigns: Mapping[str, Campaign]
 ) -> tuple[SustainedRow, ...]:
-    """Return the attempts of one case's sustained runs, by campaign.
-
-    Those with fewer than two figures are left out.
+    """Return the attempts of one case's sustained runs, by campaign; those with fewer than two
+    figures are left out.
 
     An attempt that was cut and the one restarted are two curves: the phone cooled in between.
     Invocations of another delegate are no points. Campaigns by their names say how long attempts

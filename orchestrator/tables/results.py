@@ -1,6 +1,5 @@
-"""The columns of a case, as a report, an export and a frame have them.
-
-And those of the parts of a case.
+"""The columns of a case, as a report, an export and a frame have them; and those of the parts of a
+case.
 """
 
 from __future__ import annotations
@@ -378,9 +377,8 @@ def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dic
 
 
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
-    """Return the table of all cases.
-
-    A median and its interval are read together, so with as many decimals.
+    """Return the table of all cases; a median and its interval are read together, so with as many
+    decimals.
     """
     digits = figures_decimals(rows)
     shared = {"median_us", "interval_low_us", "interval_high_us"}
@@ -503,9 +501,8 @@ def parts_table(
     *,
     of_case: Sequence[Column[ResultRow]] = (),
 ) -> Table[Part[Item]]:
-    """Return a table with a row for each part of some cases.
-
-    Columns of the case itself stand behind.
+    """Return a table with a row for each part of some cases; columns of the case itself stand
+    behind.
     """
     return Table(
         name=name,

@@ -57,9 +57,8 @@ class BestMark(enum.StrEnum):
 
 
 def origin_of(campaign: Campaign) -> str:
-    """Return where a campaign was imported from: ``imported from night.zip ...``.
-
-    Empty for one of this store's own.
+    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of
+    this store's own.
     """
     return campaign.terms.origin.text if campaign.terms.origin is not None else ""
 
@@ -147,9 +146,8 @@ RUN_PLACE: Final = "\0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvocationRow:
-    """One process that was started. Its run has no attachments.
-
-    Its texts are as a report may show them.
+    """One process that was started. Its run has no attachments; its texts are as a report may show
+    them.
     """
 
     run: RunRecord
@@ -253,9 +251,8 @@ class ResultRow:
 
     @property
     def has_mean(self) -> bool:
-        """Whether the figure is made of means, where others' are of medians.
-
-        Tokens per second always are.
+        """Whether the figure is made of means, where others' are of medians; tokens per second
+        always are.
         """
         return (
             not self.case.is_per_token
@@ -298,10 +295,7 @@ class ResultRow:
 
     @property
     def next_step(self) -> str:
-        """What to do about a case without a figure of its own.
-
-        Empty when there is nothing to do.
-        """
+        """What to do about a case without a figure of its own; empty when there is nothing to do."""
         return next_step(self.result)
 
     @property
@@ -315,17 +309,13 @@ class ResultRow:
 
     @property
     def place(self) -> str:
-        """Where the operators ran, by what the program said: ``gpu``.
-
-        Empty when nothing was read.
-        """
+        """Where the operators ran, by what the program said: ``gpu``; empty when nothing was read."""
         return place_of(self.delegate) if self.delegate is not None else ""
 
     @property
     def left_to_cpu(self) -> str:
-        """The operators that a delegate left to the CPU, with the program's reasons.
-
-        Empty where none were listed.
+        """The operators that a delegate left to the CPU, with the program's reasons; empty where
+        none were listed.
         """
         operators = (
             tuple(dict.fromkeys(self.delegate.cpu_operators)) if self.delegate is not None else ()

@@ -63,10 +63,7 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
 
 
 def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
-    """Return stored runs, each as it ended.
-
-    What its case's figure is made of is another question.
-    """
+    """Return stored runs, each as it ended; what its case's figure is made of is another question."""
     what = (
         Column[RunRecord]("serial", "phone", lambda run: run.case.serial),
         Column[RunRecord]("model", "model", lambda run: run.case.model_name),
@@ -110,9 +107,8 @@ class StoredCampaign:
 
     @property
     def runs(self) -> str:
-        """Stored of planned.
-
-        More than planned: options and Flex builds that were found to be measured too.
+        """Stored of planned; more than planned: options and Flex builds that were found to be
+        measured too.
         """
         return f"{self.stored}/{max(self.stored, self.planned)}"
 

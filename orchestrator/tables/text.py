@@ -150,9 +150,8 @@ class _Block:
                 yield line, looks[place]
 
     def heads(self, title: str) -> Iterator[str]:
-        """Yield the lines of the head.
-
-        Words of several lines stand at the bottom, above their figures.
+        """Yield the lines of the head; words of several lines stand at the bottom, above their
+        figures.
         """
         depth = max((len(column.heads) for column in self.columns), default=1)
         padded = ([""] * (depth - len(column.heads)) + column.heads for column in self.columns)

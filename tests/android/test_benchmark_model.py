@@ -50,10 +50,7 @@ def program() -> Path:
 
 
 def measured(done: Done) -> dict[str, Any]:
-    """Return what a campaign told.
-
-    Its exit code is 1 where a busy computer leaves no clean figure.
-    """
+    """Return what a campaign told; its exit code is 1 where a busy computer leaves no clean figure."""
     told: dict[str, Any] = done.ended_with(int(bool(done.json["nothing_clean"]))).json
     return told
 
@@ -113,9 +110,8 @@ def printed(run: RunRecord) -> str:
 
 
 def check_figures(run: RunRecord) -> int:
-    """Hold the stored figures of a run against what the program printed.
-
-    Return how many there were.
+    """Hold the stored figures of a run against what the program printed; return how many there
+    were.
     """
     text, report = printed(run), run.report
     assert report is not None

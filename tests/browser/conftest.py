@@ -70,9 +70,8 @@ def tabs(browser: Any) -> list[Tab]:
 
 @pytest.fixture
 def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
-    """Open addresses.
-
-    At the end check that no page complained, or asked for anything outside of ``within``.
+    """Open addresses; at the end check that no page complained, or asked for anything outside of
+    ``within``.
     """
     plain: list[Tab] = []
     special: list[Tab] = []

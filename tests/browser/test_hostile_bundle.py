@@ -115,9 +115,8 @@ def hostile(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str
 
 
 def packed(bundle, path, change) -> dict[str, int]:
-    """Write a bundle with other records and raw output, all sums right.
-
-    Return what ``change`` counted.
+    """Write a bundle with other records and raw output, all sums right; return what ``change``
+    counted.
     """
     with zipfile.ZipFile(bundle) as old:
         members = {name: old.read(name) for name in old.namelist()}

@@ -96,9 +96,8 @@ def nothing_goes_on() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
-    """Bring a lab up in a home of its own: ``lab_of("pixel-3", "--rooted")``.
-
-    Both are gone when the module ends.
+    """Bring a lab up in a home of its own: ``lab_of("pixel-3", "--rooted")``; both are gone when
+    the module ends.
     """
     commands: list[Cli] = []
 

@@ -1,6 +1,5 @@
-"""A nightly run on one host: cut to its budget in the plan's order, told and logged.
-
-Its raw output deleted later.
+"""A nightly run on one host: cut to its budget in the plan's order, told and logged; its raw output
+deleted later.
 """
 
 from __future__ import annotations

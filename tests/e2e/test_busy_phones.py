@@ -1,6 +1,5 @@
-"""A phone that is in use is waited for or refused before a campaign exists.
-
-A resume prefers what has runs.
+"""A phone that is in use is waited for or refused before a campaign exists; a resume prefers what
+has runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Comparing builds whose speeds are known, in turns and from the store.
-
-And finding the first slow one.
+"""Comparing builds whose speeds are known, in turns and from the store; and finding the first slow
+one.
 """
 
 from __future__ import annotations
@@ -38,10 +37,7 @@ class Bench:
     model: Path
 
     def program(self, name: str, time: float = 0.0) -> Path:
-        """Return a program that takes so many per cent longer.
-
-        Its content differs from all others.
-        """
+        """Return a program that takes so many per cent longer; its content differs from all others."""
         path = self.folder / name
         if not path.exists():
             self.cli("virtual", "program", path, "--version", name, "--time", time).ok()

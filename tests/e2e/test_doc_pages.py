@@ -113,9 +113,8 @@ ANSWERS = {
 
 
 def pasted(page: Path) -> Iterator[str]:
-    """The lines of a page's ``sh`` blocks, and commands that are indented.
-
-    No comments, continued lines joined.
+    """The lines of a page's ``sh`` blocks, and commands that are indented; no comments, continued
+    lines joined.
     """
     text = page.read_text("utf-8")
     for block in [
@@ -158,9 +157,8 @@ class Reader:
         self.done.add(line)
 
     def serve(self, words: list[str], environ: dict[str, Any]) -> None:
-        """Start what serves. Pages are there once it says so.
-
-        A worker's phones have to be, for what follows.
+        """Start what serves. Pages are there once it says so; a worker's phones have to be, for
+        what follows.
         """
         process = self.lab.cli.start(
             *words, *(["--port", "0"] if words[0] == "serve" else []), **environ

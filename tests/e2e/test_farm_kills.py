@@ -56,9 +56,8 @@ def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_resu
 def one_round(
     farm: FarmOfHosts, plan: Path, chance: random.Random, before: dict[str, str], turn: int
 ) -> None:
-    """Kill hosts while they do a submission.
-
-    In each third round one sleeps, and the database is away.
+    """Kill hosts while they do a submission; in each third round one sleeps, and the database is
+    away.
     """
     name, phones = f"kills-{secrets.token_hex(2)}", tuple(host.serial for host in farm.hosts)
     farm.one("farm", "submit", plan, "--name", name)

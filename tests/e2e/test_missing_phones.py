@@ -1,6 +1,5 @@
-"""Phones that a plan means and that can't be measured on keep no other from it, and are told.
-
-The command.
+"""Phones that a plan means and that can't be measured on keep no other from it, and are told; the
+command.
 """
 
 from __future__ import annotations

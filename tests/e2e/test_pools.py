@@ -1,6 +1,5 @@
-"""Which phones a campaign measures: chosen by rules, of those that are there.
-
-The command and virtual phones.
+"""Which phones a campaign measures: chosen by rules, of those that are there; the command and
+virtual phones.
 """
 
 from __future__ import annotations

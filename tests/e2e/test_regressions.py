@@ -108,9 +108,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
 def keep(
     made: Store, real: Store, campaign: Campaign, run: RunRecord, night: int, factor: float
 ) -> None:
-    """Store a campaign as if it had run on that night.
-
-    Its figure is a given one, half a per cent off.
+    """Store a campaign as if it had run on that night; its figure is a given one, half a per cent
+    off.
     """
     at = datetime.now(UTC) - timedelta(days=NIGHTS - night)
     name = CampaignId(f"{at:%Y%m%d}-{uuid.uuid4().hex[:6]}")

@@ -1,6 +1,5 @@
-"""A night in little: many phones, many cases, faults on the way from a seed.
-
-What is stored is as without faults.
+"""A night in little: many phones, many cases, faults on the way from a seed; what is stored is as
+without faults.
 
 The same plan is run without faults afterwards. ``make soak`` runs both with 50 phones and 2,000
 cases (SOAK_PHONES, SOAK_CASES), SOAK_SEED chooses other faults.

@@ -79,9 +79,8 @@ def test_status_of_nothing_says_so(cli: Cli) -> None:
 
 
 def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
-    """What status says once it knows of both phones and of what one measures.
-
-    The campaign stands still meanwhile.
+    """What status says once it knows of both phones and of what one measures; the campaign stands
+    still meanwhile.
     """
     for _ in range(40):
         process.send_signal(signal.SIGSTOP)

@@ -1,6 +1,5 @@
-"""Conditioning against a virtual phone: what it changes is restored, also after a crash.
-
-What is unfit is said.
+"""Conditioning against a virtual phone: what it changes is restored, also after a crash; what is
+unfit is said.
 """
 
 import threading

@@ -1,6 +1,5 @@
-"""Phones that come after a submission get its job once.
-
-Two phones of one serial number get none until that is over.
+"""Phones that come after a submission get its job once; two phones of one serial number get none
+until that is over.
 """
 
 from __future__ import annotations

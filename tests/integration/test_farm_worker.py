@@ -564,10 +564,7 @@ def store_connections() -> Iterator[list[int]]:
 def test_a_hosts_jobs_hold_few_connections_to_the_store(
     postgresql: Cluster, tmp_path: Path, store_connections: list[int]
 ) -> None:
-    """However many threads read and write at once.
-
-    A job that ends leaves the store to the others.
-    """
+    """However many threads read and write at once; a job that ends leaves the store to the others."""
     url = postgresql.url(postgresql.create())
     settings = Settings.from_environment({}, home=tmp_path, store=url)
     phones = 24

@@ -1,7 +1,4 @@
-"""Which campaigns a word means: one, or all phones of a farm's submission.
-
-The same on every store.
-"""
+"""Which campaigns a word means: one, or all phones of a farm's submission; the same on every store."""
 
 from __future__ import annotations
 

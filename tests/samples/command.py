@@ -107,9 +107,8 @@ started: list[tuple[Cli, Process]] = []
 
 
 def ended_since(before: int) -> list[Cli]:
-    """Kill those of the processes started after the first so many that still run.
-
-    Return where they ran.
+    """Kill those of the processes started after the first so many that still run; return where they
+    ran.
     """
     left = [(cli, process) for cli, process in started[before:] if process.poll() is None]
     for _, process in left:

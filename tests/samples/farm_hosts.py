@@ -49,9 +49,8 @@ class Database:
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[Callable[[], bool]]:
-        """Hold locks until the context ends, or the server does.
-
-        Give whether somebody waits for one.
+        """Hold locks until the context ends, or the server does; give whether somebody waits for
+        one.
         """
         holder = psycopg.connect(self.url)
         try:
@@ -72,10 +71,7 @@ class Database:
 
 @contextmanager
 def private_database() -> Iterator[Database]:
-    """Start a server that is killed now and then.
-
-    Skips the test when PostgreSQL isn't installed.
-    """
+    """Start a server that is killed now and then; skips the test when PostgreSQL isn't installed."""
     with private_cluster(is_durable=True) as server:
         yield Database(server)
 
@@ -297,9 +293,8 @@ def changes(host: Host) -> str:
 
 
 def stored(url: str, campaign_id: str) -> Counter[tuple[str, str, str, int]]:
-    """Return how often each invocation of a campaign is stored: serial, case, pass, number.
-
-    Not the reference's.
+    """Return how often each invocation of a campaign is stored: serial, case, pass, number; not the
+    reference's.
     """
     with contextlib.closing(open_store(url)) as store:
         return Counter(

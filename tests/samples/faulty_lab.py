@@ -201,9 +201,8 @@ def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
 
 
 def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
-    """Have what the faults left open finished without faults, as the log advises.
-
-    Return the campaign's runs.
+    """Have what the faults left open finished without faults, as the log advises; return the
+    campaign's runs.
     """
     clear(lab)
     campaign, status = status_of(lab, log, **environ)

@@ -51,9 +51,8 @@ def plain(median_us: float, _case: Case, _night: int) -> LatencySummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Weeks:
-    """What a small lab measures night after night.
-
-    Each question is asked with the number of the night.
+    """What a small lab measures night after night; each question is asked with the number of the
+    night.
     """
 
     phones: Sequence[DeviceFacts] = PHONES

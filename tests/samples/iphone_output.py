@@ -74,9 +74,8 @@ def view(*, runs: int = 250, mean_ms: float = 4.0, warmup_runs: int = 125) -> st
 def litert_log(
     flags: Mapping[str, str], *, mean_us: float, delegate_lines: str, only_stderr: bool = False
 ) -> str:
-    """Return the log of LiteRT's app for its flags.
-
-    Its first version mirrored standard error alone.
+    """Return the log of LiteRT's app for its flags; its first version mirrored standard error
+    alone.
     """
     count = max(int(flags["num_runs"]), round(float(flags["min_secs"]) * 1e6 / mean_us))
     stats = f"first={mean_us:.0f} curr={mean_us:.0f} min={mean_us - 90:.0f} max={mean_us + 90:.0f} avg={mean_us:g} std=40"

@@ -111,9 +111,8 @@ class WatchedPhone:
     def run(
         self, *fault: str, delegate: DelegateName = DelegateName.XNNPACK
     ) -> tuple[bool, QualityVerdict]:
-        """Run once, with a fault.
-
-        Return whether clocks were held down meanwhile, and what the judgement says.
+        """Run once, with a fault; return whether clocks were held down meanwhile, and what the
+        judgement says.
         """
         before = self.device.state()
         throttled_s = self.phone.hardware.throttled_s()
@@ -137,9 +136,8 @@ class WatchedPhone:
         return self.phone.hardware.throttled_s() > throttled_s, verdict
 
     def measure(self, count: int, *, seed: int) -> dict[str, Tally]:
-        """Make ``count`` runs, half of them in trouble.
-
-        Return how well heat and other work were told.
+        """Make ``count`` runs, half of them in trouble; return how well heat and other work were
+        told.
         """
         chance = random.Random(seed)
         tallies = {"throttled": Tally(), "foreign-load": Tally()}

@@ -44,10 +44,7 @@ def runs(phone: Phone, command: str) -> Callable[[], bool]:
 
 
 def switch_on_at(lab: VirtualLab, profile: str, *, serial: str, port: int) -> Phone:
-    """Switch a phone on at the port of one that is off now.
-
-    Others may have the port for a moment.
-    """
+    """Switch a phone on at the port of one that is off now; others may have the port for a moment."""
     phones: list[Phone] = []
 
     def is_on() -> bool:

@@ -53,9 +53,8 @@ class Overheard:
                 threading.Thread(target=_copy, args=(server, client), daemon=True).start()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
-        """Send on what a client says.
-
-        Its first request, and the one after a transport's, are written down.
+        """Send on what a client says; its first request, and the one after a transport's, are
+        written down.
         """
         with suppress(OSError):
             message = _request(client)

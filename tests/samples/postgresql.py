@@ -28,9 +28,8 @@ class Cluster:
     is_durable: bool
 
     def run(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs as the server's user.
-
-        What it says is shown when it fails.
+        """Run one of PostgreSQL's programs as the server's user; what it says is shown when it
+        fails.
         """
         ended = subprocess.run(
             [str(self.programs / program), *arguments],
@@ -79,10 +78,7 @@ class Cluster:
 
 @contextmanager
 def private_cluster(*, is_durable: bool = False) -> Iterator[Cluster]:
-    """Start a server.
-
-    Skips the test, or fails it where CI is set, when PostgreSQL isn't installed.
-    """
+    """Start a server; skips the test, or fails it where CI is set, when PostgreSQL isn't installed."""
     programs = _programs_folder()
     if programs is None:
         missing("PostgreSQL's initdb isn't installed; on Debian: apt-get install postgresql")

@@ -76,9 +76,8 @@ def why_not() -> str:
 
 
 def built_root() -> Path:
-    """Return the file tree that all phones share.
-
-    It is built once per computer, for each version of its script.
+    """Return the file tree that all phones share; it is built once per computer, for each version
+    of its script.
 
     Raises RuntimeError with what the script said.
     """
@@ -135,9 +134,8 @@ class RealPhone:
         (self.folder / "bin" / tool).unlink()
 
     def put(self, tool: str, script: str) -> None:
-        """Put a shell script in the place of a command.
-
-        The one before is at /system/tools, if it is Android's own.
+        """Put a shell script in the place of a command; the one before is at /system/tools, if it
+        is Android's own.
         """
         path = self.folder / "bin" / tool
         path.unlink(missing_ok=True)

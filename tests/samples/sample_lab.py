@@ -1,6 +1,5 @@
-"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips.
-
-Or a large one.
+"""Records of a small lab, built in code: virtual Pixels, a host, fallbacks, failures, skips; or a
+large one.
 """
 
 from __future__ import annotations
@@ -649,9 +648,8 @@ def hostile_lab() -> Lab:
 
 
 def two_nights_lab() -> Lab:
-    """Return two campaigns of one plan: a case got slower, one faster, one stayed.
-
-    Others can't be compared.
+    """Return two campaigns of one plan: a case got slower, one faster, one stayed; others can't be
+    compared.
     """
     d = DelegateName
     fallen = {

@@ -34,9 +34,8 @@ def submission(name: str = "night", **changes: Any) -> Submission:
 
 
 def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any) -> list[int]:
-    """Make a job for each of some phones, whose facts are their serial numbers.
-
-    Return the jobs' numbers.
+    """Make a job for each of some phones, whose facts are their serial numbers; return the jobs'
+    numbers.
     """
     return queue.submit(submission(name, **changes), {serial: serial for serial in serials})
 

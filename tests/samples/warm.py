@@ -49,9 +49,8 @@ def forkable(environ: dict[str, str]) -> bool:
 
 
 class Forked(subprocess.Popen[str]):
-    """A command in a fork, used as any process is.
-
-    The parent tells of its end by a pipe of its own.
+    """A command in a fork, used as any process is; the parent tells of its end by a pipe of its
+    own.
     """
 
     def _execute_child(self, args: Any, executable: Any, *given: Any) -> None:
@@ -135,9 +134,8 @@ def import_all() -> None:
 
 
 def next_order(orders: socket.socket) -> dict[str, Any] | None:
-    """Fork for each order and return it in the fork.
-
-    Return nothing in the parent once nobody can order any more.
+    """Fork for each order and return it in the fork; return nothing in the parent once nobody can
+    order any more.
     """
     with orders, selectors.DefaultSelector() as waiting:
         waiting.register(orders, selectors.EVENT_READ)

@@ -36,9 +36,8 @@ def wheel_of(source: Path, out: Path) -> Path:
 
 
 def environment(place: Path, *wheels: Path) -> Path:
-    """Return the Python of a new environment with these wheels alone.
-
-    Their dependencies are this one's.
+    """Return the Python of a new environment with these wheels alone; their dependencies are this
+    one's.
     """
     subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", place], check=True, capture_output=True

@@ -1,7 +1,4 @@
-"""A column is defined once and is in all forms.
-
-What each form looks like is in tests/data/tables.
-"""
+"""A column is defined once and is in all forms; what each form looks like is in tests/data/tables."""
 
 from __future__ import annotations
 

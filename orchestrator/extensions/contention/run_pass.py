@@ -97,9 +97,8 @@ def _gpu_loop(request: InvocationRequest) -> str:
 
 
 def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with its load, ``load`` and ``load_cores``.
-
-    Failed when the load didn't run all the time.
+    """Return a report with its load, ``load`` and ``load_cores``; failed when the load didn't run
+    all the time.
     """
     told = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
     if not told or not told[0].startswith(_STATED):

@@ -33,9 +33,8 @@ class LoadRow:
 
 
 def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[LoadRow, ...]:
-    """Return a case's figures by load, from its runs of that pass, without a load first.
-
-    Campaigns by their names.
+    """Return a case's figures by load, from its runs of that pass, without a load first; campaigns
+    by their names.
     """
     seen: dict[str, dict[Round, float]] = {}
     cores: dict[str, list[float]] = defaultdict(list)

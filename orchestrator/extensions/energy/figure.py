@@ -105,9 +105,8 @@ def part_of(rail: str) -> str:
 def of_rails(
     rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, wanted: str = ""
 ) -> EnergyFigure:
-    """Return the energy that the chip's rails show.
-
-    The display's and the radios' rails aren't counted.
+    """Return the energy that the chip's rails show; the display's and the radios' rails aren't
+    counted.
 
     ``wanted`` is the part (:func:`part_of`) that the work runs on: without its rail nothing is
     known of it. Raises NoEnergyError.

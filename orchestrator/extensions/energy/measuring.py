@@ -333,9 +333,8 @@ def _read(data: bytes) -> _Power:
 
 
 def _sampled(told: bytes) -> _Power:
-    """Read what the script ``battery`` printed.
-
-    Lines without current and voltage, or cut off, are left out.
+    """Read what the script ``battery`` printed; lines without current and voltage, or cut off, are
+    left out.
     """
     battery = []
     for line in told.decode("utf-8", "replace").splitlines():
@@ -377,9 +376,8 @@ def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Ene
 
 
 def _part(case: Case) -> str:
-    """Return the part of the chip whose rail a case needs.
-
-    Empty for the CPU, which has one wherever there are any.
+    """Return the part of the chip whose rail a case needs; empty for the CPU, which has one
+    wherever there are any.
     """
     delegate = DELEGATES[case.delegate]
     return "" if case.delegate.is_cpu else "gpu" if delegate.is_on_gpu else "npu"
@@ -448,9 +446,8 @@ def _in_turns(turns: Sequence[Turn]) -> Inferences:
 
 
 def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the meters say, ``energy_...``.
-
-    Or ``energy_missing``, why there is nothing.
+    """Return a report with what the meters say, ``energy_...``; or ``energy_missing``, why there is
+    nothing.
     """
     if not raw.data(ENERGY_FILE):
         return report

@@ -1,6 +1,5 @@
-"""What a host's worker leaves to its caller, and what comes back.
-
-Needs none of the farm's packages.
+"""What a host's worker leaves to its caller, and what comes back; needs none of the farm's
+packages.
 """
 
 from __future__ import annotations

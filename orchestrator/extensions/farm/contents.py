@@ -83,9 +83,8 @@ class Contents:
         return True
 
     def fetch(self, sha256: str, name: str) -> Path:
-        """Return this host's copy of a content, named ``name``.
-
-        It is made when there is none, and verified each time.
+        """Return this host's copy of a content, named ``name``; it is made when there is none, and
+        verified each time.
 
         Raises StoreError for one that is missing or damaged, HostStorageError when it can't be
         written.
@@ -132,9 +131,8 @@ class Contents:
         return False
 
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
-        """Delete submissions that ended before this age, and the contents that none needs.
-
-        A trial changes nothing.
+        """Delete submissions that ended before this age, and the contents that none needs; a trial
+        changes nothing.
 
         Contents that were brought within the last day stay, too.
         """

@@ -33,9 +33,8 @@ WATCH_S: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class FarmState:
-    """A farm's hosts, phones and jobs, rows as the queue has them.
-
-    Of one submission also what it lacks.
+    """A farm's hosts, phones and jobs, rows as the queue has them; of one submission also what it
+    lacks.
     """
 
     hosts: Sequence[Mapping[str, Any]]
@@ -253,9 +252,8 @@ def held_text(holds: Mapping[str, str]) -> str:
 
 
 def shortcomings(store: Store, jobs: Iterable[Mapping[str, Any]]) -> dict[str, Yield]:
-    """Return what the phones of a submission gave, by serial number.
-
-    Phones of whose runs each gave a result aside.
+    """Return what the phones of a submission gave, by serial number; phones of whose runs each gave
+    a result aside.
     """
     serials = {CampaignId(job["campaign_id"]): str(job["serial"]) for job in jobs}
     given = store.yields(list(serials))

@@ -63,9 +63,8 @@ def _queue(queue: FarmQueue, jobs: Sequence[dict[str, Any]], announced: set[str]
 
 
 def _results(store: Store, jobs: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Tell of phones that measured all for nothing the last time.
-
-    Each plan's newest submission that is over counts.
+    """Tell of phones that measured all for nothing the last time; each plan's newest submission
+    that is over counts.
     """
     newest = {job["plan_name"]: job["submission"] for job in jobs if job["status"] == "done"}
     found = []

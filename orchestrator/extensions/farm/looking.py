@@ -1,6 +1,5 @@
-"""The phones of a farm's host as its worker announces them.
-
-Those without a job are asked whether they still answer.
+"""The phones of a farm's host as its worker announces them; those without a job are asked whether
+they still answer.
 """
 
 from __future__ import annotations
@@ -67,10 +66,7 @@ def hanging(
 
 
 class HostPhones:
-    """This host's phones, looked at again and again.
-
-    One that has no job and hangs is reconnected.
-    """
+    """This host's phones, looked at again and again; one that has no job and hangs is reconnected."""
 
     def __init__(
         self,
@@ -101,9 +97,8 @@ class HostPhones:
         self._hung: dict[str, Attached] = {}
 
     def look(self, known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-        """Return the phones by serial number.
-
-        Facts are probed when a phone comes, and when it comes back.
+        """Return the phones by serial number; facts are probed when a phone comes, and when it
+        comes back.
 
         Of ``busy`` ones, and of those that others measure, nothing is probed: it would be measured
         with what they do. A fault of devices.yaml is reported too; meanwhile what it said before
@@ -132,9 +127,8 @@ class HostPhones:
         elsewhere, releases = self._elsewhere()
 
         def user_of(serial: str) -> str:
-            """Return who uses a phone, empty for nobody.
-
-            While the queue can't be asked, another host may.
+            """Return who uses a phone, empty for nobody; while the queue can't be asked, another
+            host may.
             """
             if serial in busy:
                 return "a job"
@@ -176,9 +170,8 @@ class HostPhones:
         }
 
     def _due(self, serials: Iterable[str], last: dict[str, float]) -> list[str]:
-        """Return the phones whose time has come again, noted in ``last``.
-
-        A phone that is new there has just had it.
+        """Return the phones whose time has come again, noted in ``last``; a phone that is new there
+        has just had it.
         """
         now_s = time.monotonic()
         due = [
@@ -195,9 +188,8 @@ class HostPhones:
         attached: Sequence[Attached],
         used: Callable[[], Collection[str]],
     ) -> None:
-        """Reconnect the phones that hang, all at once and again and again.
-
-        Those that are used are left alone.
+        """Reconnect the phones that hang, all at once and again and again; those that are used are
+        left alone.
         """
         if not self._idle_look_s:
             return
@@ -218,9 +210,8 @@ class HostPhones:
     def connect_again(
         self, workspace: Workspace, item: Attached, used: Callable[[], Collection[str]]
     ) -> None:
-        """Reconnect a phone.
-
-        Its USB port, and with it maybe others of its hub, is powered while no phone is used.
+        """Reconnect a phone; its USB port, and with it maybe others of its hub, is powered while no
+        phone is used.
         """
         name = item.seen.serial
         if name in used() or item.server is None:
@@ -267,9 +258,8 @@ class HostPhones:
         known: Announced | None,
         user_of: Callable[[str], str],
     ) -> Announced:
-        """Return what is announced of a phone.
-
-        One of which nothing is known can't be used, for a reason.
+        """Return what is announced of a phone; one of which nothing is known can't be used, for a
+        reason.
         """
         serial = Serial(attached.seen.serial or attached.seen.address)
         unusable = "" if attached.seen.usable else attached.seen.reason

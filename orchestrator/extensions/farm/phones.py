@@ -150,9 +150,8 @@ class Newcomers:
         self._doubted: set[tuple[str, str, str]] = set()
 
     def announced(self, phones: Mapping[str, Announced]) -> list[str]:
-        """Remember serial numbers that several phones have, and let the others join.
-
-        Return lines for people.
+        """Remember serial numbers that several phones have, and let the others join; return lines
+        for people.
         """
         known = {
             serial: phone

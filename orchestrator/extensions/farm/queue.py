@@ -141,9 +141,8 @@ class FarmQueue(Database):
         )
 
     def announce(self, host: str, phones: Mapping[str, Announced]) -> bool:
-        """Announce a host's phones by serial number, and whether anything of them is new.
-
-        That alone is written.
+        """Announce a host's phones by serial number, and whether anything of them is new; that
+        alone is written.
         """
         with self.connection() as connection:
             gone = connection.execute(
@@ -234,9 +233,8 @@ class FarmQueue(Database):
         return [row["serial"] for row in rows]
 
     def ask_release(self, serial: str) -> str:
-        """Have the host release a phone that keeps it in quarantine.
-
-        Return its name, empty when none does.
+        """Have the host release a phone that keeps it in quarantine; return its name, empty when
+        none does.
         """
         rows = self.rows(
             "UPDATE farm_phones SET release_asked = true WHERE serial = %s AND gone_at IS NULL"
@@ -261,9 +259,8 @@ class FarmQueue(Database):
         )
 
     def remember_clash(self, serial: str, reason: str, phones: Sequence[str]) -> None:
-        """Remember that several phones have a serial number, with what tells them apart.
-
-        The first reason stays.
+        """Remember that several phones have a serial number, with what tells them apart; the first
+        reason stays.
         """
         self.rows(
             "INSERT INTO farm_clashes (serial, reason, phones) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -435,9 +432,8 @@ class FarmQueue(Database):
         )
 
     def lag_s(self) -> float:
-        """Return for how long the job waits that waits longest for a phone which is free.
-
-        0 for none.
+        """Return for how long the job waits that waits longest for a phone which is free; 0 for
+        none.
         """
         (row,) = self.rows(
             f"WITH phones AS ({_PHONES}) SELECT coalesce(max(extract(epoch FROM now() - again_at)), 0)::float AS lag_s"
@@ -462,9 +458,8 @@ class FarmQueue(Database):
         )
 
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
-        """Cancel what waits of a submission, ask for the end of what runs.
-
-        Return job number -> what it was.
+        """Cancel what waits of a submission, ask for the end of what runs; return job number ->
+        what it was.
 
         ``serials`` narrows it to some phones; without, no phone that comes later is added to it any
         more.
@@ -507,9 +502,8 @@ class FarmQueue(Database):
         }
 
     def forget(self, scope: str) -> None:
-        """Take a host that is gone, or a phone that is away, out of the farm with its hold.
-
-        Or forget a clash.
+        """Take a host that is gone, or a phone that is away, out of the farm with its hold; or
+        forget a clash.
 
         ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a
         host that was heard lately, and a phone that a host announces.
@@ -550,9 +544,8 @@ class FarmQueue(Database):
 
 
 def can_have_jobs(serial: str) -> bool:
-    """Whether a phone can be called so.
-
-    This computer is none: what comes with a job is never run on a host.
+    """Whether a phone can be called so; this computer is none: what comes with a job is never run
+    on a host.
     """
     return (
         serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()

@@ -129,9 +129,8 @@ POOL: Final[dict[str, Any]] = {
 
 
 class Database:
-    """A pool of connections for several threads.
-
-    The tables are made on entering, and checked for their version.
+    """A pool of connections for several threads; the tables are made on entering, and checked for
+    their version.
     """
 
     def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
@@ -233,9 +232,8 @@ class HostLocks:
         self.held: set[str] = set()
 
     def is_alive(self) -> bool:
-        """Whether the connection lives, and with it all that is held.
-
-        Asked often, or the server ends it.
+        """Whether the connection lives, and with it all that is held; asked often, or the server
+        ends it.
         """
         import psycopg
 

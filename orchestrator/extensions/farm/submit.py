@@ -58,9 +58,8 @@ class Submitted:
 def submit(
     settings: Settings, path: Path, *, priority: int, name: str, once: bool = False
 ) -> Submitted:
-    """Queue a plan for every announced phone that fits it, all that it names by content.
-
-    All of it or nothing.
+    """Queue a plan for every announced phone that fits it, all that it names by content; all of it
+    or nothing.
 
     ``{date}`` in the name is today's date (UTC). ``once``: a submission of the name that is there
     already is returned.

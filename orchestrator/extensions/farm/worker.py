@@ -514,9 +514,8 @@ class HostWorker:
     def _learnt(
         self, found: Mapping[str, Announced], busy: Collection[str]
     ) -> Mapping[str, Announced]:
-        """Return what is known after a look.
-
-        A working phone that was away counts as away until its job is over.
+        """Return what is known after a look; a working phone that was away counts as away until its
+        job is over.
 
         Only then may it be asked what has become of it.
         """

@@ -167,9 +167,8 @@ def _described(
 def _best_words(
     attributes: Sequence[Mapping[str, str]], changed: Sequence[int], left: set[int]
 ) -> dict[str, str] | None:
-    """Return the description with the most members that enough of its series share.
-
-    Empty for all, None for none.
+    """Return the description with the most members that enough of its series share; empty for all,
+    None for none.
     """
     names = sorted({name for item in left for name in attributes[changed[item]]})
     codes = {name: _codes([item.get(name) for item in attributes]) for name in names}

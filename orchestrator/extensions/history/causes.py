@@ -329,9 +329,8 @@ def _readings(run: RunRecord) -> dict[str, float]:
 
 
 def _is_near(change: Change, night: int) -> bool:
-    """Whether a change may have begun on a night.
-
-    One more on each side, as of many intervals some miss theirs.
+    """Whether a change may have begun on a night; one more on each side, as of many intervals some
+    miss theirs.
     """
     return change.earliest - 1 <= night <= change.latest + 1
 

@@ -67,10 +67,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 
 class FarmNow:
-    """Reads the farm again when what it knows is old.
-
-    Many may ask at once, and one of them reads.
-    """
+    """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
 
     def __init__(
         self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool
@@ -84,9 +81,8 @@ class FarmNow:
         self._fresh_until_s = 0.0
 
     def read(self, *, is_fresh: bool = False) -> FarmAnswer:
-        """Return the farm as it is.
-
-        What can't be read stays as it was, with the reason in ``fault``.
+        """Return the farm as it is; what can't be read stays as it was, with the reason in
+        ``fault``.
 
         ``is_fresh``: read it now, after something was changed.
         """
@@ -225,9 +221,8 @@ class FarmNow:
 
 
 def _announced_facts(rows: _Rows) -> dict[Serial, DeviceFacts]:
-    """Return what hosts say of their phones, by serial number.
-
-    What a newer benchfarm says may not be read.
+    """Return what hosts say of their phones, by serial number; what a newer benchfarm says may not
+    be read.
     """
     found = {}
     for row in rows:

@@ -52,9 +52,8 @@ _KEPT_REPORTS: Final = 8
 
 
 class LivePages:
-    """The pages of a store as it is now.
-
-    Gathered again when something was stored, or read again, since.
+    """The pages of a store as it is now; gathered again when something was stored, or read again,
+    since.
     """
 
     def __init__(self, workspace: Workspace, *, since: date | None, title: str) -> None:

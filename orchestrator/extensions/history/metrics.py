@@ -76,9 +76,8 @@ _Known = tuple[str, Mapping[Any, float | None]]
 
 
 class Numbers(Collector):
-    """Reads everything again each time that it is asked.
-
-    What can't be read is reported as such, and the rest stays.
+    """Reads everything again each time that it is asked; what can't be read is reported as such,
+    and the rest stays.
 
     May be used by several threads.
     """
@@ -91,9 +90,8 @@ class Numbers(Collector):
         is_of_host: bool = False,
         answer_s: float = _ANSWER_S,
     ) -> None:
-        """``is_of_host``: of this host alone.
-
-        What hosts share is counted in one place, not by each.
+        """``is_of_host``: of this host alone; what hosts share is counted in one place, not by
+        each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
@@ -143,9 +141,8 @@ class Numbers(Collector):
             yield family
 
     def _begun(self, name: str) -> Future[list[_Known]]:
-        """Begin to read a source in a thread, as it may hang.
-
-        As long as it does, it isn't asked again.
+        """Begin to read a source in a thread, as it may hang; as long as it does, it isn't asked
+        again.
         """
         with self._lock:
             known = self._reading.get(name)

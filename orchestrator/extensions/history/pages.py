@@ -225,9 +225,8 @@ def series_page(site: Site, row: SiteSeries) -> str:
 
 
 def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each page but the reports, by its path.
-
-    Those that lead to all others come last.
+    """Return what makes each page but the reports, by its path; those that lead to all others come
+    last.
     """
     pages = {f"series/{row.page}": partial(series_page, site, row) for row in site.series}
     return {
@@ -278,9 +277,8 @@ def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float
 
 
 def _quality(row: SiteSeries, night: SiteNight) -> str:
-    """Return what a night's figure is worth.
-
-    However well it was measured, with wrong outputs it is nothing.
+    """Return what a night's figure is worth; however well it was measured, with wrong outputs it is
+    nothing.
     """
     faulty = row.outputs_on(night.night)
     if faulty is not None and (faulty.after is ParityVerdict.WRONG or night.is_trusted):

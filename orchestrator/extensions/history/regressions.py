@@ -186,9 +186,8 @@ class Question:
 def find_regressions(
     store: Store, question: Question, *, table: NightTable | None = None
 ) -> Regressions:
-    """Return every change that a question asks for, attributed and grouped.
-
-    Those that matter most first.
+    """Return every change that a question asks for, attributed and grouped; those that matter most
+    first.
 
     ``table``: the nights, where they were read already. Raises UsageError for a selection that no
     series of a store that has some fits.
@@ -273,9 +272,8 @@ def _about(
     earliest: date,
     latest: date,
 ) -> dict[str, Any]:
-    """Return what a change of these nights has of its series.
-
-    One night more on each side may be expected.
+    """Return what a change of these nights has of its series; one night more on each side may be
+    expected.
     """
     day = timedelta(days=1)
     expected = (

@@ -137,9 +137,8 @@ def _column(values: array[int]) -> Integers:
 
 
 def _newest(cell: Integers, contents: Integers, campaign: Integers, count: int) -> Integers:
-    """Return each cell's newest contents: of its newest campaign.
-
-    Of several in that, those first stored last.
+    """Return each cell's newest contents: of its newest campaign; of several in that, those first
+    stored last.
 
     A campaign may measure two programs in turns, night after night: which of them ran last says
     nothing.

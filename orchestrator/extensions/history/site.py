@@ -500,9 +500,8 @@ def _what_became(mark: RunMark) -> str:
 def _grades(
     store: Store, table: NightTable, last: Sequence[int], only: Collection[CampaignId]
 ) -> dict[SeriesKey, Grade]:
-    """Return of each series the worst grade of the runs that its newest figure is of.
-
-    Of the newest nights only.
+    """Return of each series the worst grade of the runs that its newest figure is of; of the newest
+    nights only.
     """
     first = max(0, len(table.nights) - SILENT_NIGHTS)
     recent = {
@@ -573,10 +572,7 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
 def _virtual_campaigns(
     store: Store, campaigns: Sequence[Campaign], points: Points
 ) -> Collection[CampaignId]:
-    """Return the campaigns with virtual phones.
-
-    Those without any figure are asked for their cases.
-    """
+    """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
     devices = store.devices()
     is_virtual = [item.is_virtual for item in points.series]
     places = {

@@ -30,9 +30,8 @@ class SiteFolder:
     """
 
     def __init__(self, folder: Path, paths: Collection[str]) -> None:
-        """``paths`` are the pages that will be written.
-
-        Nobody else's file may be in the place of one.
+        """``paths`` are the pages that will be written; nobody else's file may be in the place of
+        one.
         """
         self._folder = folder
         self._counts: Counter[str] = Counter(written=0, unchanged=0, removed=0, size_bytes=0)
@@ -88,9 +87,8 @@ class SiteFolder:
         return True
 
     def finish(self) -> dict[str, int]:
-        """Remove pages of builds before that this one doesn't have.
-
-        Return how many were written, unchanged, removed.
+        """Remove pages of builds before that this one doesn't have; return how many were written,
+        unchanged, removed.
 
         ``size_bytes`` is beside them: of all pages.
         """

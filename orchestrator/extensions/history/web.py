@@ -165,10 +165,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _host_name(header: str) -> str:
-    """Return the name of ``name:port``, of ``[address]:port`` the address.
-
-    Empty for anything else.
-    """
+    """Return the name of ``name:port``, of ``[address]:port`` the address; empty for anything else."""
     found = _HOST.fullmatch(header.strip().lower())
     return (found["v6"] or found["name"]) if found is not None else ""
 
@@ -330,10 +327,8 @@ class _Guarded(H11Protocol):
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin.
-
-        When all places are taken, one that asks for nothing or doesn't read gives its place to this
-        one.
+        """Begin; when all places are taken, one that asks for nothing or doesn't read gives its
+        place to this one.
         """
         super().connection_made(transport)
         self._later = self.loop.call_later(_REQUEST_S, self._end_idle)

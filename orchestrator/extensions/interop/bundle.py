@@ -140,9 +140,8 @@ def _write_records(
     chosen: Collection[RunId],
     own: OwnFolders,
 ) -> tuple[BundleContents, str]:
-    """Write what runs left behind, and the records.
-
-    Return how much there is, and the records' sha256.
+    """Write what runs left behind, and the records; return how much there is, and the records'
+    sha256.
     """
     blobs: set[str] = set()
     cases: list[Case] = []

@@ -86,9 +86,8 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
 
 
 def _with_evidence(process: Process, logcat: bytes) -> Process:
-    """Add what the job's process logged of where the operators ran.
-
-    Other processes log too, and are left out.
+    """Add what the job's process logged of where the operators ran; other processes log too, and
+    are left out.
 
     The job's is the process that logged results; of a log without any, none is. Since 0.3 the
     command runs a process before, which fills the caches: the measured one is the last with as many

@@ -198,9 +198,8 @@ class GuideTable:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The distinct notes of all cells, in the order in which they appear.
-
-        A cell refers to one by its number.
+        """The distinct notes of all cells, in the order in which they appear; a cell refers to one
+        by its number.
         """
         return tuple(
             dict.fromkeys(
@@ -267,9 +266,8 @@ def published_lines(
 
 
 def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> Iterator[Line]:
-    """Yield a line for each model, which is its content, and device.
-
-    See :func:`_measured_cell` for its cells.
+    """Yield a line for each model, which is its content, and device; see :func:`_measured_cell` for
+    its cells.
     """
     newest_first = sorted(measured, key=lambda item: item.campaign.created_at, reverse=True)
     names = {str(item.case.model_sha256): item.case.model_name for item in reversed(newest_first)}

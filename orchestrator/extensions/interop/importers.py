@@ -23,9 +23,8 @@ from orchestrator.units import counted
 
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
-    """Store what a bundle holds and isn't stored yet.
-
-    The exit code is 1 when runs had to be left out.
+    """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left
+    out.
     """
     from orchestrator.engine.review import read_imported
     from orchestrator.extensions.interop.bundle import Bundle

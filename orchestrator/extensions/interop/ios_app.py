@@ -61,9 +61,8 @@ _NO_TIMING: Final = (
 
 
 def read_console(text: str) -> list[ToolReport]:
-    """Return one report for each run in a console's text, judged by the delegate that it echoes.
-
-    None without a run.
+    """Return one report for each run in a console's text, judged by the delegate that it echoes;
+    none without a run.
     """
     source = text.encode()
     try:
@@ -76,9 +75,8 @@ def read_console(text: str) -> list[ToolReport]:
 
 
 def _without_path(report: ToolReport) -> ToolReport:
-    """Leave out the path in the app's bundle: the file there may have any name.
-
-    The size identifies the model.
+    """Leave out the path in the app's bundle: the file there may have any name; the size identifies
+    the model.
     """
     return replace(
         report, extra={key: value for key, value in report.extra.items() if key != "graph"}

@@ -149,9 +149,8 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line: what was measured where, and what came of it.
-
-    A report each of prefill and decode, or one.
+    """One line: what was measured where, and what came of it; a report each of prefill and decode,
+    or one.
     """
 
     row_id: str

@@ -39,9 +39,8 @@ _SECTION: Final = re.compile(r"^--- (\S[^\n]*) \((\d{1,15}) bytes\)\n", re.MULTI
 
 
 def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
-    """Return the report of each log in a text that begins with one, read by its own program.
-
-    None for another text.
+    """Return the report of each log in a text that begins with one, read by its own program; none
+    for another text.
 
     Raises:
         OutputParseError: a run's raw output was deleted, or the line of its flags was damaged.

@@ -1,6 +1,5 @@
-"""Figures that others published: the TFLite guide's table, and language models'.
-
-Never mixed with measurements.
+"""Figures that others published: the TFLite guide's table, and language models'; never mixed with
+measurements.
 """
 
 from __future__ import annotations

@@ -43,9 +43,8 @@ class TakenIn:
 
 
 def take_in(bundle: Bundle, store: Store, *, read: Reading) -> TakenIn:
-    """Store what a bundle holds and the store doesn't.
-
-    What the store holds already is never changed.
+    """Store what a bundle holds and the store doesn't; what the store holds already is never
+    changed.
 
     Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A
     file can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's

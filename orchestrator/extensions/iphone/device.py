@@ -307,9 +307,8 @@ class IPhoneDevice(AloneDevice):
     def install(
         self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
     ) -> int:
-        """See Device.install, of an ``.ipa`` that is signed for this phone.
-
-        Once begun it can't be cancelled.
+        """See Device.install, of an ``.ipa`` that is signed for this phone; once begun it can't be
+        cancelled.
         """
         del cancelled
         known = self.package(package)
@@ -475,9 +474,8 @@ class IPhoneDevice(AloneDevice):
     # ------------------------------------------------------------------------------------------------------------
 
     def _launch(self, command: str) -> int:
-        """Start the app, mounting the developer image first where that is missing.
-
-        Return its process number.
+        """Start the app, mounting the developer image first where that is missing; return its
+        process number.
         """
         try:
             told = self._run("developer", "dvt", "launch", command)

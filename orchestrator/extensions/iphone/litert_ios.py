@@ -50,9 +50,8 @@ class LitertIosTool(LitertNativeTool):
         return shlex.join([request.build.package, *format_flags(own)])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read log and result files.
-
-        An app that ended without its mark has failed, whatever it printed before.
+        """Read log and result files; an app that ended without its mark has failed, whatever it
+        printed before.
         """
         report = super().parse(raw, case)
         if raw.exit_code is not None or raw.timed_out:

@@ -17,10 +17,7 @@ _APP: Final = "com.example.LiteRTBenchmark"
 
 
 def attached(settings: Settings) -> Sequence[Seen]:
-    """Return the iPhones that are attached.
-
-    None where there is no usbmuxd, or no pymobiledevice3.
-    """
+    """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
     environ = settings.environ
     command = find_command(environ) if has_usbmuxd(environ) else ()
     return Usbmux(command, environ).seen() if command else ()

@@ -111,9 +111,8 @@ class FileAbsentError(DeviceCommandError):
 
 
 def find_command(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start pymobiledevice3, installed beside us or on the PATH.
-
-    None where it isn't there.
+    """Return the words that start pymobiledevice3, installed beside us or on the PATH; none where
+    it isn't there.
     """
     if find_spec(PROGRAM) is not None:
         return (sys.executable, "-m", PROGRAM)
@@ -208,9 +207,8 @@ class Usbmux:
 
 
 def plain(value: object) -> str:
-    """Return what a phone says as a text that any store and terminal takes.
-
-    Empty for anything else.
+    """Return what a phone says as a text that any store and terminal takes; empty for anything
+    else.
     """
     text = str(value) if isinstance(value, str | bool) else ""
     return text if _PLAIN.fullmatch(text) else ""

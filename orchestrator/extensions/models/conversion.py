@@ -71,9 +71,8 @@ def serve(folder: str, telling: int) -> None:
 
 
 def _end_with_parent(work: Path) -> None:
-    """Wait until standard input ends, which it does with the process that holds its other end.
-
-    Then leave nothing.
+    """Wait until standard input ends, which it does with the process that holds its other end; then
+    leave nothing.
     """
     while os.read(0, 1):
         pass
@@ -343,9 +342,8 @@ def _recipe(
 
 
 def _folder_sha256(folder: Path) -> str:
-    """Return one hash of a folder's files and their names.
-
-    A SavedModel's fingerprint tells each save apart.
+    """Return one hash of a folder's files and their names; a SavedModel's fingerprint tells each
+    save apart.
     """
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

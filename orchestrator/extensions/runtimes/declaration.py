@@ -230,10 +230,7 @@ class ProgramSection(Section):
         return _PLACEHOLDER.findall(text)
 
     def filled(self, text: str, values: Mapping[str, str], *, depth: int = 0) -> str:
-        """Return a text with its placeholders' values.
-
-        A value may itself have placeholders, once.
-        """
+        """Return a text with its placeholders' values; a value may itself have placeholders, once."""
         return _PLACEHOLDER.sub(
             lambda found: (
                 self.filled(values[found[1]], values, depth=depth + 1) if depth < 2 else found[0]

@@ -134,9 +134,8 @@ class LitertLmTool:
             left_out.add(name)
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """See TurnTool.for_energy: a prompt without an answer.
-
-        An answer always has a prompt before it.
+        """See TurnTool.for_energy: a prompt without an answer; an answer always has a prompt before
+        it.
         """
         flags = {**dict(case.flags), REPETITIONS: str(repetitions)}
         if flags.get(FIGURE) == PHASES[0]:
@@ -167,10 +166,7 @@ class LitertLmTool:
         return found
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's own figure.
-
-        The exit code counts only where the output doesn't say more.
-        """
+        """Read the case's own figure; the exit code counts only where the output doesn't say more."""
         process = _process(raw)
         flags = dict(case.flags)
         phase = flags.get(FIGURE, "decode")
@@ -209,9 +205,8 @@ def _process(raw: RawOutput) -> Process:
 
 
 def _take_metrics(process: Process, raw: RawOutput) -> None:
-    """Add what the program wrote at its very end.
-
-    Where its text has no results, these are the results.
+    """Add what the program wrote at its very end; where its text has no results, these are the
+    results.
     """
     if f"--{_METRICS_FLAG}=" not in raw.command:
         return
@@ -280,9 +275,8 @@ def _backend(case: Case) -> str:
 
 
 def _host_command(request: InvocationRequest, folder: str) -> str:
-    """Return the command line of ``litert-lm benchmark``.
-
-    What the user's own settings say doesn't count.
+    """Return the command line of ``litert-lm benchmark``; what the user's own settings say doesn't
+    count.
 
     Caches are kept beside the model and named after its time: a link in the run's own folder keeps
     them apart from other runs and from the user's files, so that they are cold. A process before

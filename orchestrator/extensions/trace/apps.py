@@ -199,9 +199,8 @@ def _pids(device: Device, package: str) -> set[int]:
 def _use(
     workspace: Workspace, device: Device, facts: DeviceFacts, request: TraceRequest, seen: _Seen
 ) -> None:
-    """Start what is to be started, and wait until it is over.
-
-    The app's processes are looked for meanwhile.
+    """Start what is to be started, and wait until it is over; the app's processes are looked for
+    meanwhile.
     """
     if request.activity:
         component = shlex.quote(f"{request.package}/{request.activity}")
@@ -284,9 +283,8 @@ def _environ(workspace: Workspace, facts: DeviceFacts) -> dict[str, str]:
 
 
 def _give_back(workspace: Workspace, device: Device, facts: DeviceFacts) -> None:
-    """Put the phone back.
-
-    What can't be undone now stays in the journal and is named, and hides no other fault.
+    """Put the phone back; what can't be undone now stays in the journal and is named, and hides no
+    other fault.
     """
     try:
         restore(device, workspace.conditioner, on_note=lambda text: _tell(workspace, facts, text))

@@ -78,10 +78,7 @@ def check_folder(folder: Path, *, has_summary: bool) -> None:
 
 
 def write_trace(folder: Path, words: Sequence[str], name: str, data: bytes) -> Path:
-    """Write a trace to a file in a folder that is named by words.
-
-    No word leads out of the folder.
-    """
+    """Write a trace to a file in a folder that is named by words; no word leads out of the folder."""
     safe = [
         "".join(
             letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
@@ -118,9 +115,8 @@ def record(
 def traced_runs(
     workspace: Workspace, measured: MeasuredCampaign, folder: Path, *, has_summary: bool
 ) -> list[TracedRun]:
-    """Write what was recorded to files in a folder.
-
-    Devices that were lost before their run have none.
+    """Write what was recorded to files in a folder; devices that were lost before their run have
+    none.
     """
     runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
     traced = [_traced(workspace.store, run, folder, has_summary=has_summary) for run in runs]

@@ -61,9 +61,8 @@ def files_written(run_pass: Pass) -> tuple[str, ...]:
 
 
 def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
-    """Return the flags that a pass means for programs of a family.
-
-    They write their files to ``folder``.
+    """Return the flags that a pass means for programs of a family; they write their files to
+    ``folder``.
     """
     files = {name: f"{folder}/{file}" for name, file in own.files.get(family, {}).items()}
     return {**own.flags.get(family, {}), **files}

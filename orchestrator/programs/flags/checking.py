@@ -36,9 +36,8 @@ _WHOLE_BITS: Final = {"int32": 31, "int64": 63}
 
 
 def parse_help(text: str) -> FlagSchema:
-    """Return the schema that a binary prints for ``--help``.
-
-    A flag that is listed twice counts as listed first.
+    """Return the schema that a binary prints for ``--help``; a flag that is listed twice counts as
+    listed first.
 
     Raises:
         OutputParseError: there is no flag in the text.

@@ -1,7 +1,4 @@
-"""A program run detached on a device, and everything that it left behind.
-
-And the reading of that.
-"""
+"""A program run detached on a device, and everything that it left behind; and the reading of that."""
 
 from __future__ import annotations
 
@@ -46,9 +43,8 @@ _PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
 
 class CollectingTool:
-    """A program that is run detached from the link.
-
-    Its streams, exit code and files are read afterwards.
+    """A program that is run detached from the link; its streams, exit code and files are read
+    afterwards.
     """
 
     name: ToolName
@@ -181,9 +177,8 @@ def read_collected(
     exit_code: int | None = None,
     timed_out: bool | None = None,
 ) -> ToolReport:
-    """Read a program's streams, log and result files.
-
-    An unreadable output is a report that says so.
+    """Read a program's streams, log and result files; an unreadable output is a report that says
+    so.
 
     ``prefix`` stands before the attachments' names where several processes share one output; their
     exit codes and ends are given then.

@@ -125,9 +125,8 @@ def test_series_with_nothing_to_find_have_no_change(values: list[float]) -> None
 
 @pytest.mark.slow
 def test_detection_meets_its_bar_at_quiet_phones_noise() -> None:
-    """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise.
-
-    Benchmarks/regressions.py has the table.
+    """3 and 5 % steps under heat drift and outliers at 0.3 to 1.5 % noise;
+    benchmarks/regressions.py has the table.
     """
     generator = np.random.default_rng(SEED)
     count, nights, step = 150, 109, 95

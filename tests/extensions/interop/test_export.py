@@ -73,9 +73,8 @@ def bundle(made, tmp_path):
 
 
 def changed(bundle, tmp_path, change):
-    """Return a copy of a bundle with another content in some members.
-
-    The manifest's sha256 is right again.
+    """Return a copy of a bundle with another content in some members; the manifest's sha256 is
+    right again.
     """
     path = tmp_path / "changed.zip"
     with zipfile.ZipFile(bundle) as old, zipfile.ZipFile(path, "w") as new:

@@ -124,9 +124,8 @@ def done(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(done):
-    """All variants of a small network and of one with attention, by name.
-
-    And what couldn't be built.
+    """All variants of a small network and of one with attention, by name; and what couldn't be
+    built.
     """
     of_both = [done["cnn"], done["attention"]]
     return {model.name: model for item in of_both for model in item.models}, [

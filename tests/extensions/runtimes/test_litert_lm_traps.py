@@ -89,10 +89,8 @@ def command(kind: DeviceKind, **flags: str) -> str:
 def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_lowers_its_mean() -> (
     None
 ):
-    """T-LM2.
-
-    And T-LM4: what it prints of the start is the first measured run's, which a process before made
-    warm.
+    """T-LM2; and T-LM4: what it prints of the start is the first measured run's, which a process
+    before made warm.
 
     The command's own warm-up runs on another engine, or since 0.19 on the same one: it is never
     used.
@@ -218,9 +216,8 @@ def test_a_block_without_turns_is_no_result_whatever_the_exit_code() -> None:
 
 
 def test_init_is_the_total_that_is_printed_and_one_of_a_process() -> None:
-    """Seven phases are announced, six printed, one of them is their sum.
-
-    All repetitions repeat the one engine's.
+    """Seven phases are announced, six printed, one of them is their sum; all repetitions repeat the
+    one engine's.
     """
     phases = {
         "Init Conversation": 0.09, "Init Executor": 577.30, "Init LLM metadata": 0.15, "Init Model assets": 0.49,

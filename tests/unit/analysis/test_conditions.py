@@ -164,9 +164,8 @@ def throttled(data: bytes, after: DeviceState = SEEN) -> bool:
 
 
 def made_up(chance: random.Random, *, is_throttled: bool) -> tuple[bytes, DeviceState]:
-    """Return a run as a phone's kernel would count it.
-
-    A throttled one loses at least one clock step.
+    """Return a run as a phone's kernel would count it; a throttled one loses at least one clock
+    step.
 
     Every run loads its model with idle cores first, has a full stretch of one to eight looks, and
     ends before the last look, with idle cores again. How much work the looks see differs by 1 %.

@@ -144,9 +144,8 @@ def test_a_pause_between_a_crash_and_the_resume_is_no_part_of_what_a_pair_takes(
 def test_a_first_pair_whose_sides_ran_in_different_places_is_followed_by_two(
     kind: str, last: int
 ) -> None:
-    """A build that gives the delegate less is no slower build.
-
-    A model that does so is another model.
+    """A build that gives the delegate less is no slower build; a model that does so is another
+    model.
     """
 
     def progress(numbers: range) -> PairProgress:

@@ -50,9 +50,8 @@ def elf(
     is_program: bool = False,
     flags_1: int = 0,
 ) -> bytes:
-    """Return an ELF file with a dynamic segment, of 64 bits unless the machine has 32.
-
-    Each mark is another content.
+    """Return an ELF file with a dynamic segment, of 64 bits unless the machine has 32; each mark is
+    another content.
     """
     wide = machine in {183, 62}
     strings = b"\0" + b"".join(name.encode() + b"\0" for name in needed)

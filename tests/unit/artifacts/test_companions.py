@@ -21,9 +21,8 @@ PHONE = DeviceFacts(
 
 
 def litert_folder(folder, *, release: str = "1"):
-    """Write LiteRT's benchmark_model with its runtime and a dispatch library.
-
-    Each release has its own bytes.
+    """Write LiteRT's benchmark_model with its runtime and a dispatch library; each release has its
+    own bytes.
     """
     beside = ("libLiteRt.so", "liblog.so", "libc.so")
     write_elf(folder / "benchmark_model", is_program=True, needed=beside, mark=f"main{release}")

@@ -1,6 +1,5 @@
-"""When a phone will be fit, on cooling curves whose truth is known.
-
-And waiting for it on a clock of our own.
+"""When a phone will be fit, on cooling curves whose truth is known; and waiting for it on a clock
+of our own.
 """
 
 from __future__ import annotations

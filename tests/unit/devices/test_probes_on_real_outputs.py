@@ -1,6 +1,5 @@
-"""The probes on what phones of many makers printed.
-
-Read in place beside the repository, skipped where it isn't.
+"""The probes on what phones of many makers printed; read in place beside the repository, skipped
+where it isn't.
 """
 
 import json

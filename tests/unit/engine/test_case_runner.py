@@ -74,9 +74,8 @@ class Rig:
     )
 
     def measure(self) -> DeviceResult:
-        """Measure what is open on the one phone.
-
-        As whoever begins the campaign, or resumes it in another process.
+        """Measure what is open on the one phone; as whoever begins the campaign, or resumes it in
+        another process.
         """
         return DeviceCampaign(self.phone(SERIAL), FACTS, self.context()).run()
 

@@ -1,6 +1,5 @@
-"""Each of the runtime's kernels gives a reference.
-
-Models without one are told, each with its reason.
+"""Each of the runtime's kernels gives a reference; models without one are told, each with its
+reason.
 """
 
 import flatbuffers

@@ -1,6 +1,5 @@
-"""What is said when a delegate's libraries are missing or don't belong together.
-
-The programs exit with 0.
+"""What is said when a delegate's libraries are missing or don't belong together; the programs exit
+with 0.
 """
 
 from __future__ import annotations

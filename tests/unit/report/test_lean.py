@@ -35,9 +35,8 @@ INVOCATIONS = 60
 
 
 def looked_at(run: RunRecord, number: int) -> RunRecord:
-    """Return a run with what a phone of two clusters tells before and after.
-
-    Every tenth ran at half the clock.
+    """Return a run with what a phone of two clusters tells before and after; every tenth ran at
+    half the clock.
     """
 
     def state(minute: int) -> DeviceState:

@@ -46,9 +46,8 @@ def parse_public_key(text: str, *, source: str = "key") -> RSAPublicKey:
 
 
 def load_public_keys(paths: Iterable[Path]) -> tuple[RSAPublicKey, ...]:
-    """Read the adb servers' public keys.
-
-    Raise UsageError for a file that can't be read or holds none.
+    """Read the adb servers' public keys; raise UsageError for a file that can't be read or holds
+    none.
     """
     keys = []
     for path in paths:

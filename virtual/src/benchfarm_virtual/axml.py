@@ -41,9 +41,8 @@ class Element:
 
 
 def encode(root: Element) -> bytes:
-    """Return an element tree as binary XML.
-
-    Attributes with a resource id are written as android: ones.
+    """Return an element tree as binary XML; attributes with a resource id are written as android:
+    ones.
     """
     names = sorted({a for e in [root, *_all(root)] for a in e.attributes if a in _ATTRIBUTE_IDS})
     texts = [*names]

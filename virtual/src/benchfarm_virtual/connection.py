@@ -95,10 +95,7 @@ class Connection:
     # Sending
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
-        """Send one packet, at once if the socket takes it.
-
-        What it doesn't take follows as it can.
-        """
+        """Send one packet, at once if the socket takes it; what it doesn't take follows as it can."""
         summed = self._reader.verify or command in (wire.AUTH, wire.CNXN)
         head = wire.header_for(
             command, arg0, arg1, len(payload), wire.checksum(payload) if summed else 0
@@ -155,9 +152,8 @@ class Connection:
     # Receiving
 
     def refresh(self) -> None:
-        """Watch the socket for what the link's state allows now.
-
-        What waited to be sent goes when it may.
+        """Watch the socket for what the link's state allows now; what waited to be sent goes when
+        it may.
         """
         if self._gone:
             return

@@ -47,9 +47,8 @@ class ByteSink(Protocol):
     """
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``.
-
-        Raise StreamClosedError when nobody reads it, PhoneFileError for a full phone.
+        """Write all of ``data``; raise StreamClosedError when nobody reads it, PhoneFileError for a
+        full phone.
         """
         ...
 

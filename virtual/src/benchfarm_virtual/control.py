@@ -153,9 +153,8 @@ class PhoneDesk:
 
 
 def spec_of(request: Request) -> PhoneSpec:
-    """Return the phone that a request to add one describes.
-
-    Raise UsageError when it describes none.
+    """Return the phone that a request to add one describes; raise UsageError when it describes
+    none.
     """
     given = request.get("phone")
     if not isinstance(given, dict):

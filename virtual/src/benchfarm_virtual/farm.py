@@ -121,10 +121,7 @@ class VirtualLab:
         phone.close()
 
     def get(self, serial: str) -> Phone:
-        """Return a phone by its serial number or its address.
-
-        Raise UsageError when there is none.
-        """
+        """Return a phone by its serial number or its address; raise UsageError when there is none."""
         for phone in self.phones.values():
             if serial in (phone.serial, phone.address):
                 return phone

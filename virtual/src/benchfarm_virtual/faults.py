@@ -131,9 +131,8 @@ class Fault:
 
     @classmethod
     def from_json(cls, value: Mapping[str, object]) -> Fault:
-        """Read what to_json wrote, settings in ``args`` or beside the rest.
-
-        Raise UsageError as parse_fault does.
+        """Read what to_json wrote, settings in ``args`` or beside the rest; raise UsageError as
+        parse_fault does.
         """
         args = value.get("args")
         given = {**value, **(args if isinstance(args, Mapping) else {})}
@@ -310,9 +309,8 @@ class FaultTable:
     def advance(
         self, kind: FaultKind, count_bytes: int, moment: str = "", *, subject: str = ""
     ) -> tuple[int, Fault | None]:
-        """Let ``count_bytes`` bytes pass.
-
-        Return how many may, and the fault that stops the rest (None: all may pass).
+        """Let ``count_bytes`` bytes pass; return how many may, and the fault that stops the rest
+        (None: all may pass).
 
         Faults without a byte count stop the first byte. The count of a fault that fires more than
         once restarts each time, except that one which lasts (``times`` 0) goes on stopping

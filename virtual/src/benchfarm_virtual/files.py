@@ -124,9 +124,8 @@ class _Place:
         return self.node
 
     def changeable(self, uid: int) -> HeldFolder:
-        """Return the folder in which the name may be made or taken away.
-
-        Raise PhoneFileError when it mayn't.
+        """Return the folder in which the name may be made or taken away; raise PhoneFileError when
+        it mayn't.
         """
         if not isinstance(self.above, HeldFolder):
             # Kernel trees refuse it, the system is read-only.
@@ -157,9 +156,8 @@ class PhoneTree:
     def lay(
         self, path: str, mode: int = 0o771, uid: int = SHELL_UID, gid: int | None = None
     ) -> HeldFolder:
-        """Return the folder at a path without links.
-
-        It is made so, and those above it, where there is none.
+        """Return the folder at a path without links; it is made so, and those above it, where there
+        is none.
         """
         folder = self.root
         for name in path.strip("/").split("/"):

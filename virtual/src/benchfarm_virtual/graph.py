@@ -231,9 +231,8 @@ _cache_lock = threading.Lock()
 
 
 def read_graph(data: bytes) -> Graph:
-    """Return the graph of a model file.
-
-    Raise MalformedModelError for anything that the runtime would refuse.
+    """Return the graph of a model file; raise MalformedModelError for anything that the runtime
+    would refuse.
     """
     sha256 = hashlib.sha256(data).hexdigest()
     with _cache_lock:

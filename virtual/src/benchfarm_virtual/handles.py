@@ -12,9 +12,8 @@ _EBADF: Final = 9
 
 
 class Handle:
-    """An open file shared by file descriptors of several processes.
-
-    Closed when the last one lets go of it.
+    """An open file shared by file descriptors of several processes; closed when the last one lets
+    go of it.
     """
 
     def __init__(self) -> None:
@@ -141,10 +140,7 @@ class HandleSource:
         self._process = process
 
     def read(self, limit: int = -1) -> bytes:
-        """Block until bytes are there.
-
-        Raise ProgramDiedError when the process is killed meanwhile.
-        """
+        """Block until bytes are there; raise ProgramDiedError when the process is killed meanwhile."""
         return self._handle.read(limit, self._process)
 
 
@@ -156,9 +152,8 @@ class HandleSink:
         self._process = process
 
     def write(self, data: bytes) -> None:
-        """Write.
-
-        Raise StreamClosedError when nobody reads, ProgramDiedError when the process is killed.
+        """Write; raise StreamClosedError when nobody reads, ProgramDiedError when the process is
+        killed.
         """
         if self._process.killed.is_set():
             raise ProgramDiedError(self._process.signal)

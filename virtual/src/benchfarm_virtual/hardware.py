@@ -247,9 +247,8 @@ class VirtualHardware:
             )
 
     def rails(self) -> Mapping[str, int]:
-        """Return the energy of each supply rail since boot in microjoules.
-
-        None for a phone that doesn't tell it.
+        """Return the energy of each supply rail since boot in microjoules; none for a phone that
+        doesn't tell it.
         """
         with self._lock:
             self._look()
@@ -343,9 +342,8 @@ class VirtualHardware:
         max_khz: int | None = None,
         governor: str | None = None,
     ) -> None:
-        """Set what a root shell writes.
-
-        A frequency that the cluster doesn't have becomes the next lower one.
+        """Set what a root shell writes; a frequency that the cluster doesn't have becomes the next
+        lower one.
         """
         with self._lock:
             self._advance()

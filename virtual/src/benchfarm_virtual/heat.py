@@ -107,8 +107,7 @@ class ClusterClocks:
 
 
 def next_lower(available: Sequence[int], khz: int) -> int:
-    """Return the clock itself if there is such a one, else the next lower.
-
-    The lowest when there is none.
+    """Return the clock itself if there is such a one, else the next lower; the lowest when there is
+    none.
     """
     return max((f for f in available if f <= khz), default=available[0])

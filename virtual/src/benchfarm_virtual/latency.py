@@ -292,9 +292,8 @@ class NodeWork:
 def plan_work(
     plan: SubgraphPlan, *, scale: float = 1.0, others: Sequence[SubgraphPlan] = ()
 ) -> list[NodeWork]:
-    """Return the work of each node that a plan executes.
-
-    A WHILE's body counts a few rounds of its subgraphs.
+    """Return the work of each node that a plan executes; a WHILE's body counts a few rounds of its
+    subgraphs.
     """
     return [
         _node_work(plan, plan.nodes[node_id], scale, others, depth=0) for node_id in plan.execution

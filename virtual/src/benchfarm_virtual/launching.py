@@ -78,9 +78,8 @@ def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: in
 
 
 def launch(request: Launch) -> int:
-    """Run a program to its end in this thread, as ``request.process``.
-
-    Return its exit status (128 + signal).
+    """Run a program to its end in this thread, as ``request.process``; return its exit status (128
+    + signal).
 
     Raises LaunchFaultError before anything ran when it can't be started.
     """

@@ -33,9 +33,8 @@ def take_short_turns() -> None:
 
 
 class LinkLoop:
-    """Runs handlers of sockets and timers one after the other in a thread of its own.
-
-    Idle it uses no CPU.
+    """Runs handlers of sockets and timers one after the other in a thread of its own; idle it uses
+    no CPU.
     """
 
     def __init__(self) -> None:
@@ -65,9 +64,8 @@ class LinkLoop:
             self._wake()
 
     def call_and_wait(self, function: Callable[[], None]) -> None:
-        """Have a function called in the loop's thread, at once when that is the caller's.
-
-        Return when it is done.
+        """Have a function called in the loop's thread, at once when that is the caller's; return
+        when it is done.
         """
         if self.inside or not self._thread.is_alive():
             function()

@@ -49,10 +49,7 @@ class ProgramMoments:
         self._faults = faults
 
     def __call__(self, name: str, process: ProcessContext) -> None:
-        """Do what faults ask for at the moment.
-
-        Raise ProgramDiedError when the program ends by it.
-        """
+        """Do what faults ask for at the moment; raise ProgramDiedError when the program ends by it."""
         program = process.argv[0].rpartition("/")[2] if process.argv else ""
         if name == "init":
             process.stdout = CutOutput(process.stdout, self._faults, program)

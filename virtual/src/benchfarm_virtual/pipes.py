@@ -26,9 +26,8 @@ class Pipe:
         self._write_closed = False
 
     def read(self, limit: int, reader: Process | None) -> bytes:
-        """Block until bytes are there or the writers are gone.
-
-        Raise ProgramDiedError when the reader is killed.
+        """Block until bytes are there or the writers are gone; raise ProgramDiedError when the
+        reader is killed.
         """
         if limit < 0:
             return b"".join(iter(lambda: self.read(_PIPE_BYTES, reader), b""))

@@ -85,10 +85,7 @@ _USER_NAMES: Final[Mapping[int, str]] = {
 
 
 def user_name(uid: int) -> str:
-    """Return what Android calls a user: ``shell``, ``u0_a123``.
-
-    The number for one without a name.
-    """
+    """Return what Android calls a user: ``shell``, ``u0_a123``; the number for one without a name."""
     if uid >= FIRST_APP_UID:
         return f"u0_a{uid - FIRST_APP_UID}"
     return _USER_NAMES.get(uid, str(uid))
@@ -261,10 +258,7 @@ class ProcessTable:
         group: Group = "shell",
         is_shell: bool = False,
     ) -> Process:
-        """Make a new process.
-
-        It inherits affinity, niceness and ignored signals from ``parent``.
-        """
+        """Make a new process; it inherits affinity, niceness and ignored signals from ``parent``."""
         with self._lock:
             return self._spawn(argv, uid, parent, ppid, group, is_shell=is_shell)
 
@@ -318,9 +312,8 @@ class ProcessTable:
         return self._processes.get(pid)
 
     def kill(self, process: Process, signal: int) -> None:
-        """Send a signal. A shell that dies of it is gone at once.
-
-        What it was running in the foreground goes on.
+        """Send a signal. A shell that dies of it is gone at once; what it was running in the
+        foreground goes on.
         """
         if signal == 0:
             return
@@ -363,9 +356,8 @@ class ProcessTable:
         return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
 
     def enter(self, process: Process) -> Process | None:
-        """Say that this thread acts for ``process`` from now on (/proc/self).
-
-        Return whom it acted for before.
+        """Say that this thread acts for ``process`` from now on (/proc/self); return whom it acted
+        for before.
         """
         before = self.current()
         self._thread_process.process = process

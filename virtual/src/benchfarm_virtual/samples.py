@@ -74,9 +74,8 @@ def benchmark_elf(
     version: str = "virtual",
     min_sdk: int = 26,
 ) -> bytes:
-    """Return the bytes of a fake executable.
-
-    Raise UsageError for a program or ABI that there is none of.
+    """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
+    none of.
     """
     if program not in PROGRAMS:
         raise UsageError(

@@ -21,9 +21,8 @@ _ACCEPT_PAUSE_S: Final = 1.0
 
 
 class PhoneServer:
-    """Listens for one phone. All methods may be called from any thread.
-
-    Sockets are handled in the loop's.
+    """Listens for one phone. All methods may be called from any thread; sockets are handled in the
+    loop's.
     """
 
     def __init__(self, loop: LinkLoop, link: LinkState) -> None:

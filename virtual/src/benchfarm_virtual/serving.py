@@ -89,9 +89,8 @@ def _wait(parent_pid: int, stopping: threading.Event) -> None:
 
 
 class _Parent:
-    """A process to outlive by no more than a moment.
-
-    Told apart from a later one with its number where that can be.
+    """A process to outlive by no more than a moment; told apart from a later one with its number
+    where that can be.
     """
 
     def __init__(self, pid: int) -> None:

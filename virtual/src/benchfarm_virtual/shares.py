@@ -257,9 +257,8 @@ class SpreadLab:
         return about
 
     def _serial_of(self, named: str) -> str:
-        """Return the serial number of a phone that is named by that or its address.
-
-        Raise UsageError without one.
+        """Return the serial number of a phone that is named by that or its address; raise
+        UsageError without one.
         """
         if named in self._homes:
             return named

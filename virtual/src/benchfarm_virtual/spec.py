@@ -72,9 +72,8 @@ class PhoneSpec:
             )
 
     def resolve_profile(self) -> VirtualProfile:
-        """Return the profile with this phone's differences in its properties.
-
-        Raise UsageError for an unknown one.
+        """Return the profile with this phone's differences in its properties; raise UsageError for
+        an unknown one.
         """
         profile = load_profile(self.profile)
         changes: dict[str, str] = {}

@@ -66,9 +66,8 @@ class Stream:
         return piece
 
     def write(self, data: bytes) -> None:
-        """Write all of ``data``; block while the client is far behind.
-
-        Raise StreamClosedError when it is gone.
+        """Write all of ``data``; block while the client is far behind; raise StreamClosedError when
+        it is gone.
         """
         if not data:
             return
@@ -99,10 +98,7 @@ class Stream:
     # What the loop's thread calls
 
     def deliver(self, payload: bytes | bytearray) -> None:
-        """Take what the client wrote.
-
-        Acknowledge it now or, when the service is far behind, later.
-        """
+        """Take what the client wrote; acknowledge it now or, when the service is far behind, later."""
         with self._changed:
             if self._closed:
                 return

@@ -42,10 +42,7 @@ class FileSink:
         self._at = 0
 
     def write(self, data: bytes) -> None:
-        """Write on.
-
-        Raise PhoneFileError with ENOSPC when the phone is full (what fits is written).
-        """
+        """Write on; raise PhoneFileError with ENOSPC when the phone is full (what fits is written)."""
         size = min(len(data), self._passing(len(data)))
         file = self._file
         with file.lock:

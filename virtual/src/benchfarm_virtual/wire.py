@@ -88,9 +88,8 @@ class PacketReader:
         return self._shared
 
     def received(self, count: int) -> None:
-        """Take ``count`` bytes that were received into :meth:`room`.
-
-        Raise WireError when they are no packet.
+        """Take ``count`` bytes that were received into :meth:`room`; raise WireError when they are
+        no packet.
         """
         if self._head is not None:
             self._filled_bytes += count

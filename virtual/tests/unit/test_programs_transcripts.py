@@ -42,9 +42,8 @@ COMPARED = _NAMES.split()
 
 
 def normalised(text: str) -> list[str]:
-    """Return lines with every number as #.
-
-    Without what only Android says, and the shape of the statistics kept.
+    """Return lines with every number as #; without what only Android says, and the shape of the
+    statistics kept.
     """
     lines = []
     for line in text.splitlines():

@@ -218,9 +218,8 @@ def virtual_shell(
 def compared(
     real: RealShell, virtual: VirtualShell, todo: Sequence[str]
 ) -> list[tuple[str, Outcome, Outcome]]:  # fmt: skip
-    """Run snippets on both, some batches at once.
-
-    Return each with what the real shell and the virtual one did.
+    """Run snippets on both, some batches at once; return each with what the real shell and the
+    virtual one did.
     """
     batches = [
         todo[start : start + SNIPPETS_A_CALL] for start in range(0, len(todo), SNIPPETS_A_CALL)

@@ -1,6 +1,5 @@
-"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML.
-
-And what can't be read at all.
+"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be
+read at all.
 """
 
 from __future__ import annotations

@@ -124,9 +124,8 @@ def parse_file(path: Path) -> tuple[ToolReport, ...]:
 
 
 def iterate_file(path: Path) -> Iterator[ToolReport]:
-    """Yield the reports of :func:`parse_file` as they are read.
-
-    Memory grows neither with the file nor with its runs.
+    """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file
+    nor with its runs.
 
     Raises:
         OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where
@@ -253,9 +252,8 @@ def _is_surely_ours(report: ToolReport) -> bool:
 
 
 def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
-    """Yield the runs of a text.
-
-    Those of a part that is closed by a summary, or of the oldest part, before the rest.
+    """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part,
+    before the rest.
     """
     splitter = RunSplitter()
     language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
@@ -313,9 +311,8 @@ def _crash_report(crash: Crash) -> ToolReport:
 
 
 def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
-    """Name each run by its row of the summary.
-
-    A row whose run isn't in the text becomes a report of its own.
+    """Name each run by its row of the summary; a row whose run isn't in the text becomes a report
+    of its own.
     """
     named = list(reports)
     used: set[int] = set()

@@ -168,9 +168,8 @@ class Series:
             yield text[place:], True
 
     def _take(self, text: str, place: int) -> int:
-        """Give the splitter the run that begins at a place, and return where it ends.
-
-        0 where no form fits.
+        """Give the splitter the run that begins at a place, and return where it ends; 0 where no
+        form fits.
         """
         for form in self._forms:
             if found := form.pattern.match(text, place):

@@ -48,9 +48,8 @@ _MOST_LINES, _LONGEST = 60, 20_000
 
 
 def is_command(text: str) -> bool:
-    """Whether a line starts a benchmark program.
-
-    The model, or what stands before, tells it from a sentence.
+    """Whether a line starts a benchmark program; the model, or what stands before, tells it from a
+    sentence.
     """
     if "enchmark" not in text:
         return False
@@ -190,10 +189,7 @@ class RunSplitter:
         return True
 
     def add(self, report: ToolReport) -> None:
-        """Take a whole run of a console that was read at once.
-
-        Nothing that follows belongs to it.
-        """
+        """Take a whole run of a console that was read at once; nothing that follows belongs to it."""
         self._open.pop(None, None)
         self._in_summary = False
         self._of_all_options.clear()
@@ -339,9 +335,8 @@ class RunSplitter:
 
 
 def _may_open(line: Line) -> bool:
-    """Whether a line can begin a run or stand above one.
-
-    Most lines are told by a look at their letters.
+    """Whether a line can begin a run or stand above one; most lines are told by a look at their
+    letters.
     """
     text = line.text
     return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
@@ -387,9 +382,8 @@ def without_refused_starts(text: str) -> tuple[str, list[ToolReport]]:
 
 
 def parse_adb_session(text: str) -> list[ToolReport]:
-    """Return a report per installation, or one for what was started.
-
-    None when the text holds neither.
+    """Return a report per installation, or one for what was started; none when the text holds
+    neither.
     """
     installs = [match.start() for match in _INSTALL.finditer(text)]
     if len(installs) > 1:

@@ -1,6 +1,5 @@
-"""A text cut inside a line: its figures are right, or not there.
-
-Where a line end follows all the same, not trusted.
+"""A text cut inside a line: its figures are right, or not there; where a line end follows all the
+same, not trusted.
 
 Copying from a terminal, a pipe that breaks and a full disk cut so, and nothing in the last line
 itself shows it.

@@ -1,6 +1,5 @@
-"""Some 220 real runs of benchmark_model.
-
-Expectations read from each file, figures found again by other means.
+"""Some 220 real runs of benchmark_model; expectations read from each file, figures found again by
+other means.
 """
 
 import json

@@ -43,10 +43,7 @@ BETWEEN = (
 
 
 def a_run(rng: random.Random) -> str:
-    """One of the forms that runs have, most often a plain one.
-
-    Some of its figures can't be right.
-    """
+    """One of the forms that runs have, most often a plain one; some of its figures can't be right."""
     low = rng.choice([4, 400.5, 71_000])
     mean = float(f"{low * rng.uniform(1, 2):.6g}")
     high = rng.choice([mean * 3, mean * 3, mean * 3, low])

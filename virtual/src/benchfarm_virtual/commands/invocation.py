@@ -112,9 +112,8 @@ class Invocation:
         )
 
     def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, ByteSource]]:
-        """Open files one after another (stdin when there are none).
-
-        Complain about those that can't be.
+        """Open files one after another (stdin when there are none); complain about those that can't
+        be.
         """
         for path in paths or ["-"]:
             try:

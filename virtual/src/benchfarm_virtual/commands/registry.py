@@ -20,9 +20,8 @@ _NOT_COMMANDS = frozenset({"registry", "invocation", "options"})
 
 
 def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
-    """Enter a function into the table of commands under its names.
-
-    Phones below ``since_sdk`` don't have it.
+    """Enter a function into the table of commands under its names; phones below ``since_sdk`` don't
+    have it.
     """
 
     def enter(function: CommandFunction) -> CommandFunction:

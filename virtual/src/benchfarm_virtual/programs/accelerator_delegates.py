@@ -188,9 +188,8 @@ def _no_hexagon(interpreter: Interpreter, why: str) -> None:
 
 
 def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
-    """Say whether the interface library and the DSP's own are there and of one version.
-
-    An app brings them with it.
+    """Say whether the interface library and the DSP's own are there and of one version; an app
+    brings them with it.
     """
     run = interpreter.run
     folder = run.parameters.text("hexagon_lib_path")

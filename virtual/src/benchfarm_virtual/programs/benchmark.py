@@ -52,9 +52,8 @@ class Results:
 
 
 class BenchmarkRun:
-    """One run with one set of parameters.
-
-    Several may follow each other in one process (performance options).
+    """One run with one set of parameters; several may follow each other in one process (performance
+    options).
     """
 
     def __init__(
@@ -80,10 +79,7 @@ class BenchmarkRun:
         self.noise = Noise(bench.hardware.next_process_seed())
 
     def run(self) -> Results:
-        """Do it all.
-
-        Raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed.
-        """
+        """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""
         if not self.parameters.text("graph"):
             self.fail("Please specify the name of your TF Lite input file with --graph")
         if self.parameters.text("op_profiling_output_mode") not in {"stdout", "csv", "proto"}:

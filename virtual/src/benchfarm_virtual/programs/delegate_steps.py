@@ -74,9 +74,8 @@ def note_wrong(interpreter: Interpreter, subject: str, delegate: str) -> None:
 def not_prepared(
     interpreter: Interpreter, plan: SubgraphPlan, delegate: str, *, node: int | None = None
 ) -> NoReturn:
-    """Say that a kernel failed to prepare, and raise BenchmarkFailedError.
-
-    By default it would be the next node.
+    """Say that a kernel failed to prepare, and raise BenchmarkFailedError; by default it would be
+    the next node.
     """
     number = len(plan.nodes) if node is None else node
     interpreter.run.say.runtime(

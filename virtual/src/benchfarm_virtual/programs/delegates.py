@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 
 def create(interpreter: Interpreter) -> list[Delegate]:
-    """Create the delegates that the flags ask for, in the providers' order.
-
-    Return them in the command line's.
+    """Create the delegates that the flags ask for, in the providers' order; return them in the
+    command line's.
     """
     flags, say, once = interpreter.run.parameters, interpreter.run.say, interpreter.run.once
     makers: list[tuple[str, bool, Callable[[Interpreter], Delegate | None]]] = [

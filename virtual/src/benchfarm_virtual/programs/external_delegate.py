@@ -41,10 +41,7 @@ class DummyDelegate:
 
     @classmethod
     def from_options(cls, text: str) -> DummyDelegate:
-        """Return what ``key:value;key:value`` says.
-
-        What can't be read is dropped without a word.
-        """
+        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
         options = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
         try:
             code = int(options.get("allowed_builtin_code", "-1"))
@@ -66,9 +63,8 @@ class DummyDelegate:
 
 
 class ExternalDelegate:
-    """A delegate from a library.
-
-    The only one that this phone can stand in for is the test delegate.
+    """A delegate from a library; the only one that this phone can stand in for is the test
+    delegate.
     """
 
     provider = "EXTERNAL"

@@ -88,10 +88,7 @@ class Parameters:
         return bool(self.values.get(name, False))
 
     def set(self, name: str, value: FlagValue) -> None:
-        """Give a flag a value as if it had been on the command line.
-
-        Nothing in a build without it.
-        """
+        """Give a flag a value as if it had been on the command line; nothing in a build without it."""
         if name in self.values:
             self.values[name] = value
             self.given.add(name)

@@ -56,9 +56,8 @@ class GpuDelegate:
         return count
 
     def choose(self, interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
-        """Return the nodes of the largest partitions of what the GPU takes.
-
-        Say why it doesn't take the others.
+        """Return the nodes of the largest partitions of what the GPU takes; say why it doesn't take
+        the others.
         """
         run = interpreter.run
         quantized = run.parameters.switch("gpu_experimental_enable_quant")

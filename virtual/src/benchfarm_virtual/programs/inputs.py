@@ -28,9 +28,8 @@ class InputLayer:
 
 
 def parse_layers(run: BenchmarkRun) -> list[InputLayer]:
-    """Return what the input flags say.
-
-    End the run with the program's words for what they get wrong.
+    """Return what the input flags say; end the run with the program's words for what they get
+    wrong.
     """
     names_text, shapes_text = (
         run.parameters.text("input_layer"),
@@ -79,9 +78,8 @@ def _check_ranges(run: BenchmarkRun) -> None:
 
 
 def input_scale(run: BenchmarkRun, subgraph: Subgraph, layers: list[InputLayer]) -> float:
-    """Return how much larger the first input becomes by its flag.
-
-    Warn of names, fail on a wrong rank.
+    """Return how much larger the first input becomes by its flag; warn of names, fail on a wrong
+    rank.
     """
     scale = 1.0
     for index, layer in enumerate(layers):
@@ -115,9 +113,8 @@ def fits(subgraph: Subgraph, layers: list[InputLayer]) -> bool:
 def check_value_files(
     run: BenchmarkRun, interpreter: Interpreter, layers: list[InputLayer]
 ) -> None:
-    """Read the files with input values.
-
-    Abort as the program does when one is missing or has another size.
+    """Read the files with input values; abort as the program does when one is missing or has
+    another size.
     """
     for index, layer in enumerate(layers):
         if not layer.value_file or index >= len(interpreter.subgraph.inputs):

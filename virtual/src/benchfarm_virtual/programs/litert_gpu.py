@@ -101,9 +101,8 @@ class NpuDelegate:
         self._device = device
 
     def apply(self, interpreter: Interpreter) -> int:
-        """Give it what it takes.
-
-        A runtime that can't be loaded is told after the nodes were replaced.
+        """Give it what it takes; a runtime that can't be loaded is told after the nodes were
+        replaced.
         """
         failing = interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "npu") is not None
         if failing:

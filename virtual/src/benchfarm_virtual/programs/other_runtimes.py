@@ -64,9 +64,8 @@ class _Runtime:
     def times_us(
         self, model_bytes: int, *, count: int, work: float, threads: int, on_gpu: bool = False
     ) -> list[float]:
-        """Work ``count`` times, ``work`` models' multiply-adds each, as fast as the phone is.
-
-        Return each time.
+        """Work ``count`` times, ``work`` models' multiply-adds each, as fast as the phone is;
+        return each time.
         """
         announce(self.process, "run")
         pace = Pace(self._bench, self.process, threads=threads, on_gpu=on_gpu and self.has_gpu)

@@ -16,9 +16,8 @@ def absolute(process: ProcessContext, path: str) -> str:
 
 
 def read_whole(process: ProcessContext, path: str) -> bytes:
-    """Return a file's bytes.
-
-    Raise PhoneFileError (ENODEV for a folder, which can't be mapped into memory).
+    """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into
+    memory).
     """
     place = absolute(process, path)
     if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):

@@ -105,10 +105,7 @@ class Footprint:
 
 
 def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
-    """Return the memory of a run.
-
-    In a process that had more before, growth is smaller, down to 0.
-    """
+    """Return the memory of a run; in a process that had more before, growth is smaller, down to 0."""
     once = interpreter.run.once
     units = {plan.nodes[i].delegate for plan in interpreter.plans for i in plan.execution}
     model_kb = interpreter.graph.size_bytes / 1024

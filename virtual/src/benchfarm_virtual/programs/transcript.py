@@ -13,9 +13,8 @@ RuntimeSeverity = Literal["VERBOSE", "INFO", "WARNING", "ERROR"]
 
 
 class Transcript:
-    """What a benchmark program says. A message may have several lines.
-
-    Only the first carries a prefix.
+    """What a benchmark program says. A message may have several lines; only the first carries a
+    prefix.
     """
 
     def __init__(self, process: ProcessContext) -> None:

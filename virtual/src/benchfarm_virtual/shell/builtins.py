@@ -215,9 +215,8 @@ def _command(shell: Shell, args: Sequence[str]) -> int:
 
 
 def _where(shell: Shell, names: Sequence[str]) -> int:
-    """Print what names stand for.
-
-    The first that stands for nothing is the last looked at, as in mksh.
+    """Print what names stand for; the first that stands for nothing is the last looked at, as in
+    mksh.
     """
     for name in names:
         path = find_program(

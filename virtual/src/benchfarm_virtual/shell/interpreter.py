@@ -228,9 +228,8 @@ class Shell:
         return self.status
 
     def check_signals(self) -> None:
-        """Run traps of signals that have arrived.
-
-        Raise ShellKilledError when one has ended the shell.
+        """Run traps of signals that have arrived; raise ShellKilledError when one has ended the
+        shell.
         """
         if self.process.killed.is_set():
             raise ShellKilledError
@@ -328,9 +327,8 @@ class Shell:
         return True
 
     def ended(self, process: Process, status: int) -> int:
-        """Say, as mksh does, by which signal a command ended.
-
-        A shell ends by itself when it gets most of them.
+        """Say, as mksh does, by which signal a command ended; a shell ends by itself when it gets
+        most of them.
         """
         words = SIGNAL_WORDS.get(process.signal) if process.signal else None
         if process.is_shell and process.signal in _SHELL_EXITS:

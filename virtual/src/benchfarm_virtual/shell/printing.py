@@ -71,9 +71,8 @@ def echoed(args: Sequence[str]) -> bytes:
 
 
 def printed(template: str, args: Sequence[str]) -> bytes:
-    """Return what ``printf template args`` prints.
-
-    The format is used again while arguments are left.
+    """Return what ``printf template args`` prints; the format is used again while arguments are
+    left.
     """
     out: list[str] = []
     todo = list(args)

@@ -119,10 +119,7 @@ def start_job(shell: Shell, statement: Statement) -> int:
 
 
 def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
-    """Run the stages of a pipeline at once, the last in this thread.
-
-    Return the pipeline's status.
-    """
+    """Run the stages of a pipeline at once, the last in this thread; return the pipeline's status."""
     incoming: Handle | None = None
     started: list[tuple[Shell, threading.Thread]] = []
     for place, command in enumerate(commands):

@@ -61,9 +61,8 @@ def _builtins() -> Mapping[str, Builtin]:
 def with_redirects(
     shell: Shell, redirects: Sequence[Redirect], body: Callable[[], int], *, special: bool = False
 ) -> int:
-    """Run something with the shell's open files redirected.
-
-    Return its status, 1 when they can't be.
+    """Run something with the shell's open files redirected; return its status, 1 when they can't
+    be.
 
     Raises ExitError when they can't be for a special builtin: that ends the shell.
     """
@@ -144,9 +143,8 @@ def _assign(shell: Shell, command: Simple) -> int:
 def _inside(
     shell: Shell, command: Simple, body: Callable[[], int], *, special: bool = False
 ) -> int:
-    """Run a builtin or function with the redirections of its command.
-
-    Assignments are for programs only.
+    """Run a builtin or function with the redirections of its command; assignments are for programs
+    only.
     """
     if command.assignments:
         shell.complain("a virtual phone knows no assignments before builtins and functions")

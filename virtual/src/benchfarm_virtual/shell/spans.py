@@ -20,9 +20,8 @@ class ShellSyntaxError(Exception):
 
 
 def word_end(text: str, at: int) -> int:
-    """Return where the word that begins at ``at`` ends.
-
-    Raise ShellSyntaxError for something not closed.
+    """Return where the word that begins at ``at`` ends; raise ShellSyntaxError for something not
+    closed.
     """
     while at < len(text) and text[at] not in ENDS_WORD:
         plain = _PLAIN_IN_WORD.match(text, at)

@@ -121,9 +121,8 @@ def _for(shell: Shell, statement: For) -> int:
 
 
 def _goes_on(leaving: LeaveLoopError) -> bool:
-    """Say whether a loop that is left continues with its next round.
-
-    Hand what outer loops are to do on to them.
+    """Say whether a loop that is left continues with its next round; hand what outer loops are to
+    do on to them.
     """
     if leaving.levels > 1:
         raise LeaveLoopError(leaving.levels - 1, again=leaving.again) from None

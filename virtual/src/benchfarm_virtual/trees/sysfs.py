@@ -177,10 +177,7 @@ def _adreno_nodes(system: PhoneSystem) -> Mapping[str, Node]:
 
 
 def _transitions(system: PhoneSystem) -> bytes:
-    """The table of devfreq.
-
-    How often clocks changed isn't counted here, how long each was held is.
-    """
+    """The table of devfreq; how often clocks changed isn't counted here, how long each was held is."""
     ticks = system.hardware.gpu_activity().ticks_ms
     rows = [
         f"{khz * 1000:>12}:{'         0' * len(ticks)}{held_ms:>10}"

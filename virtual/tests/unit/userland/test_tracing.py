@@ -23,9 +23,8 @@ def write_slice(phone, name: str = "/data/local/tmp/bench", count: int = 1) -> N
 
 
 def start(phone, command: str = START) -> str:
-    """Start perfetto and wait until apps are told of it, as they are in their own time.
-
-    Return its process.
+    """Start perfetto and wait until apps are told of it, as they are in their own time; return its
+    process.
     """
     pid = phone.out(command).strip()
     assert pid.isdigit()
