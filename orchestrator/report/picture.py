@@ -350,9 +350,7 @@ def _gain(row: ResultRow | None) -> float | None:
 
 def _outputs(row: ResultRow | None) -> str:
     """Return what is known of a winner's outputs; empty for the reference's own kernels."""
-    if row is None or row.case.is_per_token or row.outputs is Outputs.REFERENCE:
-        return ""
-    return row.outputs_text
+    return row.outputs_text if row is not None and row.may_be_wrong else ""
 
 
 def _outputs_tone(row: ResultRow | None) -> str:

@@ -379,8 +379,7 @@ def answer_text(contest: Contest) -> str:
 
 def _outputs(row: ResultRow) -> str:
     """Return what is known of a winner's outputs; empty for the reference's kernels."""
-    is_reference = row.outputs is Outputs.REFERENCE
-    return "" if is_reference or row.case.is_per_token else f"; outputs {row.outputs}"
+    return f"; outputs {row.outputs}" if row.may_be_wrong else ""
 
 
 def _figure(row: ResultRow) -> str:
