@@ -89,11 +89,11 @@ class Beside:
     """The processes that work beside the command that is measured."""
 
     server_pid: int
-    lab_pids: tuple[int, ...]
+    lab_pid: int
 
     def spent_s(self) -> tuple[float, float]:
         """Return the processor time of the adb server and of the lab since their start."""
-        return processor_s(self.server_pid), sum(map(processor_s, self.lab_pids))
+        return processor_s(self.server_pid), processor_s(self.lab_pid)
 
 
 def processor_s(pid: int) -> float:
@@ -248,7 +248,7 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             state = work / "home" / "state" / "virtual"
             beside = Beside(
                 server_pid=json.loads((state / "adb-server-tcp.json").read_text())["pid"],
-                lab_pids=tuple(json.loads((state / "lab.json").read_text())["pids"]),
+                lab_pid=json.loads((state / "lab.json").read_text())["pid"],
             )
             load = os.getloadavg()[0]
             # The first makes the programs and sends the files.

@@ -1,4 +1,4 @@
-"""``python -m benchfarm_virtual serve FOLDER SETTINGS``: a lab of virtual phones, in the foreground.
+"""``python -m benchfarm_virtual FOLDER SETTINGS``: a lab of virtual phones, in the foreground.
 
 ``benchfarm virtual up`` and :func:`benchfarm_virtual.lab.start_lab` start it.
 """
@@ -11,17 +11,15 @@ import sys
 from benchfarm_virtual.errors import LabError
 from benchfarm_virtual.lab import LabSettings
 from benchfarm_virtual.serving import serve
-from benchfarm_virtual.shares import serve_share
 
 
-def main(word: str, state_dir: str, settings: str) -> int:
-    """Run a process of a lab and return its exit code; what went wrong is one line on stderr."""
+def main(state_dir: str, settings: str) -> int:
+    """Run a lab and return its exit code; what went wrong is one line on stderr."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        run = serve_share if word == "share" else serve
-        run(LabSettings.from_command(state_dir, settings))
+        serve(LabSettings.from_command(state_dir, settings))
     except LabError as error:
         sys.stderr.write(f"{error}\n" + (f"{error.hint}\n" if error.hint else ""))
         return error.exit_code

@@ -7,9 +7,6 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 * ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
 * ``clear`` (``serial``; ``fault_id`` for one only): remove faults
 * ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
-
-A lab of several processes has one channel, its leader's, which passes on what concerns other
-processes' phones (shares.py).
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ import json
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from benchfarm_virtual.errors import LabError, UsageError
 from benchfarm_virtual.farm import VirtualLab
@@ -35,18 +32,10 @@ Request = Mapping[str, Any]
 Answer = dict[str, Any]
 
 
-class Desk(Protocol):
-    """Whoever answers requests about phones."""
-
-    def ask(self, request: Request) -> Answer:
-        """Do what is asked and return the answer; raise LabError when it can't be done."""
-        ...
-
-
 class ControlServer:
     """Takes requests for a desk from those who know the token, in threads of its own."""
 
-    def __init__(self, desk: Desk, token: str) -> None:
+    def __init__(self, desk: PhoneDesk, token: str) -> None:
         """Listen on a free port."""
         self._desk = desk
         self._token = token
@@ -81,19 +70,11 @@ class ControlServer:
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 raise UsageError("the token isn't this lab's")
-            return answer_of(self._desk, request)
+            return {"ok": True, **self._desk.ask(request)}
         except ValueError as fault:
             return _refused(UsageError(f"no JSON: {fault}"))
-        except UsageError as error:
+        except LabError as error:
             return _refused(error)
-
-
-def answer_of(desk: Desk, request: Request) -> Answer:
-    """Return a desk's answer to a request; an error is part of it."""
-    try:
-        return {"ok": True, **desk.ask(request)}
-    except LabError as error:
-        return _refused(error)
 
 
 def _refused(error: LabError) -> Answer:
@@ -101,16 +82,20 @@ def _refused(error: LabError) -> Answer:
 
 
 class PhoneDesk:
-    """Answers requests about the phones of this process."""
+    """Answers requests about the phones of a lab; ``stop`` ends it."""
 
-    def __init__(self, lab: VirtualLab) -> None:
+    def __init__(self, lab: VirtualLab, *, stop: Callable[[], None]) -> None:
         self._lab = lab
+        self._stop = stop
+        #: Called when phones came or went.
+        self.changed: Callable[[], None] = lambda: None
         self._requests: Mapping[str, Callable[[Request], Answer]] = {
             "list": self._list,
             "fault": self._fault,
             "clear": self._clear,
             "add": self._add,
             "remove": self._remove,
+            "stop": self._end,
         }
 
     def ask(self, request: Request) -> Answer:
@@ -121,12 +106,20 @@ class PhoneDesk:
         handler = self._requests.get(str(request.get("request")))
         if handler is None:
             raise UsageError(
-                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}, stop"
+                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}"
             )
         return handler(request)
 
+    def phones(self) -> list[Answer]:
+        """Return what each phone is now, in the order in which they were added."""
+        return [describe_phone(phone) for phone in self._lab.phones.values()]
+
     def _list(self, request: Request) -> Answer:
-        return {"phones": [describe_phone(phone) for phone in self._lab.phones.values()]}
+        return {"phones": self.phones()}
+
+    def _end(self, request: Request) -> Answer:
+        self._stop()
+        return {}
 
     def _fault(self, request: Request) -> Answer:
         fault = request.get("fault")
@@ -142,24 +135,20 @@ class PhoneDesk:
         return {"cleared": [fault.to_json() for fault in cleared]}
 
     def _add(self, request: Request) -> Answer:
-        return {"phone": describe_phone(self._lab.add_spec(spec_of(request)))}
+        given = request.get("phone")
+        if not isinstance(given, dict):
+            raise UsageError("the request describes no phone")
+        phone = self._lab.add_spec(PhoneSpec.from_json(given))
+        self.changed()
+        return {"phone": describe_phone(phone)}
 
     def _remove(self, request: Request) -> Answer:
         self._lab.remove(self._phone(request).serial)
+        self.changed()
         return {}
 
     def _phone(self, request: Request) -> Phone:
         return self._lab.get(str(request.get("serial", "")))
-
-
-def spec_of(request: Request) -> PhoneSpec:
-    """Return the phone that a request to add one describes; raise UsageError when it describes
-    none.
-    """
-    given = request.get("phone")
-    if not isinstance(given, dict):
-        raise UsageError("the request describes no phone")
-    return PhoneSpec.from_json(given)
 
 
 def describe_phone(phone: Phone) -> Answer:

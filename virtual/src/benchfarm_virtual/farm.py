@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from benchfarm_virtual.auth import load_public_keys
 from benchfarm_virtual.errors import DeviceError, UsageError
-from benchfarm_virtual.lab import LabSettings
 from benchfarm_virtual.loop import LinkLoop
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.spec import PhoneSpec
@@ -147,10 +146,3 @@ class VirtualLab:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def open_lab(settings: LabSettings) -> VirtualLab:
-    """Return an empty lab; raises what VirtualLab raises."""
-    return VirtualLab(
-        adb_public_keys=settings.adb_keys, time_factor=settings.time_factor, seed=settings.seed
-    )

@@ -1,9 +1,8 @@
-"""A lab of virtual phones in processes of its own: start it, ask it, stop it.
+"""A lab of virtual phones in a process of its own: start it, ask it, stop it.
 
-The leader is ``python -m benchfarm_virtual serve``; it writes ``lab.json`` (its pid, the port and token
-of its control channel, the phones) into the lab's folder. A lab of many phones has more processes
-(``pids``), which the leader starts and speaks for (shares.py). All of them hold ``lab.lock`` as
-long as they live.
+The process is ``python -m benchfarm_virtual``; it writes ``lab.json`` (its pid, the port and token
+of its control channel, the phones) into the lab's folder, and holds ``lab.lock`` as long as it
+lives.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from benchfarm_virtual.errors import (
 )
 from benchfarm_virtual.spec import PhoneSpec
 
-#: In a lab's folder: what describes it while it runs, what its processes lock as long as they live,
-#: what they log.
+#: In a lab's folder: what describes it while it runs, what its process locks as long as it lives,
+#: what it logs.
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
-#: Where the lab's processes are started, so that a source tree that isn't installed works too.
+#: Where the lab's process is started, so that a source tree that isn't installed works too.
 SOURCES: Final = Path(__file__).resolve().parents[1]
 _LOOPBACK: Final = "127.0.0.1"
 _START_S: Final = 60.0
@@ -49,7 +48,7 @@ _LOG_TAIL_BYTES: Final = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabSettings:
-    """What a lab's processes are started with."""
+    """What a lab's process is started with."""
 
     #: Folder for lab.json and the log; absolute.
     state_dir: Path
@@ -59,34 +58,29 @@ class LabSettings:
     time_factor: float = 1.0
     #: Where the phones' noise comes from.
     seed: int = 1
-    #: The phones to begin with, for the leader.
+    #: The phones to begin with.
     phones: Sequence[PhoneSpec] = ()
-    #: How many processes run the phones at most; 0: as suits the phones and this computer.
-    processes: int = 0
     #: End when this process has ended; 0: no process is waited for.
     parent_pid: int = 0
 
-    def command(self, word: str) -> list[str]:
-        """Return the command line of a process of the lab, ``serve`` or ``share``, for
-        :data:`SOURCES`.
-        """
+    def command(self) -> list[str]:
+        """Return the command line of the lab's process, for :data:`SOURCES`."""
         rest = {
             "adb_keys": [str(key) for key in self.adb_keys],
             "time_factor": self.time_factor,
             "seed": self.seed,
+            "phones": [spec.to_json() for spec in self.phones],
+            "parent_pid": self.parent_pid,
         }
-        if word == "serve":
-            rest["phones"] = [spec.to_json() for spec in self.phones]
-            rest |= {"processes": self.processes, "parent_pid": self.parent_pid}
         module = [sys.executable, "-m", "benchfarm_virtual"]
-        return [*module, word, str(self.state_dir), json.dumps(rest)]
+        return [*module, str(self.state_dir), json.dumps(rest)]
 
     @classmethod
     def from_command(cls, state_dir: str, rest: str) -> LabSettings:
         """Read the settings of a command line."""
         given = json.loads(rest)
         given["adb_keys"] = [Path(key) for key in given["adb_keys"]]
-        given["phones"] = [PhoneSpec.from_json(spec) for spec in given.get("phones", ())]
+        given["phones"] = [PhoneSpec.from_json(spec) for spec in given["phones"]]
         return cls(state_dir=Path(state_dir), **given)
 
 
@@ -106,10 +100,7 @@ class LabInfo:
     """A running lab as its state file tells of it."""
 
     state_dir: Path
-    #: The leader.
     pid: int
-    #: All processes, the leader first.
-    pids: tuple[int, ...]
     control_port: int
     token: str
     time_factor: float
@@ -123,14 +114,12 @@ def start_lab(
     adb_keys: Sequence[Path],
     time_factor: float = 1.0,
     seed: int = 1,
-    processes: int = 0,
     exit_with_parent: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> LabInfo:
     """Start a lab with these phones and return when they listen.
 
-    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. ``processes`` is
-    how many run the phones at most; 0: as suits the phones and this computer. With
+    ``adb_keys`` are the public keys (adbkey.pub) of the adb servers that get in. With
     ``exit_with_parent`` the lab ends when the calling process does. ``environ``: its variables
     (None: this process's).
 
@@ -152,12 +141,11 @@ def start_lab(
         time_factor=time_factor,
         seed=seed,
         phones=phones,
-        processes=processes,
         parent_pid=os.getpid() if exit_with_parent else 0,
     )
     with (state_dir / LOG_FILE).open("wb") as log:
         process = subprocess.Popen(
-            settings.command("serve"),
+            settings.command(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -216,11 +204,6 @@ def lab_request(
         raise LinkLostError(f"{who} can't be asked: {fault}") from None
     if not isinstance(answer, dict):
         raise LinkLostError(f"{who} ended before it answered")
-    return result_of(answer)
-
-
-def result_of(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer of a lab's process; raise the UsageError or DeviceError that it holds."""
     if not answer.get("ok"):
         kind: type[LabError] = UsageError if answer.get("error") == "usage" else DeviceError
         raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))
@@ -228,7 +211,7 @@ def result_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
-    """Stop the lab of a folder and return when its processes have ended.
+    """Stop the lab of a folder and return when its process has ended.
 
     False when none was running.
 
@@ -246,7 +229,7 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         pass  # it hangs, or is just ending; either way the lock tells
     if _wait_until_ended(state_dir, timeout_s / 2):
         return True
-    if info is not None and any(_is_this_lab(pid, state_dir) for pid in info.pids):
+    if info is not None and _is_this_lab(info.pid, state_dir):
         _end_group(info.pid)
     # What is killed ends as soon as a busy computer comes to it.
     if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
@@ -272,7 +255,6 @@ def _read_state(state_dir: Path) -> LabInfo | None:
         return LabInfo(
             state_dir=state_dir,
             pid=int(state["pid"]),
-            pids=tuple(map(int, state["pids"])),
             control_port=int(state["control_port"]),
             token=str(state["token"]),
             time_factor=float(state["time_factor"]),
@@ -283,10 +265,9 @@ def _read_state(state_dir: Path) -> LabInfo | None:
 
 
 def take_lock(state_dir: Path) -> int:
-    """Lock the folder until this process and those that inherit the descriptor have ended, and
-    return that.
+    """Lock the folder until this process has ended, and return the descriptor.
 
-    Whoever can take the lock knows that no process of a lab runs.
+    Whoever can take the lock knows that no lab runs.
 
     Raises UsageError when another lab has it.
     """
@@ -336,14 +317,11 @@ def _is_this_lab(pid: int, state_dir: Path) -> bool:
         check=False,
         errors="replace",
     )
-    commands = (f"benchfarm_virtual {word} {state_dir} " for word in ("serve", "share"))
-    return any(command in listed.stdout for command in commands)
+    return f"benchfarm_virtual {state_dir} " in listed.stdout
 
 
 def _end_group(pid: int) -> None:
-    """Kill all processes of a lab, whose leader leads a process group of its own, even when that
-    one has ended.
-    """
+    """Kill a lab's process, which leads a process group of its own."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -8,15 +8,12 @@ import secrets
 import select
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import closing
 from typing import Final
 
 from benchfarm_virtual.control import ControlServer, PhoneDesk
-from benchfarm_virtual.farm import open_lab
+from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.lab import STATE_FILE, LabSettings, take_lock
 from benchfarm_virtual.loop import take_short_turns
-from benchfarm_virtual.shares import Share, SpreadLab
 
 _LOOK_AROUND_S: Final = 1.0
 
@@ -24,53 +21,47 @@ _LOOK_AROUND_S: Final = 1.0
 def serve(settings: LabSettings) -> None:
     """Run a lab until it is told to stop, gets SIGTERM or SIGINT, or its parent has ended.
 
-    Raises UsageError when another lab uses the same folder, and what VirtualLab, PhoneSpec and
-    Share raise.
+    Raises UsageError when another lab uses the same folder, and what VirtualLab and PhoneSpec
+    raise.
     """
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     take_short_turns()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    lock = take_lock(settings.state_dir)
-
-    def start_share(on_end: Callable[[Share], None]) -> Share:
-        return Share(settings, lock=lock, on_end=on_end)
-
+    take_lock(settings.state_dir)
     try:
-        with (
-            open_lab(settings) as lab,
-            closing(
-                SpreadLab(
-                    PhoneDesk(lab), start_share, processes=settings.processes, stop=stopping.set
-                )
-            ) as spread,
-        ):
-            spread.add_all(settings.phones)
+        with VirtualLab(
+            adb_public_keys=settings.adb_keys,
+            time_factor=settings.time_factor,
+            seed=settings.seed,
+        ) as lab:
+            for spec in settings.phones:
+                lab.add_spec(spec)
+            desk = PhoneDesk(lab, stop=stopping.set)
             token = secrets.token_urlsafe(24)
-            control = ControlServer(spread, token)
+            control = ControlServer(desk, token)
             writing = threading.Lock()
 
             def write_state() -> None:
                 with writing:
-                    _write_state(settings, spread, control.port, token)
+                    _write_state(settings, desk, control.port, token)
 
-            spread.changed = write_state
+            desk.changed = write_state
             write_state()
             _wait(settings.parent_pid, stopping)
     finally:
         (settings.state_dir / STATE_FILE).unlink(missing_ok=True)
 
 
-def _write_state(settings: LabSettings, spread: SpreadLab, control_port: int, token: str) -> None:
+def _write_state(settings: LabSettings, desk: PhoneDesk, control_port: int, token: str) -> None:
     state = {
         "pid": os.getpid(),
-        "pids": spread.pids,
         "control_port": control_port,
         "token": token,
         "time_factor": settings.time_factor,
         "seed": settings.seed,
-        "phones": spread.phones(),
+        "phones": desk.phones(),
     }
     fresh = settings.state_dir / f"{STATE_FILE}.{os.getpid()}"
     descriptor = os.open(
