@@ -95,7 +95,7 @@ KEY = """
     rest: Annotated[Seconds, Field(ge=0, le=600), Key("Seconds of rest before the campaign.")] = 0.0
 """
 FINDING = """
-    "unlucky": (INFO, "there were thirteen inferences"),"""
+    FindingCode("unlucky", INFO, "there were thirteen inferences", "Measure again."),"""
 RULE = """
     if inference.count == 13:
         yield finding("unlucky")"""
@@ -161,7 +161,7 @@ PLACES: Sequence[Place] = (
         change="finding",
         what="its code and meaning",
         file="orchestrator/analysis/findings.py",
-        after='    "flags-ignored": (ERROR, "the program left flags unused"),',
+        after="_FINDINGS: Final = (",
         text=FINDING,
     ),
     Place(
@@ -170,13 +170,6 @@ PLACES: Sequence[Place] = (
         file="orchestrator/analysis/findings.py",
         after='    """Yield what speaks against a series of inferences."""',
         text=RULE,
-    ),
-    Place(
-        change="finding",
-        what="what to do about it",
-        file="orchestrator/tables/next_steps.py",
-        after="_BY_FINDING: Final[Mapping[str, str]] = {\n",
-        text='    "unlucky": "Measure again.",\n',
     ),
     Place(
         change="finding",

@@ -7,7 +7,8 @@ doesn't, the spread alone is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
@@ -17,85 +18,275 @@ from orchestrator.records.verdict import Finding, Severity
 from orchestrator.units import format_latency, format_percent
 
 INFO, WARNING, ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
-#: Every finding's code, how much it weighs and what it means; docs/reference/findings.md says more
-#: of each.
-CODES: Final = {
-    "virtual-device": (
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCode:
+    """What is true of each finding with a code."""
+
+    code: str
+    #: How much it weighs, where whoever makes it says nothing else.
+    severity: Severity
+    meaning: str
+    next_step: str
+
+
+#: Every finding; docs/reference/findings.md says more of each.
+_FINDINGS: Final = (
+    FindingCode(
+        "virtual-device",
         INFO,
         "the figures come from benchfarm's virtual phone; they are no measurement",
+        "Measure on a real phone before you conclude anything about phones.",
     ),
-    "emulator": (WARNING, "the figures come from an Android emulator, not from a phone"),
-    "not-completed": (ERROR, "the invocation gave no result"),
-    "delegate-partial": (INFO, "a part of the operators ran on the CPU"),
-    "delegate-unknown": (WARNING, "nothing shows where the operators ran"),
-    "sampled-on-cpu": (
+    FindingCode(
+        "emulator",
+        WARNING,
+        "the figures come from an Android emulator, not from a phone",
+        "Measure on a real phone: an emulator's figures are those of the computer that it runs on.",
+    ),
+    FindingCode(
+        "not-completed",
+        ERROR,
+        "the invocation gave no result",
+        "See the invocation's reason and the end of the log.",
+    ),
+    FindingCode(
+        "delegate-partial",
+        INFO,
+        "a part of the operators ran on the CPU",
+        "See the operators left to the CPU; converting them may take the model to the delegate whole.",
+    ),
+    FindingCode(
+        "delegate-unknown",
+        WARNING,
+        "nothing shows where the operators ran",
+        "Run with --verbose=true, or with a build that says what its delegates took.",
+    ),
+    FindingCode(
+        "sampled-on-cpu",
         WARNING,
         "the CPU chose the tokens because the GPU's sampler is missing: decoding is up to 3 times slower",
+        "Put the GPU's sampler library beside the program; the log names it.",
     ),
-    "flags-ignored": (ERROR, "the program left flags unused"),
-    "few-runs": (WARNING, "too few inferences"),
-    "unsteady": (WARNING, "the inferences of this process differ widely"),
-    "unsteady-trend": (WARNING, "the inferences became slower, or faster, while the process ran"),
-    "unsteady-two-modes": (WARNING, "the inferences fall into two groups"),
-    "outliers": (INFO, "a few inferences took very long; the median hides them, the mean doesn't"),
-    "coarse-resolution": (
+    FindingCode(
+        "flags-ignored",
+        ERROR,
+        "the program left flags unused",
+        "Take the flags out of the plan, or use a build that knows them.",
+    ),
+    FindingCode(
+        "few-runs",
+        WARNING,
+        "too few inferences",
+        "Raise num_runs or min_secs in the plan.",
+    ),
+    FindingCode(
+        "unsteady",
+        WARNING,
+        "the inferences of this process differ widely",
+        "Close what runs beside it, keep to the big cores, let the phone cool; then measure again.",
+    ),
+    FindingCode(
+        "unsteady-trend",
+        WARNING,
+        "the inferences became slower, or faster, while the process ran",
+        "Let the phone cool longer before each run, or take the sustained pass to see where it settles.",
+    ),
+    FindingCode(
+        "unsteady-two-modes",
+        WARNING,
+        "the inferences fall into two groups",
+        "Pin the program to one cluster: it probably moved between fast and slow cores.",
+    ),
+    FindingCode(
+        "outliers",
+        INFO,
+        "a few inferences took very long; the median hides them, the mean doesn't",
+        "Close what runs beside it; the median is little changed, p95 and the maximum are not.",
+    ),
+    FindingCode(
+        "coarse-resolution",
         WARNING,
         "the program rounds its figures too coarsely for so short a latency",
+        "Use a newer build, which prints more digits, or a larger model.",
     ),
-    "sources-disagree": (
+    FindingCode(
+        "sources-disagree",
         WARNING,
         "the result line, the statistics and the result file tell different figures",
+        "Read the raw output: a line of it is damaged or of another run; measure again.",
     ),
-    "unwatched": (
+    FindingCode(
+        "unwatched",
         INFO,
         "nothing was seen of clocks, heat and load while the program ran: the sampler left too few looks",
+        "The figure stands. Run benchfarm device check to see what the sampler lacks on the phone.",
     ),
-    "log-cut": (INFO, "the log ends before its result line; the figures are the result file's"),
-    "files-refused": (
+    FindingCode(
+        "log-cut",
+        INFO,
+        "the log ends before its result line; the figures are the result file's",
+        "The figures stand. Look at free space on the phone and at the link if it comes again.",
+    ),
+    FindingCode(
+        "files-refused",
         INFO,
         "the phone refuses to hand out the app's files; the figures are the log's",
+        "The evidence says why. Install a debuggable build for the phone's main user; figures stand.",
     ),
-    "output-cut": (INFO, "the program printed very much; the middle of its output isn't kept"),
-    "throttled": (WARNING, "the phone limited its clocks because of heat"),
-    "clocks-capped": (INFO, "clocks were limited all along, and nothing says whether by heat"),
-    "clocks-low": (WARNING, "the clocks were lower than in the case's other invocations"),
-    "slow-start": (INFO, "the first invocation was slower than all others: left out"),
-    "clock-jumped": (ERROR, "the device's wall clock was moved during the run"),
-    "rebooted": (ERROR, "the phone rebooted during the run"),
-    "foreign-load": (WARNING, "something else kept the processor busy"),
-    "more-threads-than-big-cores": (INFO, "threads shared the big cores or ran on small ones"),
-    "warm-cold-start": (ERROR, "a start that was to be cold used a cache"),
-    "start-unknown": (
+    FindingCode(
+        "output-cut",
+        INFO,
+        "the program printed very much; the middle of its output isn't kept",
+        "Have the program print less (no --verbose, no tracing of each operator), then measure again.",
+    ),
+    FindingCode(
+        "throttled",
+        WARNING,
+        "the phone limited its clocks because of heat",
+        "Let the phone cool down, take it out of its case, or wait longer between cases.",
+    ),
+    FindingCode(
+        "clocks-capped",
+        INFO,
+        "clocks were limited all along, and nothing says whether by heat",
+        "Let the phone cool, and end its battery saver: something keeps the clocks below their limit.",
+    ),
+    FindingCode(
+        "clocks-low",
+        WARNING,
+        "the clocks were lower than in the case's other invocations",
+        "Raise warm-up, or use a fixed performance mode: the governor held the clocks back.",
+    ),
+    FindingCode(
+        "slow-start",
+        INFO,
+        "the first invocation was slower than all others: left out",
+        "Nothing: it is left out. To measure first starts, use the pass cold.",
+    ),
+    FindingCode(
+        "clock-jumped",
+        ERROR,
+        "the device's wall clock was moved during the run",
+        "Keep the phone's clock from being set during a run; times taken over the jump are wrong.",
+    ),
+    FindingCode(
+        "rebooted",
+        ERROR,
+        "the phone rebooted during the run",
+        "Look for the cause (heat, battery, driver crash in last_kmsg), then measure again.",
+    ),
+    FindingCode(
+        "foreign-load",
+        WARNING,
+        "something else kept the processor busy",
+        "End what else runs on this phone or computer ('top' shows it), then measure again.",
+    ),
+    FindingCode(
+        "more-threads-than-big-cores",
+        INFO,
+        "threads shared the big cores or ran on small ones",
+        "Ask for no more threads than there are big cores.",
+    ),
+    FindingCode(
+        "warm-cold-start",
+        ERROR,
+        "a start that was to be cold used a cache",
+        "Remove the named cache, or the flag that names another one; then measure again.",
+    ),
+    FindingCode(
+        "start-unknown",
         WARNING,
         "the start may have been warm: the GPU's shaders stay in the iPhone app's folder",
+        "Reinstall the app for a start without its shaders; take these figures for warm starts.",
     ),
-    "cache-not-used": (WARNING, "a start that was to be warm found no cache, or didn't use it"),
-    "screen-off": (WARNING, "the screen went off during the run"),
-    "foreground-changed": (WARNING, "another app came to the screen during the run"),
-    "charging-changed": (INFO, "the charger came or went during the run"),
-    "battery-draining": (INFO, "the battery was emptied though the phone was plugged in"),
-    "mixed-grades": (
+    FindingCode(
+        "cache-not-used",
+        WARNING,
+        "a start that was to be warm found no cache, or didn't use it",
+        "Look at the first load's output: a driver or delegate that keeps no cache has no warm start.",
+    ),
+    FindingCode(
+        "screen-off",
+        WARNING,
+        "the screen went off during the run",
+        "Keep the screen on for an app on it: with the screen off it isn't scheduled as it is in use.",
+    ),
+    FindingCode(
+        "foreground-changed",
+        WARNING,
+        "another app came to the screen during the run",
+        "Keep other apps from coming to the front, then measure again.",
+    ),
+    FindingCode(
+        "charging-changed",
+        INFO,
+        "the charger came or went during the run",
+        "Keep the phone plugged in, or unplugged, for the whole campaign.",
+    ),
+    FindingCode(
+        "battery-draining",
+        INFO,
+        "the battery was emptied though the phone was plugged in",
+        "Use a hub or charger that gives more current.",
+    ),
+    FindingCode(
+        "mixed-grades",
         INFO,
         "the case's invocations were made under differently controlled conditions",
+        "Measure again, so that all invocations run under the same control of the phone.",
     ),
-    "two-states": (INFO, "the case's invocations fall into two groups, as at two clocks"),
-    "battery-low": (WARNING, "the battery was low; phones limit their clocks then"),
-    "wrong-outputs": (ERROR, "the outputs aren't the model's"),
-    "outputs-drift": (WARNING, "the outputs differ more than they should"),
-    "outputs-unreadable": (ERROR, "there are no outputs to compare"),
-    "parity-degenerate": (
+    FindingCode(
+        "two-states",
+        INFO,
+        "the case's invocations fall into two groups, as at two clocks",
+        "Use a fixed performance mode, or raise warm-up: the phone ran at one of two clocks.",
+    ),
+    FindingCode(
+        "battery-low",
+        WARNING,
+        "the battery was low; phones limit their clocks then",
+        "Charge the phone above 15 %, then measure again.",
+    ),
+    FindingCode(
+        "wrong-outputs",
+        ERROR,
+        "the outputs aren't the model's",
+        "Don't use this configuration: it computes something else. Try one without half precision.",
+    ),
+    FindingCode(
+        "outputs-drift",
+        WARNING,
+        "the outputs differ more than they should",
+        "Judge by the task's own accuracy whether this loss of precision is acceptable.",
+    ),
+    FindingCode(
+        "outputs-unreadable",
+        ERROR,
+        "there are no outputs to compare",
+        "Read its log: the program wrote no outputs that could be compared.",
+    ),
+    FindingCode(
+        "parity-degenerate",
         WARNING,
         "the model's outputs hardly depend on its inputs; they show nothing",
+        "Give real inputs (parity_inputs), or a trained model: these outputs show nothing.",
     ),
-    "imported": (
+    FindingCode(
+        "imported",
         INFO,
         "somebody else made the run; nothing is known of the device's heat, load and battery",
+        "Ask whoever ran it how warm, loaded and charged the phone was.",
     ),
-    "unusual-for-device": (
+    FindingCode(
+        "unusual-for-device",
         WARNING,
         "this model is much slower on this device than its other models lead to expect",
+        "Ask which cores and how many threads it had: its other models are faster.",
     ),
-}
+)
+CODES: Final[Mapping[str, FindingCode]] = {item.code: item for item in _FINDINGS}
 #: Rounding that may move a figure by more than this share of its value hides small changes.
 ROUNDING_MAX: Final = 0.01
 #: Fewer inferences than this say little about the process's own spread.
@@ -125,10 +316,18 @@ def finding(
     code: str, message: str = "", evidence: str = "", *, severity: Severity | None = None
 ) -> Finding:
     """Return a finding, by default with the severity and the message of its code."""
-    usual, meaning = CODES[code]
+    known = CODES[code]
     return Finding(
-        code=code, severity=severity or usual, message=message or meaning, evidence=evidence
+        code=code,
+        severity=severity or known.severity,
+        message=message or known.meaning,
+        evidence=evidence,
     )
+
+
+def finding_step(code: str) -> str:
+    """Return what to do about a finding; empty where its code isn't known here."""
+    return CODES[code].next_step if code in CODES else ""
 
 
 def start_findings(report: ToolReport) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.findings import finding_step
 from orchestrator.passes import pass_tables, shown
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
@@ -16,7 +17,6 @@ from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
-from orchestrator.tables.next_steps import finding_step
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.results import (
     figures_table,

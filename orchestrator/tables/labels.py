@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import CaseResult, CaseStatus
+from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import place_of
+from orchestrator.records.failures import next_step_of
 from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
@@ -36,6 +38,27 @@ STATUS_WORDS: Final[Mapping[CaseStatus, str]] = {
 } | {
     CaseStatus.UNCONFIRMED: "not confirmed",
     CaseStatus.UNTIMED: "no timing pass",
+}
+
+#: What to do about a case, by what shows it.
+_BY_TRUTH: Final[Mapping[DelegateTruth, str]] = {
+    DelegateTruth.FELL_BACK: "Check that the build holds this delegate and that the phone has its driver; the log "
+    "names the reason. Add --require_full_delegation=true to make such a run fail instead.",
+    DelegateTruth.NONE: "The delegate takes none of this model's operators: look at the operators left to the CPU, "
+    "and convert the model with types and operators that the delegate supports.",
+    DelegateTruth.FLAG_IGNORED: "This build doesn't know the delegate's flag: use a build that holds the delegate.",
+    DelegateTruth.WRONG_BACKEND: "Name the accelerator or backend in the plan's flags, or ask for what ran.",
+    DelegateTruth.FAILED: "The delegate can't run this model on this device: the log names operator or driver.",
+    DelegateTruth.UNKNOWN: "Nothing printed shows where the operators ran: run with --verbose=true or a newer build.",
+}
+_BY_STATUS: Final[Mapping[CaseStatus, str]] = {
+    CaseStatus.REJECTED: "Mend what the findings name, then measure this case again.",
+    CaseStatus.FAILED: "Read the end of its log, then run this case alone.",
+    CaseStatus.TIMED_OUT: "Raise the plan's timeout if the model is that slow; if not, program or driver hangs.",
+    CaseStatus.ABORTED: "It was interrupted: resume the campaign.",
+    CaseStatus.UNFIT: "Bring the device to the state that the plan asks for (cool, charged, unlocked), then resume.",
+    CaseStatus.NOT_RUN: "It is planned and not done: resume the campaign.",
+    CaseStatus.UNTIMED: "Add the pass timing if you want to know its latency.",
 }
 
 #: What a comparison of outputs came to, as a badge says it, and the badge's colour.
@@ -94,6 +117,19 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
         actual = place_of(evidence) or evidence.backend if evidence is not None else ""
         return f"ran on {actual}" if actual else "ran elsewhere"
     return _TRUTH_WORDS[truth]
+
+
+def next_step(result: CaseResult) -> str:
+    """Return what to do about a case, empty when its figure is its own and good."""
+    if result.status in (CaseStatus.FELL_BACK, CaseStatus.UNCONFIRMED):
+        return _BY_TRUTH.get(result.truth or DelegateTruth.UNKNOWN, "")
+    if result.status is CaseStatus.REJECTED and result.reason_code in CODES:
+        return CODES[result.reason_code].next_step
+    if step := next_step_of(result.reason_code, result.reason):
+        return step
+    if result.truth in (DelegateTruth.FAILED, DelegateTruth.FELL_BACK) and result.summary is None:
+        return _BY_TRUTH[result.truth]
+    return _BY_STATUS.get(result.status, "")
 
 
 def fallback_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None) -> str:

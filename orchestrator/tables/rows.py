@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.compare import Ratio
+from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
@@ -30,9 +31,14 @@ from orchestrator.records.run import (
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.tables.column import NOTHING
-from orchestrator.tables.labels import PARITY_WORDS, STATUS_WORDS, fallback_words, truth_words
+from orchestrator.tables.labels import (
+    PARITY_WORDS,
+    STATUS_WORDS,
+    fallback_words,
+    next_step,
+    truth_words,
+)
 from orchestrator.tables.looks import LogExcerpt, Trace
-from orchestrator.tables.next_steps import finding_step, next_step
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.passes import PassFigure, StartRow, SustainedRow
 from orchestrator.units import counted, format_percent, tokens_per_s

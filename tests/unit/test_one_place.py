@@ -17,7 +17,7 @@ from tests.samples.places import REPO
 
 PACKAGE = REPO / "orchestrator"
 #: Where a code is defined, and what to do about it; it is found elsewhere.
-OF_CODES = ("CODES", "_BY_FINDING")
+OF_CODES = ("_FINDINGS",)
 
 
 def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:

@@ -2,7 +2,6 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.findings import CODES
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, kinds_below
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
@@ -10,7 +9,6 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.matrix import matrix_tables
 from orchestrator.tables.column import column_decimals
 from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
-from orchestrator.tables.next_steps import finding_step
 from tests.samples.sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
 
 
@@ -32,10 +30,6 @@ def test_column_gets_the_decimals_that_its_smallest_figure_needs(values, decimal
 
 def test_every_delegate_truth_has_words():
     assert all(truth_words(DelegateEvidence(truth=truth)) for truth in DelegateTruth)
-
-
-def test_every_finding_code_has_a_next_step():
-    assert [code for code in CODES if not finding_step(code)] == []
 
 
 def test_every_error_that_can_end_an_invocation_has_a_next_step():
