@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from orchestrator.bootstrap import fake_build
-from orchestrator.devices.address import parse_address
+from orchestrator.devices.adb_server import parse_address
 from orchestrator.models.zoo import sample_models
 from orchestrator.records.workload import ToolName
 

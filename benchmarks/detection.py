@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.server_process import OwnServer, find_adb
+from orchestrator.devices.own_server import OwnServer, find_adb
+from orchestrator.devices.phone import AdbDevice
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

@@ -33,7 +33,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.devices.address import parse_address
+from orchestrator.devices.adb_server import parse_address
 from orchestrator.models.zoo import sample_models
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchfarm_virtual.lab import start_lab, stop_lab
 from benchfarm_virtual.spec import PhoneSpec
 from orchestrator.devices.link import PhoneLink
-from orchestrator.devices.server_process import OwnServer, find_adb
+from orchestrator.devices.own_server import OwnServer, find_adb
 
 TARGET = "/data/local/tmp/pushed"
 

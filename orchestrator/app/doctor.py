@@ -25,7 +25,7 @@ from orchestrator.errors import BenchfarmError, DeviceError
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.adb_server import AdbServer
 
 #: A night's raw output takes less; below the smaller one the next run may not be kept.
 _LITTLE_BYTES: Final = 5 * 10**9

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from orchestrator.bootstrap import Attached, Settings, Workspace
-from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.discovery import PHONES_AT_ONCE
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.restoring import restore
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -38,7 +38,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
-    from orchestrator.devices.audit import Difference
+    from orchestrator.devices.quiet import Difference
     from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
@@ -227,7 +227,7 @@ def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
     Raises UsageError, DeviceError, AdbUnavailableError, HostStorageError.
     """
-    from orchestrator.devices.network_phones import NetworkPhones, full_address
+    from orchestrator.devices.discovery import NetworkPhones, full_address
     from orchestrator.records.answers import DoneAnswer
 
     full = full_address(address)
@@ -239,7 +239,7 @@ def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
 def disconnect_phone(workspace: Workspace, address: str) -> DoneAnswer:
     """Disconnect a phone and forget its address; raises as :func:`connect_phone`."""
-    from orchestrator.devices.network_phones import NetworkPhones, full_address
+    from orchestrator.devices.discovery import NetworkPhones, full_address
     from orchestrator.records.answers import DoneAnswer
 
     full = full_address(address)
@@ -252,7 +252,7 @@ def disconnect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
 def pair_phone(workspace: Workspace, address: str, code: str) -> DoneAnswer:
     """Pair this computer with a phone that shows a code; raises as :func:`connect_phone`."""
-    from orchestrator.devices.network_phones import full_address
+    from orchestrator.devices.discovery import full_address
     from orchestrator.records.answers import DoneAnswer
 
     if not (code.isascii() and code.isdigit() and len(code) == _PAIRING_DIGITS):
@@ -347,7 +347,7 @@ def check_phones(
     Yields each phone, what it found, and the file of its report, which can be written. Raises
     UsageError, DeviceError kinds.
     """
-    from orchestrator.devices.checking import check_phone
+    from orchestrator.devices.check import check_phone
 
     app = None
     if apk is not None:
@@ -395,7 +395,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it
     doesn't.
     """
-    from orchestrator.devices.server_process import find_adb
+    from orchestrator.devices.own_server import find_adb
 
     servers: list[dict[str, object]] = []
     for what, find in (
@@ -425,7 +425,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
 
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    from orchestrator.devices.server_process import OwnServer
+    from orchestrator.devices.own_server import OwnServer
     from orchestrator.records.answers import DoneAnswer
 
     server = OwnServer.adopt(settings.state_folder)

@@ -16,7 +16,7 @@ from orchestrator.files import write_file
 from orchestrator.records.plan import PlanOptions
 
 if TYPE_CHECKING:
-    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.adb_server import AdbServer
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
@@ -53,7 +53,7 @@ def start(
         rooted: whether they have su.
         exit_with_parent: whether the lab ends with this process.
     """
-    from orchestrator.devices.server_process import OwnServer, find_adb
+    from orchestrator.devices.own_server import OwnServer, find_adb
 
     folder = settings.lab_folder
     asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
@@ -217,7 +217,7 @@ def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
 
 def _server(settings: Settings) -> AdbServer | None:
     """Return the adb server of the lab, None when no lab is up."""
-    from orchestrator.devices.server_process import OwnServer
+    from orchestrator.devices.own_server import OwnServer
 
     return OwnServer.adopt(settings.lab_folder, usb=False)
 

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetching import BuildFetcher
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
-    from orchestrator.devices.books import QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.hub_power import HubPower
-    from orchestrator.devices.lease import FileLease, Locks
-    from orchestrator.devices.recovery import LadderRescuer
+    from orchestrator.devices.lease import FileLease, Locks, QuarantineFolder
+    from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import RunProgram
     from orchestrator.ports import Device, ParityReference, Tool
     from orchestrator.programs.flags.book import FlagBook
@@ -249,22 +247,22 @@ class Adapters:
     @cached_property
     def quarantine(self) -> QuarantineFolder:
         """The phones that are kept out until somebody has looked at them."""
-        from orchestrator.devices.books import QuarantineFolder
+        from orchestrator.devices.lease import QuarantineFolder
 
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 
     @cached_property
     def rescuer(self) -> LadderRescuer:
         """Gets phones back that stopped answering."""
-        from orchestrator.devices.recovery import LadderRescuer
+        from orchestrator.devices.rescue import LadderRescuer
 
         return LadderRescuer(self.hub_power)
 
     @cached_property
     def hub_power(self) -> HubPower:
         """Switches the ports of USB hubs."""
-        from orchestrator.devices.hub_power import HubPower
         from orchestrator.devices.journal import UndoJournal
+        from orchestrator.devices.rescue import HubPower
 
         journal = UndoJournal(self.settings.state_folder / "journals")
         return HubPower(journal, search_path=self.settings.environ.get("PATH"))

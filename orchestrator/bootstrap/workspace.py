@@ -37,9 +37,9 @@ from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
+    from orchestrator.devices.adb_server import AdbServer
     from orchestrator.devices.discovery import KnownPhones
-    from orchestrator.devices.push_slots import PushSlots
-    from orchestrator.devices.server import AdbServer
+    from orchestrator.devices.link import PushSlots
     from orchestrator.plugins import DeviceSource
     from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
@@ -136,7 +136,7 @@ class Workspace(Adapters):
     @cached_property
     def push_slots(self) -> PushSlots:
         """How many files may be on their way to phones."""
-        from orchestrator.devices.push_slots import PushSlots
+        from orchestrator.devices.link import PushSlots
 
         return PushSlots(self.cancelled)
 
@@ -163,7 +163,7 @@ class Workspace(Adapters):
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
-        from orchestrator.devices.server_process import OwnServer
+        from orchestrator.devices.own_server import OwnServer
 
         return OwnServer.adopt(self.settings.lab_folder, usb=False)
 
@@ -186,7 +186,7 @@ class Workspace(Adapters):
 
     def _join_network(self, server: AdbServer) -> None:
         """Connect the remembered phones that a server doesn't know; report those that can't be."""
-        from orchestrator.devices.network_phones import NetworkPhones
+        from orchestrator.devices.discovery import NetworkPhones
 
         for address, error in NetworkPhones(self.settings.data_folder).join(server):
             told = (
@@ -199,7 +199,7 @@ class Workspace(Adapters):
 
         AdbUnavailableError.
         """
-        from orchestrator.devices.server_process import server_of_phones
+        from orchestrator.devices.own_server import server_of_phones
 
         return server_of_phones(
             setting=self.settings.adb_server,
@@ -213,16 +213,15 @@ class Workspace(Adapters):
 
         Raises UsageError.
         """
-        from orchestrator.devices.address import configured_address
-        from orchestrator.devices.server import AdbServer
+        from orchestrator.devices.adb_server import AdbServer, configured_address
 
         address = configured_address(self.settings.adb_server, self.settings.environ)
         return None if address is None else AdbServer(address)
 
     def running_plugged_server(self) -> AdbServer | None:
         """The adb server for real phones if one runs; None is started."""
-        from orchestrator.devices.server import AdbServer
-        from orchestrator.devices.server_process import OwnServer
+        from orchestrator.devices.adb_server import AdbServer
+        from orchestrator.devices.own_server import OwnServer
 
         candidates = (
             self.named_server() or AdbServer(),
@@ -550,7 +549,7 @@ class Workspace(Adapters):
             other = attached.source.open(self, seen)
             self._opened.append(other)
             return other, facts or other.facts()
-        from orchestrator.devices.adb import AdbDevice
+        from orchestrator.devices.phone import AdbDevice
 
         device = AdbDevice(
             attached.server,

@@ -37,7 +37,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Wait, command
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
-from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import CheckResult, Device, PhoneCheck

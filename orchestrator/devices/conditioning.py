@@ -1,7 +1,7 @@
 """Bringing a device into a state in which a number means something, and restoring what was changed.
 
 The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
-runs, nobody else has it, there is space) -> quiet (as planned, quiet_steps.py) -> fit (fitness.py).
+runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (fitness.py).
 Each change is journalled on this computer and on the phone before it is made, so that neither a
 crash nor another computer leaves anything behind.
 """
@@ -16,22 +16,24 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.audit import SNAPSHOT_COMMANDS, Difference, differences, parse_snapshot
+from orchestrator.devices.claim import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free, must
 from orchestrator.devices.fitness import danger, wait_until_fit
-from orchestrator.devices.heartbeat import LEASE_S
-from orchestrator.devices.hub_power import HubPower, port_of
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
-from orchestrator.devices.owner_note import FREE_MIN_BYTES, Claims, Standing, check_free, must
-from orchestrator.devices.quiet_steps import (
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import (
     SCREEN_OFF,
     SCREEN_ON,
+    SNAPSHOT_COMMANDS,
+    Difference,
     QuietStep,
+    differences,
     is_network_serial,
+    parse_snapshot,
     screen_step,
     steps_for,
 )
-from orchestrator.devices.shell import quote, reason_of, refusal_of
+from orchestrator.devices.rescue import HubPower, port_of
+from orchestrator.devices.sockets import quote, reason_of, refusal_of
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,

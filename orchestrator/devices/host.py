@@ -18,7 +18,7 @@ from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.lease import is_still, kill_family, kill_group, started_at
 from orchestrator.devices.probing import host_facts, host_state
-from orchestrator.devices.processes import folder_name
+from orchestrator.devices.runs import folder_name
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceTimeoutError,

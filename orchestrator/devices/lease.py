@@ -27,7 +27,7 @@ import psutil
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.errors import DeviceBusyError, HostStorageError
-from orchestrator.files import make_private
+from orchestrator.files import make_private, write_whole
 from orchestrator.records.identity import Serial
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -286,3 +286,69 @@ class FileLease:
 
 def _lock_name(serial: Serial) -> str:
     return f"device-{serial}"
+
+
+class QuarantineFolder:
+    """The devices that are kept out until somebody has looked at them, for all processes of one
+    computer.
+    """
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+        """Name the folder; it is made when the first phone is kept out."""
+        self._folder = folder
+        self._clock = clock or SystemClock()
+
+    def reason(self, serial: Serial) -> str:
+        """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its
+        phone out too.
+        """
+        try:
+            note = json.loads(self.path(serial).read_text("utf-8"))
+            since = datetime.fromisoformat(note["since"]).astimezone()
+            return f"{note['reason']} (since {since:%Y-%m-%d %H:%M})"
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"{self.path(serial)} can't be read: {error}"
+
+    def path(self, serial: Serial) -> Path:
+        """Return the file of a device."""
+        return self._folder / f"{percent_encode(serial, safe='')}.json"
+
+    def put(self, serial: Serial, reason: str) -> None:
+        """Keep a device out; the first reason stays. Raises HostStorageError."""
+        path = self.path(serial)
+        if path.exists():
+            return
+        note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
+        try:
+            write_whole(path, json.dumps(note) + "\n")
+        except OSError as error:
+            raise HostStorageError(f"{path} can't be written: {error}") from error
+
+    def release(self, serial: Serial) -> str:
+        """Let a device in again; return why it was kept out, empty when it wasn't."""
+        reason = self.reason(serial)
+        self.path(serial).unlink(missing_ok=True)
+        if reason:
+            self._released(serial).touch()
+        return reason
+
+    def is_released(self, serial: Serial) -> bool:
+        """Whether somebody has let a device in, and it hasn't been as it was known since
+        (``is_as_known``).
+        """
+        return self._released(serial).exists()
+
+    def is_as_known(self, serial: Serial) -> None:
+        """Note that a device is the one that it was known as: who lets it in the next time does so
+        for a new reason.
+        """
+        self._released(serial).unlink(missing_ok=True)
+
+    def _released(self, serial: Serial) -> Path:
+        return self.path(serial).with_suffix(".released")
+
+    def serials(self) -> list[Serial]:
+        """Return all phones that are kept out."""
+        return sorted(Serial(unquote(path.stem)) for path in self._folder.glob("*.json"))

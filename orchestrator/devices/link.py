@@ -11,22 +11,23 @@ import secrets
 import stat
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.connection import (
+from orchestrator.devices.adb_server import AdbServer
+from orchestrator.devices.claim import HeldNote
+from orchestrator.devices.probes import parse_serial
+from orchestrator.devices.sockets import (
     Connection,
+    quote,
+    reason_of,
+    run_shell,
     service_failure,
     sync_failure,
     writing_failure,
 )
-from orchestrator.devices.heartbeat import HeldNote
-from orchestrator.devices.probes import parse_serial
-from orchestrator.devices.push_slots import PushSlots
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import quote, reason_of, run_shell
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceChangedError,
@@ -373,3 +374,31 @@ def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
 def _short(command: str) -> str:
     line = " ".join(command.split())
     return repr(line if len(line) <= 60 else line[:57] + "...")
+
+
+_PUSHES_AT_ONCE: Final = 4
+#: How often a push that waits checks whether all is cancelled.
+_POLL_S: Final = 0.2
+
+
+class PushSlots:
+    """The slots that all phones of a process share."""
+
+    def __init__(self, cancelled: threading.Event | None = None) -> None:
+        """``cancelled`` ends all waiting."""
+        self._free = threading.BoundedSemaphore(_PUSHES_AT_ONCE)
+        self._cancelled = cancelled or threading.Event()
+
+    @contextlib.contextmanager
+    def pushing(self) -> Generator[None]:
+        """Send one file while the context lasts.
+
+        Raises InterruptedByUserError when cancelled while waiting.
+        """
+        while not self._free.acquire(timeout=_POLL_S):
+            if self._cancelled.is_set():
+                raise InterruptedByUserError
+        try:
+            yield
+        finally:
+            self._free.release()

@@ -42,10 +42,9 @@ from orchestrator.records.tokens import model_ending
 from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
 if TYPE_CHECKING:
-    from orchestrator.devices.books import QuarantineFolder
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.lease import FileLease
-    from orchestrator.devices.recovery import LadderRescuer
+    from orchestrator.devices.lease import FileLease, QuarantineFolder
+    from orchestrator.devices.rescue import LadderRescuer
     from orchestrator.store.opening import Store
 
 

@@ -1413,18 +1413,6 @@ def next_step_of(code: str, reason: str = "") -> str:
     return next(of_text, failure.next_step)
 
 
-def service_failure(said: str) -> str:
-    """Return the code of what a phone's service printed, empty when none is known for it."""
-    return next(
-        (
-            item.code
-            for text, item in texts_of(Source.SERVICE)
-            if re.search(text.pattern, said, re.I)
-        ),
-        "",
-    )
-
-
 def texts_of(source: Source) -> tuple[tuple[FailureText, FailureCode], ...]:
     """Return the texts of a source with their codes, in the order in which they are tried."""
     found = [

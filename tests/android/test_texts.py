@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchfarm_virtual.samples import benchmark_apk, benchmark_elf
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     FolderRefusedError,
     InstallError,

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.quiet_steps import put_setting
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import quote
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import put_setting
+from orchestrator.devices.sockets import quote
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
 from orchestrator.records.device import DeviceFacts, DeviceKind

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.host import HostDevice
-from orchestrator.devices.shell import quote
+from orchestrator.devices.sockets import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
 from orchestrator.ports import Device, PlacedFile, ShellResult
 from orchestrator.records.device import DeviceKind

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.devices.adb import WORK_FOLDER
-from orchestrator.devices.owner_note import Claims
+from orchestrator.devices.claim import Claims
+from orchestrator.devices.phone import WORK_FOLDER
 from orchestrator.scripts import call
 from tests.e2e.conftest import Lab
 from tests.samples.places import MODELS

@@ -16,10 +16,9 @@ from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb import WORK_FOLDER, AdbDevice
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,

@@ -11,14 +11,13 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.connection import Connection
 from orchestrator.devices.fitness import unfit
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.journal import Change, UndoJournal
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.sockets import Connection
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceSetAsideError,

@@ -16,12 +16,11 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.audit import SNAPSHOT_COMMANDS, differences, parse_snapshot
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

@@ -15,12 +15,11 @@ import pytest
 from benchfarm_virtual.farm import VirtualLab
 from orchestrator.bootstrap import Settings, Workspace, workspace
 from orchestrator.cli.devices import restore
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.hub_power import HubPower
 from orchestrator.devices.journal import Change, UndoJournal
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.rescue import HubPower
 from orchestrator.errors import DeviceCommandError
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection

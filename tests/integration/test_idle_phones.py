@@ -11,9 +11,8 @@ from typing import Any
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import Fault, FaultKind
 from orchestrator.bootstrap import Attached, Settings, Workspace
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
-from orchestrator.devices.server import AdbServer
 from orchestrator.extensions.farm.looking import HostPhones
 from orchestrator.extensions.farm.queue import FarmQueue
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from tests.samples.command import Cli
 
 

@@ -14,10 +14,9 @@ from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.phone import Phone
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.devices import restore
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.journal import Change
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.files import sha256_of
 from orchestrator.records.identity import Serial

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.push_slots import PushSlots
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.link import PushSlots
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import InterruptedByUserError
 
 DEADLINE_S = 180.0

@@ -12,12 +12,10 @@ import pytest
 
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.books import QuarantineFolder
-from orchestrator.devices.hub_power import HubPower, usb_port
-from orchestrator.devices.recovery import LadderRescuer
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.lease import QuarantineFolder
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.rescue import HubPower, LadderRescuer, usb_port
 from orchestrator.records.identity import Serial
 from tests.samples.meanwhile import switch_on_at, when
 

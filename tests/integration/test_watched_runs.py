@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.records.identity import RunId
 from orchestrator.records.sample import SAMPLES_FILE
 from orchestrator.records.verdict import Grade

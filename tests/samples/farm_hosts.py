@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from orchestrator.devices.address import parse_address
+from orchestrator.devices.adb_server import parse_address
 from orchestrator.errors import StoreError
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.store.opening import open_store

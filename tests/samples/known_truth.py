@@ -20,7 +20,7 @@ from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
-from orchestrator.devices.adb import AdbDevice
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.native import NativeTool

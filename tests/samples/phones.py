@@ -14,9 +14,8 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
-from orchestrator.devices.adb import AdbDevice
-from orchestrator.devices.address import ServerAddress, configured_address
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer, ServerAddress, configured_address
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError
 from orchestrator.ports import ShellResult
 from tests.samples.real_phone import RealPhone

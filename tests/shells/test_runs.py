@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.devices.detached import WAIT_STEP_S
-from orchestrator.devices.processes import parse_processes
+from orchestrator.devices.runs import WAIT_STEP_S, parse_processes
 from orchestrator.scripts import call, text
 from tests.shells.conftest import Shell
 

@@ -19,7 +19,7 @@ from orchestrator.config.faults import checked
 from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys
 from orchestrator.config.yaml_file import parse_yaml
 from orchestrator.devices.fitness import unfit, wait_until_fit
-from orchestrator.devices.quiet_steps import steps_for
+from orchestrator.devices.quiet import steps_for
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import PlanError
 from orchestrator.fields import Seconds

@@ -14,8 +14,8 @@ from orchestrator.app.queue_beside import IN_QUARANTINE
 from orchestrator.bootstrap import Attached, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
+from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones, look_at
-from orchestrator.devices.server import is_tcp
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.farm.callbacks import Look, Say
 from orchestrator.extensions.farm.manifest import dump, labels_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.devices.checking import Found, fails, make_checks, works
+from orchestrator.devices.check import Found, fails, make_checks, works
 from orchestrator.extensions.iphone.usbmux import PROGRAM
 from orchestrator.ports import CheckResult, PhoneCheck
 

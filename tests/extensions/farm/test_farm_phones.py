@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.bootstrap import Attached
-from orchestrator.devices.server import AdbServer
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.extensions.farm.looking import hanging
 from orchestrator.extensions.farm.manifest import Content, Manifest, Payload, kind_of, read_manifest
 from orchestrator.extensions.farm.phones import usable

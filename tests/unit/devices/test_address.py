@@ -1,6 +1,6 @@
 import pytest
 
-from orchestrator.devices.address import ServerAddress, configured_address, parse_address
+from orchestrator.devices.adb_server import ServerAddress, configured_address, parse_address
 from orchestrator.errors import UsageError
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.address import ServerAddress
-from orchestrator.devices.connection import Connection
+from orchestrator.devices.adb_server import ServerAddress
+from orchestrator.devices.sockets import Connection
 from orchestrator.errors import AdbUnavailableError
 
 

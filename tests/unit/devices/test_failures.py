@@ -1,13 +1,13 @@
 import pytest
 
-from orchestrator.devices.connection import (
+from orchestrator.devices.discovery import parse_devices
+from orchestrator.devices.sockets import (
     server_failure,
     service_failure,
     sync_failure,
     without_stack,
     writing_failure,
 )
-from orchestrator.devices.discovery import parse_devices
 from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,

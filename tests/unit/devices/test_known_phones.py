@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import KnownPhones
-from orchestrator.devices.server import AdbServer
 from orchestrator.ports import Seen
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices import blobs, discovery, probes, processes
+from orchestrator.devices import discovery, probes, runs, transfer
 from tests.samples.places import DATA
 
 FOLDER = DATA / "probes"
-MODULES = {"blobs": blobs, "discovery": discovery, "probes": probes, "processes": processes}
+MODULES = {"blobs": transfer, "discovery": discovery, "probes": probes, "processes": runs}
 
 
 def agrees(found: object, expected: object) -> bool:

@@ -1,4 +1,4 @@
-from orchestrator.devices.processes import PhoneProcess, family
+from orchestrator.devices.runs import PhoneProcess, family
 
 
 def process(pid: int, parent: int, group: int = 0) -> PhoneProcess:

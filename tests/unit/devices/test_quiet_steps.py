@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.quiet_steps import QuietStep, is_network_serial, steps_for
+from orchestrator.devices.quiet import QuietStep, is_network_serial, steps_for
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Quiet

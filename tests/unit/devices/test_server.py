@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.address import ServerAddress
+from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import list_devices
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.server_process import OwnServer, bundled_adb, find_adb, server_of_phones
+from orchestrator.devices.own_server import OwnServer, bundled_adb, find_adb, server_of_phones
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceError,
@@ -159,7 +158,7 @@ def test_a_server_survives_the_command_that_started_it(
 ) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from orchestrator.devices.server_process import OwnServer, find_adb\n"
+        "from orchestrator.devices.own_server import OwnServer, find_adb\n"
         "OwnServer.start(binary=find_adb(), state_folder=Path(sys.argv[1]), environ=dict(os.environ), usb=False)"
     )
     subprocess.run(
@@ -345,7 +344,7 @@ def test_where_the_wheel_has_no_adb_it_is_found_in_path_or_in_the_sdk_or_asked_f
 ) -> None:
     code = (
         "import json, sys; sys.modules['adbutils'] = None\n"
-        "from orchestrator.devices.server_process import find_adb\n"
+        "from orchestrator.devices.own_server import find_adb\n"
         "print(find_adb(environ=json.loads(sys.argv[1])))"
     )
     for folder in ("bin", "sdk/platform-tools"):

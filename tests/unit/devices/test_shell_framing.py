@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.shell import PacketReader, encode_packet, quote, reason_of
+from orchestrator.devices.sockets import PacketReader, encode_packet, quote, reason_of
 from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)

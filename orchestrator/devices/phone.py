@@ -12,25 +12,29 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.blobs import DEFAULT_BUDGET_BYTES, PlacedFiles, PushProgress
-from orchestrator.devices.connection import Connection, service_failure
-from orchestrator.devices.detached import DetachedRuns
+from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
-from orchestrator.devices.installing import InstalledApps
-from orchestrator.devices.link import PhoneLink
+from orchestrator.devices.link import PhoneLink, PushSlots
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
-from orchestrator.devices.push_slots import PushSlots
-from orchestrator.devices.server import AdbServer
-from orchestrator.devices.shell import (
+from orchestrator.devices.runs import DetachedRuns
+from orchestrator.devices.sockets import (
     CLOSE_STDIN,
     EXIT,
     STDERR,
     STDOUT,
+    Connection,
     PacketReader,
     encode_packet,
     quote,
     reason_of,
+    service_failure,
+)
+from orchestrator.devices.transfer import (
+    DEFAULT_BUDGET_BYTES,
+    InstalledApps,
+    PlacedFiles,
+    PushProgress,
 )
 from orchestrator.errors import (
     DeviceChangedError,

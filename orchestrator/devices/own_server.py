@@ -24,9 +24,13 @@ from filelock import FileLock, Timeout
 
 from orchestrator.child_environment import child_environment
 from orchestrator.clock import Deadline
-from orchestrator.devices.address import ServerAddress, configured_address, parse_address
+from orchestrator.devices.adb_server import (
+    AdbServer,
+    ServerAddress,
+    configured_address,
+    parse_address,
+)
 from orchestrator.devices.lease import command_line
-from orchestrator.devices.server import AdbServer
 from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.adb import AdbDevice
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.processes import PhoneProcess, parse_processes
-from orchestrator.devices.shell import quote, reason_of
+from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.runs import PhoneProcess, parse_processes
+from orchestrator.devices.sockets import quote, reason_of
 from orchestrator.errors import BenchfarmError, DeviceTimeoutError
 from orchestrator.files import sha256_of
 from orchestrator.ports import CheckResult, PhoneCheck
