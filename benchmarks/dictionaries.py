@@ -15,13 +15,12 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
-import zstandard
-
 from orchestrator.documents import dump_document
 from orchestrator.records.run import RunRecord
 from orchestrator.records.workload import Case
 from orchestrator.store import packing, runs
 from orchestrator.store.opening import open_store
+from orchestrator.store.packing import zstd
 
 FOLDER = Path(packing.__file__).parent / "dictionaries"
 #: Runs of a program below which nothing is learned.
@@ -71,10 +70,10 @@ def train(found: dict[str, list[RunRecord]], size: int) -> None:
         learned += [
             dump_document(case).encode() for case in dict.fromkeys(run.case for run in known)
         ]
-        made = zstandard.train_dictionary(
-            most, [item for item in learned if item], dict_id=packing.number_of(name)
-        )
-        (FOLDER / name).write_bytes(made.as_bytes())
+        made = zstd.train_dict([item for item in learned if item], most).dict_content
+        # Bytes 4 to 8 of a dictionary are its number (RFC 8878, 5).
+        number = packing.number_of(name).to_bytes(4, "little")
+        (FOLDER / name).write_bytes(made[:4] + number + made[8:])
         proof = [run for place, run in enumerate(known) if place % 4 == 0]
         for cached in (packing._files, packing._newest, packing._dictionary):
             cached.cache_clear()

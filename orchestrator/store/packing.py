@@ -12,22 +12,29 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import sys
 import zlib
 from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
 
-import zstandard
-
 from orchestrator.documents import to_text
 from orchestrator.errors import StoreCorruptError
 from orchestrator.records.run import Attachment
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 #: Output beyond this is kept beside its run, once for each content.
 LARGE_BYTES: Final = 64 * 1024
 #: Level 9 makes documents 2 % smaller and takes four times as long.
-_LEVEL: Final = 7
+_OPTIONS: Final[dict[int, int]] = {
+    zstd.CompressionParameter.compression_level: 7,
+    zstd.CompressionParameter.checksum_flag: 1,
+}
 #: What claims to be more can only be damaged.
 _MOST_BYTES: Final = 512 << 20
 #: For programs that have no dictionary of their own.
@@ -58,36 +65,33 @@ def _newest() -> dict[str, int]:
 
 
 @functools.cache
-def _dictionary(number: int) -> zstandard.ZstdCompressionDict | None:
-    if number not in _files():
-        return None
-    made = zstandard.ZstdCompressionDict(_files()[number].read_bytes())
-    made.precompute_compress(level=_LEVEL)
-    return made
+def _dictionary(number: int) -> zstd.ZstdDict | None:
+    return zstd.ZstdDict(_files()[number].read_bytes()) if number in _files() else None
 
 
 def pack(content: bytes, program: str = "") -> bytes:
     """Return some bytes compressed, by the dictionary of a program where one is named."""
     newest = _newest()
     number = newest.get(program, newest.get(_DEFAULT, 0)) if program else 0
-    # Each thread needs a compressor of its own, and making one takes less than using it.
-    compressor = zstandard.ZstdCompressor(
-        level=_LEVEL, dict_data=_dictionary(number), write_checksum=True
-    )
-    return compressor.compress(content)
+    known = _dictionary(number)
+    return zstd.compress(content, options=_OPTIONS, zstd_dict=known and known.as_digested_dict)
 
 
 def unpack(data: bytes, *, where: str) -> bytes:
     """Return what :func:`pack` was given; raises StoreCorruptError naming ``where``."""
     try:
-        frame = zstandard.get_frame_parameters(data)
-        if frame.content_size > _MOST_BYTES:
+        frame = zstd.get_frame_info(data)
+        if frame.decompressed_size is None or frame.decompressed_size > _MOST_BYTES:
             raise StoreCorruptError(
                 f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB"
             )
-        dictionary = _dictionary(frame.dict_id) if frame.dict_id else None
-        return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(data)
-    except zstandard.ZstdError as error:
+        known = _dictionary(frame.dictionary_id)
+        decompressor = zstd.ZstdDecompressor(zstd_dict=known)
+        content = decompressor.decompress(data)
+        if not decompressor.eof or decompressor.unused_data:
+            raise zstd.ZstdError("they end elsewhere than their frame")
+        return content
+    except zstd.ZstdError as error:
         raise StoreCorruptError(
             f"{where}: the stored bytes aren't the ones that were kept ({error})"
         ) from error

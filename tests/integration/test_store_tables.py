@@ -11,13 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from orchestrator.records.run import Attachment, LatencySummary, Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import open_store
-from orchestrator.store.packing import LARGE_BYTES
+from orchestrator.store.packing import LARGE_BYTES, zstd
 from tests.samples.places import REPO
 
 
@@ -156,7 +155,7 @@ def test_what_a_program_always_prints_takes_little_and_names_its_dictionary(
 
     assert max(document for document, _, _ in packed) < 500
     assert packed[0][1] < len(zlib.compress(log, 9)) / 2
-    numbers = [zstandard.get_frame_parameters(output).dict_id for _, _, output in packed]
+    numbers = [zstd.get_frame_info(output).dictionary_id for _, _, output in packed]
     assert numbers[0] != numbers[1]
     # A program that has none of its own takes the first one's.
     assert numbers[2] == numbers[0]
