@@ -16,8 +16,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from orchestrator.documents import dump_document
+from orchestrator.records.case import Case
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Case
 from orchestrator.store import packing, runs
 from orchestrator.store.opening import open_store
 from orchestrator.store.packing import zstd

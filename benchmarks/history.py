@@ -36,9 +36,19 @@ from sqlalchemy import insert, select
 
 from orchestrator.extensions.history.regressions import Question, find_regressions
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store, open_store
 from orchestrator.store.packing import pack_output
 from orchestrator.store.runs import row_of

@@ -26,8 +26,8 @@ from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.clock import SystemClock
 from orchestrator.devices.host import HostRuns
-from orchestrator.records.identity import RunId
-from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.case import RunId
+from orchestrator.records.run import SAMPLES_FILE
 
 _PROCESS = """
 import os, statistics, sys, time

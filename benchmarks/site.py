@@ -31,12 +31,23 @@ from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.site import Site, gather
 from orchestrator.extensions.history.site_folder import SiteFolder
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
 
 START = datetime(2025, 11, 1, 22, tzinfo=UTC)

@@ -27,8 +27,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import (
     Attachment,
     DelegateEvidence,
@@ -39,7 +51,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.store.packing import pack_output, unpack
 from orchestrator.store.runs import row_of

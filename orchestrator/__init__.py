@@ -26,8 +26,8 @@ if TYPE_CHECKING:
         StoreError,
         UsageError,
     )
+    from orchestrator.records.case import Case
     from orchestrator.records.plan import Plan
-    from orchestrator.records.workload import Case
 
 __all__ = [
     "ArtifactError",
@@ -56,7 +56,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Lab", "Progress", "bench", "compare", "load", "run"), "orchestrator.app.lab"),
     **dict.fromkeys(("Comparison", "Results"), "orchestrator.app.results"),
     "Plan": "orchestrator.records.plan",
-    "Case": "orchestrator.records.workload",
+    "Case": "orchestrator.records.case",
 }
 
 

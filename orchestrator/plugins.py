@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from orchestrator.programs.specification import Program
     from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.campaign import Campaign
+    from orchestrator.records.case import Pass, ToolName
     from orchestrator.records.run import ToolReport
-    from orchestrator.records.workload import Pass, ToolName
     from orchestrator.tables.column import Column, Kind
     from orchestrator.tables.table import Table
 
@@ -133,7 +133,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Column", "Kind"), "tables.column"),
     "Table": "tables.table",
     **dict.fromkeys(("CommandResult", "shown"), "cli.result"),
-    "Pass": "records.workload",
+    "Pass": "records.case",
     **dict.fromkeys(
         ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
         "passes.specification",

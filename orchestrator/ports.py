@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.parity import ParityBasis, PlacedInput
 from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

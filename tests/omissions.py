@@ -62,7 +62,7 @@ class Place:
 DELEGATE = '''"""WebGPU."""
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(
     name=DelegateName.WEBGPU,
@@ -73,7 +73,7 @@ DELEGATE = Delegate(
 PASS = '''"""The pass ``quick``: one short run."""
 
 from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
-from orchestrator.records.workload import Pass
+from orchestrator.records.case import Pass
 
 PASS = PassSpec(
     name=Pass.QUICK,
@@ -109,7 +109,7 @@ PLACES: Sequence[Place] = (
     Place(
         change="delegate",
         what="its member",
-        file="orchestrator/records/workload.py",
+        file="orchestrator/records/case.py",
         after='    EXTERNAL = "external"\n',
         text='    WEBGPU = "webgpu"\n',
     ),
@@ -182,7 +182,7 @@ PLACES: Sequence[Place] = (
     Place(
         change="pass",
         what="its member",
-        file="orchestrator/records/workload.py",
+        file="orchestrator/records/case.py",
         after='    REFERENCE = "reference"\n',
         text='    QUICK = "quick"\n',
     ),

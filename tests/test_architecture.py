@@ -411,7 +411,7 @@ def test_no_module_needs_itself() -> None:
 HOMES = {"delegates", "programs", "reading"}
 #: What else spells the name of a delegate or a program, and why. It only gets shorter.
 ELSEWHERE = {
-    "records/workload.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",
+    "records/case.py": "the vocabulary: the enumerations themselves, and what is meant where nobody names one",
     "records/parity.py": "the kernels of this computer's reference run, one of which is called like a delegate",
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
@@ -456,7 +456,7 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
 
 #: What else names a pass, and why. It only gets shorter.
 PASSES_ELSEWHERE = {
-    "records/workload.py": "the vocabulary: the enumeration itself, and which one a case's figure comes from",
+    "records/case.py": "the vocabulary: the enumeration itself, and which one a case's figure comes from",
     "analysis/brackets.py": "what the reference workload says of the runs between two of its own",
     "store/usage.py": "the query that finds comparisons of outputs, for history",
 }

@@ -14,8 +14,18 @@ from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.passes import pass_of
+from orchestrator.records.case import (
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import (
     DelegateEvidence,
@@ -26,7 +36,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
 RUNS = 1200
 LOOK_EVERY_S = 2.0

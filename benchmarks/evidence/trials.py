@@ -21,7 +21,7 @@ from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.middle import t_cdf, t_quantile
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import summarize
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome
 

@@ -15,10 +15,9 @@ from typing import Final
 from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.summary import logs_of
 from orchestrator.analysis.sustained import measured_us
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Pass, grouped
 from orchestrator.units import format_percent, format_slowdown
 
 #: A device is called moved wrongly once in a thousand times.

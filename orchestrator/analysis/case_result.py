@@ -28,12 +28,11 @@ from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
 from orchestrator.records.parity import OUTPUT_FINDINGS, OutputCheck, ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import FIGURE_PASS, Case, grouped
 from orchestrator.units import format_percent
 
 Key = TypeVar("Key")

@@ -27,6 +27,7 @@ from orchestrator.analysis.compare import (
 from orchestrator.analysis.matching import SETTINGS, Axis, Fact, Measured, Rule, match, title_of
 from orchestrator.analysis.outcome import figure_us, resolution_us
 from orchestrator.analysis.sessions import SessionNoise
+from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.records.verdict import (
@@ -35,7 +36,6 @@ from orchestrator.records.verdict import (
     Grade,
     Quality,
 )
-from orchestrator.records.workload import Case, grouped
 
 #: Differences that no option lets pass: what is left isn't a comparison.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.records.run import LatencySummary, ToolReport
-from orchestrator.records.start import StartStage
+from orchestrator.records.run import LatencySummary, StartStage, ToolReport
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.units import format_latency, format_percent
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from orchestrator.records.device import DeviceFacts, DeviceState
-from orchestrator.records.sample import RunConditions, RunSamples, Sample
+from orchestrator.records.run import RunConditions, RunSamples, Sample
 from orchestrator.records.verdict import Grade
 
 #: A clock within this share of its limit is at it.

@@ -28,12 +28,11 @@ from orchestrator.analysis.memory import UNSEEN
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, SeriesKey, grouped
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.parity import Outputs, outputs_of
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade, Severity
-from orchestrator.records.workload import FIGURE_PASS, Build, Case, grouped
 
 
 class Axis(enum.StrEnum):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.run import (
     SETUP_CODES,
     DelegateTruth,
@@ -20,7 +21,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import FIGURE_PASS
 
 #: The figures of such a run are those of another configuration than the one asked for.
 NOT_WHAT_WAS_ASKED: Final = {

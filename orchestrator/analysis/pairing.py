@@ -23,13 +23,11 @@ from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.compare import LOOKS, compare_in_turns, looks_of
 from orchestrator.analysis.matching import measured_cases
 from orchestrator.analysis.outcome import figure_us, of_one_kind, resolution_us
-from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Campaign, Invocation, Pairing
+from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
+from orchestrator.records.model import FIGURE
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.tokens import FIGURE
 from orchestrator.records.verdict import ComparisonVerdict
-from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.units import counted, format_change, format_duration
 
 #: Kinds of sides whose operators may run in different places: that belongs to what is compared.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.findings import finding
 from orchestrator.delegates import DELEGATES
+from orchestrator.records.case import Case
 from orchestrator.records.parity import (
     BASIS_FILE,
     CONTRAST_FILE,
@@ -35,7 +36,6 @@ from orchestrator.records.parity import (
 )
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.verdict import Finding
-from orchestrator.records.workload import Case
 
 if TYPE_CHECKING:
     import numpy as np

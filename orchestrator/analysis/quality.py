@@ -12,12 +12,11 @@ from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.analysis.state_findings import state_findings
 from orchestrator.delegates import DELEGATES
+from orchestrator.records.case import IMPORTED_TOOLS, Case
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import DelegateTruth, Outcome, ToolReport
-from orchestrator.records.sample import RunSamples
+from orchestrator.records.run import DelegateTruth, Outcome, RunSamples, ToolReport
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import IMPORTED_TOOLS, Case
 
 #: Yields what a report of a case on a device means in one pass alone.
 FindingsOf: TypeAlias = Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]

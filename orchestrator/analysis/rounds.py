@@ -22,10 +22,9 @@ from orchestrator.analysis.middle import degrees_of, t_quantile
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.identity import CaseKey, Serial
+from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Outcome, RunRecord
-from orchestrator.records.workload import FIGURE_PASS, Case
 
 #: An interval that is narrow enough must be so again after as many more invocations.
 CONFIRM_COUNT: Final = 3

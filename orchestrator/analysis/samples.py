@@ -14,8 +14,14 @@ from itertools import pairwise
 from typing import Final
 
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import RunRecord, ToolReport
-from orchestrator.records.sample import ClusterConditions, RunConditions, RunSamples, Sample
+from orchestrator.records.run import (
+    ClusterConditions,
+    RunConditions,
+    RunRecord,
+    RunSamples,
+    Sample,
+    ToolReport,
+)
 
 _LOOK: Final = "--look"
 _TIMES: Final = "--times"

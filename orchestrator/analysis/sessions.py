@@ -18,8 +18,8 @@ from typing import Final
 from orchestrator.analysis.memory import UNSEEN, Memory, seen
 from orchestrator.analysis.middle import TRIM_FROM_COUNT, middle
 from orchestrator.analysis.summary import logs_of
+from orchestrator.records.case import CampaignId, Serial, SeriesKey
 from orchestrator.records.history import Points
-from orchestrator.records.identity import CampaignId, Serial, SeriesKey
 from orchestrator.units import counted, format_percent
 
 #: What sessions differ by where nothing is known, and how many steps from one session to the next

@@ -15,11 +15,11 @@ from typing import Final
 
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.grading import is_held
+from orchestrator.records.case import Case
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
-from orchestrator.records.sample import RunConditions, RunSamples, Sample
+from orchestrator.records.run import RunConditions, RunSamples, Sample
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Case
 
 #: A clock limit that fell below this share of what it was before the run is throttling.
 CLOCK_LIMIT_MIN: Final = 0.98

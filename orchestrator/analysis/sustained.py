@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from orchestrator.records.case import grouped
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
-from orchestrator.records.workload import grouped
 
 #: The burst level comes from this much of the beginning, or from BURST_POINTS points if they take
 #: longer.

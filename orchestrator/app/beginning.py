@@ -26,19 +26,21 @@ from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import BuildSha, CampaignId, Serial
-from orchestrator.records.parity import OutputCheck
-from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.workload import (
+from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
+    BuildSha,
+    CampaignId,
     Companion,
     DelegateName,
     Model,
+    Serial,
     Skip,
     ToolName,
 )
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.parity import OutputCheck
+from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.tables.escapes import one_line
 
 

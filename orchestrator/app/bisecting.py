@@ -17,8 +17,8 @@ from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
 from orchestrator.quantities import each
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.comparisons import interval_text

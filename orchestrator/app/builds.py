@@ -25,9 +25,9 @@ from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.plugins import plugins
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
+from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.records.workload import Build, Skip, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release

@@ -17,7 +17,7 @@ from orchestrator.app.stored import check_stored, find_campaigns, load_measured,
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.workload import Case
+from orchestrator.records.case import Case
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted
 

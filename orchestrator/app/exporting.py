@@ -20,7 +20,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import draft_of, unwritable, write_file
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId
 from orchestrator.report import exports
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import Rows

@@ -30,12 +30,11 @@ from orchestrator.files import sha256_of
 from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.case import Build, Case, Model, Serial, ToolName
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
-from orchestrator.records.workload import Build, Case, Model, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData

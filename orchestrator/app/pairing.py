@@ -27,14 +27,12 @@ from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.skips import tools_for
 from orchestrator.quantities import each, split
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Pairing
+from orchestrator.records.case import PER_TOKEN_TOOLS, Build, Case, content_key
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import content_key
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.tokens import FIGURE, is_foreign, is_language_model
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.records.workload import PER_TOKEN_TOOLS, Build, Case
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_percent
 

@@ -29,8 +29,8 @@ from orchestrator.errors import (
 )
 from orchestrator.files import check_writable
 from orchestrator.ports import CheckedDevice, PhoneCheck
+from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.tables.column import DATA, NESTED, Column, Form, Kind
 from orchestrator.tables.devices import FACTS

@@ -22,8 +22,8 @@ from orchestrator.engine.events import (
 )
 from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure
 

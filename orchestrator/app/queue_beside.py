@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from orchestrator.bootstrap import Settings
 from orchestrator.plugins import load, plugins
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.case import CampaignId, Serial
 
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "

@@ -13,11 +13,10 @@ from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.app import measuring
 from orchestrator.bootstrap import Workspace
+from orchestrator.records.case import FIGURE_PASS, Serial, grouped
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import FIGURE_PASS, grouped
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_change, format_latency, format_percent

@@ -17,7 +17,7 @@ from orchestrator.engine.restoring import why_not_restored
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.case import CampaignId, Serial
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | CampaignEnded | None:

@@ -40,19 +40,20 @@ from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
 from orchestrator.ports import Observer
 from orchestrator.programs import usual_tool
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import CampaignId, CaseKey, Serial
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.status import (
+from orchestrator.records.campaign import (
     CUT_OFF,
     ELSEWHERE,
+    Campaign,
+    CampaignStatus,
+    Invocation,
     LiveFigure,
     PhoneStatus,
     Standing,
     Status,
 )
-from orchestrator.records.workload import FIGURE_PASS, Case, grouped
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey, Serial, grouped
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.units import format_bytes
 
 #: While a file is on its way, the status is written this often.

@@ -15,11 +15,10 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.quantities import parse_age
 from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
-from orchestrator.records.identity import CampaignId, RunId, campaign_id_of
+from orchestrator.records.model import is_foreign
 from orchestrator.records.run import RunRecord
-from orchestrator.records.tokens import is_foreign
-from orchestrator.records.workload import Pass
 
 if TYPE_CHECKING:
     from orchestrator.engine.review import Review

@@ -14,10 +14,9 @@ from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import cut_to_time
 from orchestrator.ports import session_of
 from orchestrator.quantities import parse_seconds
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import make_private, write_whole
 from orchestrator.files import sha256_of as sum_of
-from orchestrator.records.identity import BuildSha
-from orchestrator.records.workload import Build, ToolName
+from orchestrator.records.case import Build, BuildSha, ToolName
 
 _LOCK_WAIT_S: Final = 120.0
 #: How the folders begin in which copies are made.

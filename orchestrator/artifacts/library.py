@@ -25,9 +25,8 @@ from orchestrator.errors import ArtifactError
 from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
 from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha
-from orchestrator.records.workload import Build, Companion, ToolName
 
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

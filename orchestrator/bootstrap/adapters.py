@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.clock import SystemClock
 from orchestrator.errors import StoreMissingError
+from orchestrator.records.case import Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
-from orchestrator.records.identity import Serial
-from orchestrator.records.workload import Pass, ToolName
 from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:

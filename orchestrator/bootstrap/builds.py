@@ -15,10 +15,17 @@ from orchestrator.errors import ArtifactError
 from orchestrator.files import sha256_of, write_whole
 from orchestrator.planning.skips import NO_BUILD, tools_for
 from orchestrator.programs import program
+from orchestrator.records.case import (
+    IMPORTED_TOOLS,
+    Build,
+    BuildSha,
+    Companion,
+    Serial,
+    Skip,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import IMPORTED_TOOLS, Build, Companion, Skip, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary

@@ -31,8 +31,8 @@ from orchestrator.errors import (
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.predicates import Labels
 from orchestrator.records.build_spec import BuildSpec
+from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, told_apart
-from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:

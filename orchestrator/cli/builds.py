@@ -27,7 +27,7 @@ from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec
-from orchestrator.records.workload import USUAL_TOOL, Build
+from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table

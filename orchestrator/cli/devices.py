@@ -42,9 +42,9 @@ from orchestrator.errors import DeviceError, StoreError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
+from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import USUAL_DELEGATE
 from orchestrator.tables import text
 from orchestrator.tables.column import DATA, EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.escapes import one_line

@@ -30,8 +30,8 @@ from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.passes import goes_on
+from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
-from orchestrator.records.workload import SkippedCase
 from orchestrator.tables.escapes import one_line, wrap
 from orchestrator.units import counted
 

@@ -25,8 +25,8 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
+from orchestrator.records.case import FIGURE_PASS, SkippedCase
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import FIGURE_PASS, SkippedCase
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import unique_labels

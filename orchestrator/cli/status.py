@@ -28,8 +28,8 @@ from orchestrator.engine.events import (
     Notice,
     RunStored,
 )
+from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.records.run import Outcome
-from orchestrator.records.status import ELSEWHERE, PhoneStatus, Standing, Status
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table

@@ -24,10 +24,9 @@ from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, Campaign, CampaignStatus
+from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.status import CUT_OFF, ELSEWHERE
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes

@@ -17,7 +17,7 @@ from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
 from orchestrator.fields import OneOrMany, Sha256, Text, not_one_of
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
-from orchestrator.records.workload import ToolName
+from orchestrator.records.case import ToolName
 
 ABIS = (
     "arm64-v8a",

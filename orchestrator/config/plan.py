@@ -28,9 +28,9 @@ from orchestrator.passes import known_hint, pass_names, pass_of, passes
 from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
 from orchestrator.quantities import each, split
+from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import DelegateChoice, Plan, PlanKey, PlanModel, PlanOptions, keys_of
-from orchestrator.records.workload import USUAL_TOOL, DelegateName, Pass
 
 #: Characters of a model's name that a campaign is called after.
 _NAME_SHOWN: Final = 80

@@ -15,9 +15,8 @@ from orchestrator.config.faults import Faults, Section, checked
 from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError
 from orchestrator.fields import Celsius, OneOrMany, Text, unique
+from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.device import DeviceKind, DeviceProfile
-from orchestrator.records.identity import Serial
-from orchestrator.records.workload import DelegateName
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 

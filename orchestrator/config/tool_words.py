@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from orchestrator.errors import UsageError, nearest
 from orchestrator.plugins import plugins, program_sources
-from orchestrator.records.workload import ToolName
+from orchestrator.records.case import ToolName
 
 
 def known_tools() -> list[str]:

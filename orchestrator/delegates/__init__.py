@@ -12,9 +12,9 @@ from typing import Final
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.plugins import every
+from orchestrator.records.case import Build, Companion, DelegateName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import OPENGL, DelegateEvidence
-from orchestrator.records.workload import Build, Companion, DelegateName
 
 
 class _Delegates(dict[DelegateName, Delegate]):

@@ -1,8 +1,8 @@
 """Apple's Core ML, on an iPhone's Neural Engine."""
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import DelegateName
 
 DELEGATE = Delegate(
     name=DelegateName.COREML,

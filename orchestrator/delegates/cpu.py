@@ -1,7 +1,7 @@
 """The builtin kernels, without any delegate."""
 
 from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(
     name=DelegateName.CPU,

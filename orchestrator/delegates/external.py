@@ -1,8 +1,8 @@
 """A delegate in a library of its own, which a plan's flags name."""
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import DelegateName
 
 DELEGATE = Delegate(
     name=DelegateName.EXTERNAL,

@@ -3,7 +3,7 @@ interface.
 """
 
 from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily, serialized
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 
 _ON = {"use_gpu": "true", "use_xnnpack": "false"}
 #: LiteRT's own, lower case, and what each drives the GPU through.

@@ -3,8 +3,8 @@
 import re
 
 from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.records.case import Build, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.workload import Build, DelegateName, Skip
 
 _INTERFACE = "libhexagon_interface.so"
 _SKEL = "libhexagon_nn_skel"

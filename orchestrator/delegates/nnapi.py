@@ -1,8 +1,8 @@
 """Android's Neural Networks API, which hands a model to the phone's drivers."""
 
 from orchestrator.delegates.specification import Delegate, FlagFamily, serialized
+from orchestrator.records.case import DelegateName, Skip
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.workload import DelegateName, Skip
 
 #: It exists from Android 8.1 (API level 27) on and is deprecated from Android 15 (35) on.
 _FIRST_SDK = 27

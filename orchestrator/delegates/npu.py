@@ -3,8 +3,8 @@
 import re
 
 from orchestrator.delegates.specification import ON_PHONES, Delegate, FlagFamily
+from orchestrator.records.case import Build, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.workload import Build, DelegateName, Skip
 
 #: Vendor as LiteRT's libraries spell it -> beginnings of ``ro.soc.model`` and
 #: ``ro.soc.manufacturer``, lower case.

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from orchestrator.records.case import Build, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.workload import Build, DelegateName, Skip
 
 
 class FlagFamily(enum.StrEnum):

@@ -1,7 +1,7 @@
 """XNNPACK, which the runtime applies by itself unless it is told not to."""
 
 from orchestrator.delegates.specification import EVERYWHERE, Delegate, FlagFamily
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 
 DELEGATE = Delegate(
     name=DelegateName.XNNPACK,

@@ -25,7 +25,7 @@ from orchestrator.devices.sockets import quote, reason_of
 from orchestrator.errors import BenchfarmError, DeviceTimeoutError
 from orchestrator.files import sha256_of
 from orchestrator.ports import CheckResult, PhoneCheck
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import ask, call
 

@@ -41,8 +41,8 @@ from orchestrator.errors import (
     DeviceStorageError,
 )
 from orchestrator.ports import Device, Fitness
+from orchestrator.records.case import Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import ask, call
 

@@ -28,8 +28,8 @@ from orchestrator.errors import (
 )
 from orchestrator.files import head_and_tail, make_private, sha256_of
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import RunId
 from orchestrator.scripts import text
 
 _LOOK_S: Final = 0.05

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from orchestrator.errors import HostStorageError
 from orchestrator.files import draft_of, make_private
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ import psutil
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.errors import DeviceBusyError, HostStorageError
 from orchestrator.files import make_private, write_whole
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _POLL_S: Final = 0.05

@@ -47,8 +47,8 @@ from orchestrator.errors import (
     SystemDownError,
 )
 from orchestrator.ports import Seen, ShellResult
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import Serial
 
 #: After so long without a line the follower gets ``b""``.
 MOMENT_S: Final = 0.1

@@ -17,6 +17,7 @@ from typing import Final
 
 from orchestrator.devices import probes
 from orchestrator.devices.lease import own_boot
+from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,
     CpuCluster,
@@ -24,7 +25,6 @@ from orchestrator.records.device import (
     DeviceKind,
     DeviceState,
 )
-from orchestrator.records.identity import Serial
 from orchestrator.scripts import call
 
 _CPU: Final = "/sys/devices/system/cpu"

@@ -29,7 +29,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ProcessResult
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
 
 _T = TypeVar("_T")

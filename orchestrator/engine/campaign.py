@@ -25,10 +25,9 @@ from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_around_others
 from orchestrator.ports import Device, Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import ABANDONED, Outcome, RunRecord
-from orchestrator.records.workload import ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -37,11 +37,10 @@ from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.case import CaseKey, Pass, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import CaseKey
 from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import OUT_OF_TIME, THREADS_UNUSED, Outcome, RawOutput, RunRecord
-from orchestrator.records.workload import Pass, RunKey
 from orchestrator.units import format_duration
 
 _Key = tuple[CaseKey, Pass]

@@ -41,8 +41,8 @@ from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
 from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import Outcome, RunRecord
 
 #: After this many returns with nothing measured in between, a device is kept out.

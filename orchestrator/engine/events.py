@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from orchestrator.analysis.rounds import Savings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import FIGURE_PASS, Pass, Serial
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import FIGURE_PASS, Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

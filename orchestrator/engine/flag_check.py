@@ -13,9 +13,17 @@ from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning.expansion import Expansion, without
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
+from orchestrator.records.case import (
+    Build,
+    Case,
+    CaseKey,
+    DelegateName,
+    Pass,
+    Serial,
+    Skip,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, Skip, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.devices.lease import FileLease

@@ -14,10 +14,19 @@ from orchestrator.engine.invocation import RunRecords
 from orchestrator.ports import Tool
 from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    Build,
+    BuildSha,
+    Case,
+    CaseKey,
+    Model,
+    ModelSha,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import BuildSha, CaseKey, ModelSha, Serial
 from orchestrator.records.run import Attachment, RawOutput, RunRecord
-from orchestrator.records.workload import FIGURE_PASS, Build, Case, Model, ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

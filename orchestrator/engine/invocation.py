@@ -33,13 +33,18 @@ from orchestrator.ports import (
 )
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.case import Build, Case, Model, Pass, RunId, ToolName, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import RunId, content_key
+from orchestrator.records.model import model_ending
 from orchestrator.records.parity import BASIS_FILE, ParityBasis, ParityInput, PlacedInput
-from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord, ToolReport
-from orchestrator.records.sample import SAMPLES_FILE
-from orchestrator.records.tokens import model_ending
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
+from orchestrator.records.run import (
+    SAMPLES_FILE,
+    Attachment,
+    Outcome,
+    RawOutput,
+    RunRecord,
+    ToolReport,
+)
 
 if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner

@@ -27,8 +27,8 @@ from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusable
 from orchestrator.passes import is_around_others
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.case import CampaignId, CaseKey, Serial
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import CampaignId, CaseKey, Serial
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
 from orchestrator.units import format_percent, format_slowdown

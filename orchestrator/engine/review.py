@@ -11,14 +11,12 @@ from orchestrator.engine.invocation import read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
 from orchestrator.passes import pass_of
 from orchestrator.ports import Tool
+from orchestrator.records.case import CampaignId, RunId, ToolName
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
-from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
-from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import ToolName
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

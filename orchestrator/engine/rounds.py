@@ -15,10 +15,9 @@ from orchestrator.analysis.sustained import is_over
 from orchestrator.passes import goes_on, is_around_others, pass_of
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.case import FIGURE_PASS, CaseKey, Serial, ToolName
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import CaseKey, Serial
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
-from orchestrator.records.workload import FIGURE_PASS, ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,8 @@ from orchestrator.models.graph import (
     widened,
 )
 from orchestrator.models.language_model import inspect_bundle, is_bundle
-from orchestrator.records.identity import ModelSha
-from orchestrator.records.model import ModelFacts, TensorFacts
-from orchestrator.records.tokens import is_foreign
-from orchestrator.records.workload import Model
+from orchestrator.records.case import Model, ModelSha
+from orchestrator.records.model import ModelFacts, TensorFacts, is_foreign
 
 _IDENTIFIER: Final = b"TFL3"
 #: What files that are given by mistake begin with, and what they are.

@@ -25,6 +25,7 @@ from orchestrator.child_environment import child_environment
 from orchestrator.errors import BenchfarmError, ModelError
 from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
+from orchestrator.records.case import Model
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.parity import (
     BASIS_FILE,
@@ -35,7 +36,6 @@ from orchestrator.records.parity import (
     reference_file,
 )
 from orchestrator.records.run import Attachment
-from orchestrator.records.workload import Model
 
 SEED: Final = 20
 #: Of the inputs that show whether the outputs depend on them.

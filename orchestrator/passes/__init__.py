@@ -20,8 +20,8 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.plugins import is_own, load, plugins
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.case import Pass
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Pass
 
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable

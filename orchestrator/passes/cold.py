@@ -28,12 +28,19 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import IMPORTED_TOOLS, Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import Attachment, RawOutput, RunRecord, ToolReport
-from orchestrator.records.start import START_STAGES, StartStage, stage_of
+from orchestrator.records.run import (
+    START_STAGES,
+    Attachment,
+    RawOutput,
+    RunRecord,
+    StartStage,
+    ToolReport,
+    stage_of,
+)
 from orchestrator.records.verdict import Finding
-from orchestrator.records.workload import IMPORTED_TOOLS, Case, Pass
 from orchestrator.scripts import ask
 from orchestrator.tables.passes import start_rows
 from orchestrator.units import format_latency

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
-from orchestrator.records.workload import Pass
+from orchestrator.records.case import Pass
 
 _PEAK = {"report_peak_memory_footprint": "true"}
 

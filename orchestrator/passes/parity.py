@@ -20,11 +20,11 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Tool
 from orchestrator.programs import program
+from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import OUTPUTS_FILE
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding
-from orchestrator.records.workload import Case, Pass
 
 _FAMILY: Final = FlagFamily.BENCHMARK_MODEL
 

@@ -11,7 +11,7 @@ from orchestrator.passes.specification import (
     no_findings,
     plainly,
 )
-from orchestrator.records.workload import Pass
+from orchestrator.records.case import Pass
 from orchestrator.tables.operators import profiles_of
 
 PASS = PassSpec(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
-from orchestrator.records.workload import Pass
+from orchestrator.records.case import Pass
 
 PASS = PassSpec(
     name=Pass.REFERENCE,

@@ -14,12 +14,12 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import PlacedInput
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding
-from orchestrator.records.workload import Case, Pass
 
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import PlanTerms
-from orchestrator.records.workload import Case, Pass
 from orchestrator.tables.passes import sustained_rows
 
 #: Seconds that an invocation measures at least.

@@ -18,10 +18,10 @@ from orchestrator.passes.specification import (
     as_printed,
     plainly,
 )
+from orchestrator.records.case import SUMMARY_TOOLS, Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import ToolReport
 from orchestrator.records.verdict import Finding
-from orchestrator.records.workload import SUMMARY_TOOLS, Case, Pass
 
 
 def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:

@@ -26,21 +26,22 @@ from orchestrator.planning.skips import (
 )
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.identity import CaseKey, Serial
-from orchestrator.records.plan import Order, Plan, PlanTerms
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.workload import (
+from orchestrator.records.case import (
     FIGURE_PASS,
     USUAL_DELEGATE,
     Build,
     Case,
+    CaseKey,
     DelegateName,
     Model,
+    Serial,
     Skip,
     SkippedCase,
     ToolName,
 )
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.plan import Order, Plan, PlanTerms
+from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.units import counted
 
 

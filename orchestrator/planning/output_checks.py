@@ -9,7 +9,7 @@ from orchestrator.passes import passes
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.planning.expansion import Expansion
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.workload import FIGURE_PASS, Case
+from orchestrator.records.case import FIGURE_PASS, Case
 
 
 def with_output_checks(expansion: Expansion, is_wanted: Callable[[Case], bool]) -> Expansion:

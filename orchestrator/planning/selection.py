@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import UsageError, nearest
 from orchestrator.predicates import Labels, NoLabels, parse_predicate, value_of
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection
 
 

@@ -8,10 +8,7 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.programs import declared_for, program, programs, usual_tool
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.plan import DelegateChoice, Plan
-from orchestrator.records.tokens import is_foreign, is_language_model
-from orchestrator.records.workload import (
+from orchestrator.records.case import (
     USUAL_DELEGATE,
     Build,
     DelegateName,
@@ -20,6 +17,9 @@ from orchestrator.records.workload import (
     Skip,
     ToolName,
 )
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
+from orchestrator.records.model import is_foreign, is_language_model
+from orchestrator.records.plan import DelegateChoice, Plan
 
 #: As many as the public reference figures were measured with.
 USUAL_THREADS: Final = 4

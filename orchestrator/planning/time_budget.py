@@ -14,10 +14,9 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.expansion import Expansion, least_duration_s, without
 from orchestrator.records.campaign import Campaign, Invocation, Terms
-from orchestrator.records.identity import CaseKey, Serial, SeriesKey
+from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
-from orchestrator.records.workload import Case, Pass, Skip
 from orchestrator.units import format_duration
 
 #: Three times the reference workload, with its start and the probes around it; and how often it is

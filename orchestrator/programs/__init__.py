@@ -11,8 +11,8 @@ from importlib import import_module
 from orchestrator.errors import PluginError, UsageError
 from orchestrator.plugins import find, plugins, program_sources
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import DECLARED, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import DECLARED, ToolName
 
 #: The programs of the core.
 _OWN = frozenset(item.name.replace("_", "-") for item in pkgutil.iter_modules(__path__))

@@ -24,10 +24,9 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
 from orchestrator.programs.running.collected import read_collected
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Case, ToolName
 from orchestrator.scripts import ask
 
 PACKAGE: Final = "org.tensorflow.lite.benchmark"

@@ -17,9 +17,8 @@ from orchestrator.errors import UsageError
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.specification import Program
-from orchestrator.records.identity import BuildSha, content_key
+from orchestrator.records.case import Build, BuildSha, Case, ToolName, content_key
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, ToolName
 
 #: The attachment that holds the text or file as it was imported.
 SOURCE: Final = "imported"

@@ -29,10 +29,9 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.running.collected import run_and_collect
 from orchestrator.programs.specification import Program
 from orchestrator.reading.litert_json import is_result, report_of
+from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import BuildSha, CaseKey, RunId
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, DelegateName, ToolName
 from orchestrator.units import US_PER_S
 
 RESULT_FILE: Final = "result.json"

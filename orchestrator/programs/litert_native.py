@@ -30,8 +30,8 @@ from orchestrator.programs.running.collected import CollectingTool
 from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Program
 from orchestrator.records.build_spec import OWNED_FLAGS
+from orchestrator.records.case import Pass, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import Pass, ToolName
 
 #: ``use_cpu`` is on by default; without it the CPU still takes what an accelerator leaves, unless
 #: the plan sets ``require_full_delegation``.

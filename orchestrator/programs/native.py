@@ -9,8 +9,8 @@ from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
 from orchestrator.programs.running.collected import CollectingTool
 from orchestrator.programs.running.environment import environment
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.workload import ToolName
 
 
 class NativeTool(CollectingTool):

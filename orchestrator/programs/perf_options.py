@@ -37,10 +37,9 @@ from orchestrator.reading.option_blocks import (
     summary_rows_in,
 )
 from orchestrator.reading.run import parse_run
+from orchestrator.records.case import Case, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import RunId
 from orchestrator.records.run import Attachment, DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.workload import Case, DelegateName, ToolName
 
 #: Beginning of the names of what the options left that were run one by one.
 _ALONE: Final = "alone"

@@ -11,9 +11,9 @@ from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.ports import Tool
 from orchestrator.records.build_spec import FlagSchema
+from orchestrator.records.case import Build, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import ToolReport
-from orchestrator.records.workload import Build, DelegateName, ToolName
 
 #: Flags beside the case's own, for one way in which a program tries a delegate.
 Option = tuple[tuple[str, str], ...]

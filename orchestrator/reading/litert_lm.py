@@ -23,6 +23,7 @@ from typing import Final
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
+from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
     DelegateEvidence,
     DelegateShare,
@@ -30,7 +31,6 @@ from orchestrator.records.run import (
     LatencySummary,
     ToolReport,
 )
-from orchestrator.records.tokens import PHASES
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: How the program's ``--backend`` is called here.

@@ -18,9 +18,9 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.reading.figures import parse_stats
 from orchestrator.reading.lines import parse_line
 from orchestrator.reading.transcript import UNCONSUMED
+from orchestrator.records.case import Case, DelegateName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import LatencySummary
-from orchestrator.records.workload import Case, DelegateName
 
 _TITLE: Final = "Summary of All Runs w/ Different Performance Options"
 _ROW: Final = re.compile(r"\s*(?P<name>[\w/(].{0,120}?): (?:(?P<stats>count=.*)|\s*failed!\s*)$")

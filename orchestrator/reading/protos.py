@@ -18,6 +18,8 @@ from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.litert_lm import Process, Repetition
 from orchestrator.reading.profile import OperatorProfile, parse_tables
+from orchestrator.records.case import grouped
+from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
     DelegateShare,
     LatencySummary,
@@ -26,8 +28,6 @@ from orchestrator.records.run import (
     ProfileBlock,
     ToolReport,
 )
-from orchestrator.records.tokens import PHASES
-from orchestrator.records.workload import grouped
 from orchestrator.units import US_PER_MS
 
 #: A message a line: its fields as ``type name``, numbered from 1 on, or from the number in front;

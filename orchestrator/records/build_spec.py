@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from orchestrator.records.workload import ToolName
+from orchestrator.records.case import ToolName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Final, assert_never
 
-from orchestrator.records.identity import Serial
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName, Serial
 
 #: The property in which a virtual phone tells the USB path that it plays.
 VIRTUAL_USB: Final = "ro.benchfarm.usb"

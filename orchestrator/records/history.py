@@ -12,10 +12,9 @@ from datetime import date, datetime
 from typing import Final
 
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
+from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Pass, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from orchestrator.records.run import Attachment
 
 #: What a program writes its outputs to, and the attachment's name.

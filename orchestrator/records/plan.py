@@ -43,14 +43,15 @@ from orchestrator.fields import (
     unique,
 )
 from orchestrator.records.build_spec import OWNED_FLAGS
-from orchestrator.records.contention import USUAL_LOADS, load_of
-from orchestrator.records.workload import (
+from orchestrator.records.case import (
     FIGURE_PASS,
     USUAL_DELEGATE,
+    USUAL_LOADS,
     DelegateName,
     Pass,
     ProcessMode,
     ToolName,
+    load_of,
 )
 
 #: What a plan is made of without a file: values by the names of its keys. A list may also be one
@@ -695,7 +696,7 @@ class PlanTerms:
             "`30 min`",
         ),
     ] = 1800.0
-    #: The loads of the pass ``contention`` (records/contention.py).
+    #: The loads of the pass ``contention`` (records/case.py).
     contention: Annotated[
         OneOrMany[tuple[Annotated[Text, AfterValidator(_load)], ...]],
         Field(min_length=1, max_length=16),

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.analysis.compare import Ratio, speed_up
 from orchestrator.passes import passes
-from orchestrator.records.workload import all_but, grouped
+from orchestrator.records.case import all_but, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import alike, figure_of
 from orchestrator.tables.escapes import visible

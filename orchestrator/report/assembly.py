@@ -19,11 +19,19 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.passes import is_around_others, passes
 from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    Build,
+    Case,
+    CaseKey,
+    Model,
+    RunId,
+    Serial,
+    grouped,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CaseKey, RunId, Serial
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Severity
-from orchestrator.records.workload import FIGURE_PASS, Build, Case, Model, grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
 from orchestrator.report.winners import contests_of, with_comparisons

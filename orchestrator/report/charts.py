@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from orchestrator.records.case import grouped
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import COLOURS, Drawing, Line, Part, Spread, lines, strips, treemap
 from orchestrator.report.scaling import ThreadStep, thread_steps

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.workload import Build
+from orchestrator.records.case import Build
 from orchestrator.report.headline import Headline
 from orchestrator.report.winners import Contest
 from orchestrator.tables.operators import DiffPair

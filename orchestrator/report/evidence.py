@@ -19,9 +19,9 @@ from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
 from orchestrator.passes import goes_on
+from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence, FigureKind
-from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.labels import (

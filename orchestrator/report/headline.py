@@ -10,9 +10,9 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import IMPORTED_TOOLS
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.report.winners import Contest, answers_of, kind_title
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.rows import DeviceRow, ResultRow

@@ -13,9 +13,9 @@ from typing import Final
 
 from orchestrator.delegates import place_of
 from orchestrator.programs import program
+from orchestrator.records.case import Build, Model
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import Attachment, Outcome, RunRecord
-from orchestrator.records.workload import Build, Model
 from orchestrator.tables.escapes import one_line, visible_block
 from orchestrator.units import format_bytes, format_figure
 

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeVar
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import CampaignId, CaseKey, Pass
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import CampaignId, CaseKey
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
-from orchestrator.records.workload import Pass
 from orchestrator.tables.rows import RUN_PLACE
 
 #: One for all: an empty mapping takes room too.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.workload import grouped
+from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.tables.column import NOTHING, Column, Kind
 from orchestrator.tables.labels import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.records.case import grouped
 from orchestrator.records.parity import Outputs
-from orchestrator.records.workload import grouped
 from orchestrator.report.drawing import COLOURS, Axis, Dot, Drawing, axis_of, dots, number, ticks
 from orchestrator.report.winners import Contest, answer_text, kind_title
 from orchestrator.tables.column import Column, Kind

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE
-from orchestrator.records.workload import all_but
+from orchestrator.records.case import all_but
 from orchestrator.report.winners import alike, fixed_cores
 from orchestrator.tables.rows import ResultRow
 

@@ -9,9 +9,9 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.findings import finding_step
 from orchestrator.passes import pass_tables, shown
+from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
-from orchestrator.records.workload import FIGURE_PASS
 from orchestrator.report.data import ReportData
 from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
 from orchestrator.tables import text

@@ -21,8 +21,8 @@ from orchestrator.analysis.matching import SETTINGS
 from orchestrator.analysis.summary import Summary
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
+from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import Outputs
-from orchestrator.records.workload import Case, grouped
 from orchestrator.tables.column import DATA, Column, Kind, column_decimals
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.rows import BestMark, ResultRow

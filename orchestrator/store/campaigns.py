@@ -26,11 +26,20 @@ from sqlalchemy import (
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    CampaignId,
+    Case,
+    CaseKey,
+    Model,
+    Pass,
+    Serial,
+    SeriesKey,
+    SkippedCase,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
-from orchestrator.records.identity import CampaignId, CaseKey, Serial, SeriesKey
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Build, Case, Model, Pass, SkippedCase
 from orchestrator.store.database import Database
 from orchestrator.store.failures import readable, warn
 from orchestrator.store.packing import pack, unpack

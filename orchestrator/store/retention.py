@@ -13,9 +13,8 @@ from sqlalchemy import Connection, and_, delete, exists, or_, select, update
 
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import IMPORTED_TOOLS, CampaignId
 from orchestrator.records.history import PRUNED_FILE, Pruned, pruned_marker
-from orchestrator.records.identity import CampaignId
-from orchestrator.records.workload import IMPORTED_TOOLS
 from orchestrator.store.campaigns import pages, read_cases
 from orchestrator.store.database import Database
 from orchestrator.store.packing import pack_output, unpack_output

@@ -25,10 +25,9 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
-from orchestrator.records.identity import CampaignId, CaseKey, RunId, Serial, SeriesKey
+from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Case, Pass
 from orchestrator.store.campaigns import (
     check_moment,
     device_kind,

@@ -28,6 +28,15 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    BuildSha,
+    CampaignId,
+    ModelSha,
+    Pass,
+    Serial,
+    SeriesKey,
+)
 from orchestrator.records.history import (
     Activity,
     Annotation,
@@ -40,11 +49,9 @@ from orchestrator.records.history import (
     SeriesSketch,
     Yield,
 )
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.parity import OUTPUT_FINDINGS
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import FIGURE_PASS, Pass
 from orchestrator.store.campaigns import filtered, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS

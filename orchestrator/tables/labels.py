@@ -12,11 +12,10 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import place_of
+from orchestrator.records.case import Build, Case, CaseKey, DelegateName, content_key, grouped
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.identity import CaseKey, content_key
 from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
-from orchestrator.records.workload import Build, Case, DelegateName, grouped
 from orchestrator.tables.column import NOTHING, column_decimals
 from orchestrator.units import US_PER_MS, tokens_per_s
 

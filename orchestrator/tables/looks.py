@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.analysis.state_findings import full_charges_mah, other_battery
+from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import RunId
-from orchestrator.records.run import Attachment, Outcome, RunRecord
-from orchestrator.records.sample import SAMPLES_FILE, Sample
+from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RunRecord, Sample
 from orchestrator.records.verdict import Quality
 from orchestrator.tables.column import NOTHING
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
-from orchestrator.records.workload import grouped
 from orchestrator.tables.column import EVERYWHERE, PAGE, Column, Form, Kind
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, counted, format_latency

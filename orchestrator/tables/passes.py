@@ -16,10 +16,9 @@ from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
 from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.run import Outcome, RunRecord, ToolReport
-from orchestrator.records.start import StartStage, stage_of
+from orchestrator.records.case import Case, grouped
+from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, grouped
 from orchestrator.tables.column import Column, Kind
 from orchestrator.units import US_PER_MS
 

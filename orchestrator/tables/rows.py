@@ -19,6 +19,7 @@ from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Case, SkippedCase
 from orchestrator.records.device import DeviceFacts, device_matches
 from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
@@ -29,7 +30,6 @@ from orchestrator.records.run import (
     RunRecord,
 )
 from orchestrator.records.verdict import Finding, Severity
-from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.labels import (
     PARITY_WORDS,

@@ -25,10 +25,19 @@ from orchestrator.errors import (
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import PACKAGE, ApkTool
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from tests.conftest import AdbServer as Server
 from tests.samples.command import Cli
 from tests.samples.places import MODELS

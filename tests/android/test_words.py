@@ -12,9 +12,18 @@ from orchestrator.devices.quiet import put_setting
 from orchestrator.devices.sockets import quote
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import ACTIVITY, PACKAGE, start_command
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from tests.samples.real_phone import RealPhone
 
 #: Those without white space are given to the app as values of flags, too.

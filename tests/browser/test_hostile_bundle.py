@@ -15,9 +15,9 @@ import pytest
 from orchestrator.documents import load_document
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Build, DelegateName, Model
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Build, DelegateName, Model
 from tests.conftest import installed
 from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli

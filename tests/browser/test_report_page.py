@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.extensions.history.web import page_of
-from orchestrator.records.identity import ModelSha, Serial
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from orchestrator.tables.page_policy import script_hash

@@ -16,8 +16,8 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.devices.sockets import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
 from orchestrator.ports import Device, PlacedFile, ShellResult
+from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import RunId
 from tests.samples.phones import BODIES, PhoneBody, body_of
 
 AWKWARD_NAMES = [

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import ask
 from tests.conftest import poll_until

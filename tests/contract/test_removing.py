@@ -12,7 +12,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import stored
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from tests.samples.stores import Samples
 
 

@@ -6,8 +6,8 @@ import dataclasses
 from datetime import timedelta
 
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import CampaignId, RunId
 from orchestrator.records.history import RunCount, Yield
-from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store

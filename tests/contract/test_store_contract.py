@@ -21,11 +21,10 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import StoreError
 from orchestrator.records.campaign import CampaignStatus, Invocation
+from orchestrator.records.case import CampaignId, CaseKey, ModelSha, Pass, RunId, Serial
 from orchestrator.records.history import Confirmation, ConfirmationStatus
-from orchestrator.records.identity import CampaignId, CaseKey, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 from tests.samples.stores import START, Samples
 

@@ -6,11 +6,10 @@ import dataclasses
 from datetime import date, timedelta
 
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import BuildSha, CampaignId, Pass, RunId
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
-from orchestrator.records.identity import BuildSha, CampaignId, RunId
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 
 TRUSTED = QualityVerdict(quality=Quality.TRUSTED)

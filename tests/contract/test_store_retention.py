@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import CampaignId, RunId, ToolName
 from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
-from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment
-from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import Store, open_store
 from orchestrator.store.sqlite_file import compact, copy_to
 

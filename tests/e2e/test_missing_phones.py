@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Workspace
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from tests.e2e.conftest import Lab
 from tests.e2e.test_pools import A, B, settings_of, write
 

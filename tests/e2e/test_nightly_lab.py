@@ -21,7 +21,7 @@ import pytest
 
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.case import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import Store, open_store
 from tests.conftest import poll_until

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.case import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store, open_store

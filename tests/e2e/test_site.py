@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.extensions.history.api import MOST_STREAMS
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.store.opening import open_store
 from tests.conftest import poll_until

@@ -32,7 +32,7 @@ from orchestrator.errors import (
 )
 from orchestrator.extensions.farm.looking import HostPhones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.records.identity import RunId, Serial
+from orchestrator.records.case import RunId, Serial
 from tests.samples.meanwhile import runs, switch_on_at, when
 
 if TYPE_CHECKING:

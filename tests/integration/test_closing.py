@@ -20,10 +20,9 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.farm import control as farm_control
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.case import CampaignId, Pass, RunId
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 from tests.samples.stores import Samples
 from tests.samples.submissions import begin, host_lives, submit

@@ -24,8 +24,8 @@ from orchestrator.errors import (
     DeviceStorageError,
     HostStorageError,
 )
+from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import RunId
 from orchestrator.records.plan import FitLimits, Quiet
 from tests.samples.manual_clock import ManualClock
 

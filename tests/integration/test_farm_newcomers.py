@@ -20,8 +20,8 @@ from orchestrator.extensions.farm.manifest import Manifest, Payload, PhoneLabels
 from orchestrator.extensions.farm.phones import Newcomers
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submit import queue_jobs, submission_of
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
 from orchestrator.store.opening import MemoryStore
 from tests.samples.submissions import at_once, begin, empty, host_lives

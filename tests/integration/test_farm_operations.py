@@ -29,8 +29,8 @@ from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history import live as serving
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.store.opening import MemoryStore

@@ -29,7 +29,7 @@ from orchestrator.extensions.farm.job import run_job
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.case import CampaignId, Serial
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
 from tests.samples.submissions import begin, empty, host_lives, submit

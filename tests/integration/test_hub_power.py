@@ -21,7 +21,7 @@ from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.rescue import HubPower
 from orchestrator.errors import DeviceCommandError
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when

@@ -10,9 +10,8 @@ import pytest
 from orchestrator.app.stored import find_campaign, find_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Invocation
+from orchestrator.records.case import CampaignId, Pass, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import Store
 
 #: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.

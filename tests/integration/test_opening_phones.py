@@ -19,7 +19,7 @@ from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.files import sha256_of
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from tests.samples.command import Cli
 from tests.samples.overheard_adb import Overheard

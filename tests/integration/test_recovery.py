@@ -16,7 +16,7 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.lease import QuarantineFolder
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.rescue import HubPower, LadderRescuer, usb_port
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from tests.samples.meanwhile import switch_on_at, when
 
 

@@ -12,7 +12,7 @@ from orchestrator.cli.measuring import RunRequest, run
 from orchestrator.cli.status import status
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId
 from orchestrator.store.opening import open_store
 
 OTHER = "lab-2 (Linux x86_64)"

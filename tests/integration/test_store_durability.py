@@ -20,7 +20,7 @@ from sqlalchemy.pool import Pool
 
 from orchestrator.errors import HostStorageError, StoreError
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Attachment
 from orchestrator.store.opening import open_store
 from orchestrator.store.sqlite_file import copy_to

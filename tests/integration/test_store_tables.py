@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.records.case import ToolName
 from orchestrator.records.run import Attachment, LatencySummary, Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import ToolName
 from orchestrator.store.opening import open_store
 from orchestrator.store.packing import LARGE_BYTES, zstd
 from tests.samples.places import REPO

@@ -11,8 +11,8 @@ import pytest
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.records.identity import RunId
-from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.case import RunId
+from orchestrator.records.run import SAMPLES_FILE
 from orchestrator.records.verdict import Grade
 from tests.samples.known_truth import WatchedPhone
 

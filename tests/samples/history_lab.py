@@ -9,12 +9,24 @@ from datetime import UTC, date, datetime, timedelta
 import numpy as np
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+    content_key,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial, content_key
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)

@@ -24,10 +24,18 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.native import NativeTool
-from orchestrator.records.identity import BuildSha, ModelSha, RunId
-from orchestrator.records.sample import SAMPLES_FILE
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    ToolName,
+)
+from orchestrator.records.run import SAMPLES_FILE
 from orchestrator.records.verdict import QualityVerdict
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 from tests.samples.places import MODELS
 
 MODEL = MODELS / "texturenet_0.25_256_float.tflite"

@@ -11,10 +11,19 @@ from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.series import night_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    Serial,
+    ToolName,
+    campaign_id_of,
+    content_key,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import ModelSha, Serial, campaign_id_of, content_key
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import Store
 from tests.samples.history_lab import NEW, case_of, plain, run_of
 from tests.samples.submissions import begin, host_lives, submit

@@ -9,8 +9,22 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    SkippedCase,
+    ToolName,
+    content_key,
+)
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial, content_key
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import (
     Attachment,
@@ -23,15 +37,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import (
-    Build,
-    Case,
-    DelegateName,
-    Model,
-    Pass,
-    SkippedCase,
-    ToolName,
-)
 
 START = datetime(2026, 3, 14, 22, 5, tzinfo=UTC)
 CAMPAIGN = CampaignId("20260314-220500-nightly")

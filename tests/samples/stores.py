@@ -11,8 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    SkippedCase,
+    ToolName,
+)
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
 from orchestrator.records.run import (
     Attachment,
     DelegateEvidence,
@@ -23,15 +36,6 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.run import ToolReport as Report
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import (
-    Build,
-    Case,
-    DelegateName,
-    Model,
-    Pass,
-    SkippedCase,
-    ToolName,
-)
 from orchestrator.store.opening import Store
 from tests.samples.postgresql import Cluster, private_cluster
 

@@ -7,10 +7,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.ports import InvocationRequest
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, RunId, Serial
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ToolName
 
 
 def case_of(tool: ToolName, delegate: DelegateName, **changes: Any) -> Case:

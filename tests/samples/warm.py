@@ -125,10 +125,10 @@ def import_all() -> None:
         threads = os.listdir("/proc/self/task")  # noqa: PTH208
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
-    from orchestrator.records import campaign, device, run, verdict, workload
+    from orchestrator.records import campaign, case, device, run, verdict
 
     # What nearly all commands make of these when they open a store.
-    for kind in (workload.Build, workload.Case, workload.Model, campaign.Terms, device.DeviceFacts, device.DeviceState,
+    for kind in (campaign.Terms, case.Build, case.Case, case.Model, device.DeviceFacts, device.DeviceState,
                  run.ToolReport, verdict.QualityVerdict):  # fmt: skip
         documents.adapter_of(kind)
 

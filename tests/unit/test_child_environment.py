@@ -8,7 +8,7 @@ import pytest
 from orchestrator.child_environment import child_environment
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import UsageError
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from tests.samples.places import REPO
 
 SECRETS = {

@@ -14,11 +14,11 @@ import orchestrator.records
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreError
 from orchestrator.fields import Short
+from orchestrator.records.case import Build, Case
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import Points
 from orchestrator.records.plan import Key, PlanKey
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.records.workload import Build, Case
 
 
 def test_a_document_is_plain_ascii_whatever_was_printed() -> None:

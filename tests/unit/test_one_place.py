@@ -12,7 +12,7 @@ import pytest
 from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import DELEGATES
 from orchestrator.plugins import Exporter, plugins
-from orchestrator.records.workload import DelegateName, Pass
+from orchestrator.records.case import DelegateName, Pass
 from tests.samples.places import REPO
 
 PACKAGE = REPO / "orchestrator"

@@ -28,10 +28,9 @@ from orchestrator.planning.selection import choose
 from orchestrator.planning.skips import tools_for
 from orchestrator.predicates import NoLabels
 from orchestrator.records.campaign import Terms
+from orchestrator.records.case import Model, ModelSha, Serial
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import ModelSha, Serial
 from orchestrator.records.plan import MEASURING, Key, Plan, PlanTerms, keys_of
-from orchestrator.records.workload import Model
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 from tests.unit.devices.test_cooling import Phone

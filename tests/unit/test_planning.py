@@ -7,8 +7,20 @@ import pytest
 
 from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
 from orchestrator.planning.skips import tools_for
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Companion,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    ProcessMode,
+    Serial,
+    Skip,
+    ToolName,
+)
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import (
     DelegateChoice,
     Invocations,
@@ -18,16 +30,6 @@ from orchestrator.records.plan import (
     PlanModel,
     RunSettings,
     fixed,
-)
-from orchestrator.records.workload import (
-    Build,
-    Companion,
-    DelegateName,
-    Model,
-    Pass,
-    ProcessMode,
-    Skip,
-    ToolName,
 )
 from tests.samples.extensions import needs_extension
 

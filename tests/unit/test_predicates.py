@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
 from orchestrator.predicates import FIELDS, parse_predicate
+from orchestrator.records.case import Serial
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 
 PIXEL = DeviceFacts(
     serial=Serial("8A1X0"),

@@ -1,7 +1,7 @@
 """A delegate: a library of the phone's."""
 
 from orchestrator.plugins import Delegate, FlagFamily
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 
 NPU = Delegate(
     name=DelegateName("acme.npu"),

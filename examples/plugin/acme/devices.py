@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from orchestrator.plugins import CheckResult, DeviceSource, HostDevice, PhoneCheck, Seen
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 
 class Board(HostDevice):

@@ -11,10 +11,19 @@ from orchestrator.plugins import (
     import_result,
     store_import,
 )
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    Model,
+    ModelSha,
+    Serial,
+    ToolName,
+    content_key,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.records.workload import Build, Case, DelegateName, Model, ToolName
 
 
 def take_in(settings, request):

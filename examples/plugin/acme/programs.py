@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 from orchestrator.plugins import Program, run_and_collect
+from orchestrator.records.case import Build, BuildSha, DelegateName, ToolName, content_key
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import BuildSha, content_key
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.records.workload import Build, DelegateName, ToolName
 
 NAME = ToolName("acme.sleep")
 CODE = """

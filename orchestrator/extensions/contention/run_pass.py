@@ -25,11 +25,10 @@ from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
 from orchestrator.programs.running.environment import environment
 from orchestrator.programs.specification import Program
-from orchestrator.records.contention import LOAD_DIED, LOAD_FILE, NO_LOAD, load_of
+from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Pass, load_of
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Case, Pass
 from orchestrator.scripts import call
 
 #: Rounds where no fixed number is given.

@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.analysis.energy import Mean, ratio_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.contention import LOAD_DIED, NO_LOAD
+from orchestrator.records.case import LOAD_DIED, NO_LOAD
 from orchestrator.records.run import RunRecord
 from orchestrator.tables.column import NESTED, PEOPLE, Column, Kind
 from orchestrator.tables.passes import MS, PassTable, Round, half_words, known_median

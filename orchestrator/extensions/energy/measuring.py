@@ -44,10 +44,9 @@ from orchestrator.passes.recording import Hold, Recorder
 from orchestrator.passes.specification import PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_message
+from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import CaseKey
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import Case
 from orchestrator.scripts import ask, call
 
 #: How often the meters are read; perfetto takes no less than 100 ms.

@@ -9,7 +9,7 @@ from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import HostStorageError
 from orchestrator.extensions.energy.records import PowerMeters
 from orchestrator.files import write_whole
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 
 class MeterBook:

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 #: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended,
 #: or why it couldn't.

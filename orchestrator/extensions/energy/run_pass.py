@@ -17,8 +17,8 @@ from orchestrator.passes.specification import (
     no_findings,
 )
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.workload import Case, Pass
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6

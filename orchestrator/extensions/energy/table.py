@@ -9,9 +9,9 @@ from typing import Final
 
 from orchestrator.analysis.energy import Mean, mean_of, ratio_of
 from orchestrator.analysis.outcome import worst_quality
+from orchestrator.records.case import Case
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case
 from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
 from orchestrator.tables.column import PAGE, PEOPLE, Column, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word

@@ -19,8 +19,8 @@ from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.quantities import parse_age
 from orchestrator.records.answers import DoneAnswer
+from orchestrator.records.case import CampaignId
 from orchestrator.records.history import Yield
-from orchestrator.records.identity import CampaignId
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 

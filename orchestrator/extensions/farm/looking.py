@@ -20,7 +20,7 @@ from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.farm.callbacks import Look, Say
 from orchestrator.extensions.farm.manifest import dump, labels_of
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
 
 #: How long a phone may take to answer once it is reconnected.

@@ -15,9 +15,9 @@ from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import NewerPlanError, PlanError, UsageError
 from orchestrator.passes import pass_names
 from orchestrator.predicates import Labels, parse_predicate
+from orchestrator.records.case import Build
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
-from orchestrator.records.workload import Build
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,11 +25,10 @@ from orchestrator.planning.expansion import HostFiles
 from orchestrator.planning.skips import tools_for
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.programs import program
+from orchestrator.records.case import Build, Companion, Model, Serial, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
+from orchestrator.records.model import model_ending
 from orchestrator.records.plan import Plan, PlanModel
-from orchestrator.records.tokens import model_ending
-from orchestrator.records.workload import Build, Companion, Model, Skip
 
 #: Gets a file's name and sha256, gives this host's copy.
 _Fetch = Callable[[str, str], Path]

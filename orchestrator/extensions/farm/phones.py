@@ -15,8 +15,8 @@ from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission,
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.plugins import Workspace
 from orchestrator.predicates import Labels
+from orchestrator.records.case import Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, told_apart
-from orchestrator.records.identity import Serial, campaign_id_of
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.store.opening import Store
 from orchestrator.units import format_duration

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrator.app.queue_beside import IN_QUARANTINE
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import PROTOCOL, Database
+from orchestrator.records.case import CampaignId, Serial, campaign_id_of
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:

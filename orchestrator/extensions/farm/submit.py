@@ -19,8 +19,8 @@ from orchestrator.extensions.farm.phones import away_meant, check_names, choose_
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.predicates import Labels
+from orchestrator.records.case import CampaignId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial, campaign_id_of
 from orchestrator.records.plan import Plan
 
 

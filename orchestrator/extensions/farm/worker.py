@@ -26,7 +26,7 @@ from orchestrator.errors import BenchfarmError, StoreError, UsageError
 from orchestrator.extensions.farm.callbacks import Callbacks, Ended
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
 
 #: Times that a job is tried again because it failed on its phone, before it is abandoned.

@@ -21,8 +21,8 @@ from orchestrator.analysis.state_findings import full_charges_mah, other_battery
 from orchestrator.extensions.history.attribution import Cause, coincidence_share, covariate_share
 from orchestrator.extensions.history.changepoint import Change
 from orchestrator.extensions.history.series import NightTable, night_of
+from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey
 from orchestrator.records.history import Contents, DeviceSighting
-from orchestrator.records.identity import BuildSha, CampaignId, Serial, SeriesKey
 from orchestrator.records.run import FigureKind, RunRecord
 
 if TYPE_CHECKING:

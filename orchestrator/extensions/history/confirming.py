@@ -13,8 +13,8 @@ from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUser
 from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Confirmation, ConfirmationStatus
-from orchestrator.records.identity import BuildSha
 from orchestrator.records.plan import PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.units import format_change

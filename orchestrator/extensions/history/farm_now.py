@@ -24,11 +24,10 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Invocation
+from orchestrator.records.campaign import Invocation, PhoneStatus, Standing
+from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, Serial
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.status import PhoneStatus, Standing
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -40,7 +40,7 @@ from orchestrator.records.answers import (
     answer_of,
 )
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import CampaignId, Serial
+from orchestrator.records.case import CampaignId, Serial
 
 if TYPE_CHECKING:
     from orchestrator.extensions.history.web import ServedPage

@@ -34,7 +34,7 @@ from orchestrator.extensions.history.sparklines import (
     spark_path,
 )
 from orchestrator.plugins import Page, Workspace, every
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality

@@ -27,12 +27,11 @@ from orchestrator.extensions.history.changepoint import (
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
 from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Case, DelegateName, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Annotation, ConfirmationStatus, Contents, Points, RunMark
-from orchestrator.records.identity import SeriesKey
 from orchestrator.records.parity import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
 from orchestrator.records.run import Outcome
-from orchestrator.records.workload import Case, DelegateName
 from orchestrator.units import format_slowdown
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from orchestrator.analysis.memory import LOST, Memory, growth, totals
 from orchestrator.analysis.middle import degrees_of, middles, t_quantile
 from orchestrator.analysis.summary import LEVEL
+from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import Contents, Points, SeriesSketch
-from orchestrator.records.identity import CampaignId, SeriesKey
 
 #: A night is known by the day on which it begins, and lasts from noon to noon of its store's time
 #: zone.

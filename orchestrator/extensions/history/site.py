@@ -47,13 +47,12 @@ from orchestrator.extensions.history.series import (
 )
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark
-from orchestrator.records.identity import CampaignId, SeriesKey
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, Outcome
 from orchestrator.records.verdict import Grade, Quality
-from orchestrator.records.workload import FIGURE_PASS, Case
 from orchestrator.resources import data_folder
 from orchestrator.tables.labels import page_name
 

@@ -27,10 +27,9 @@ from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import unwritable
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Build, CampaignId, Case, Model, RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
-from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import Attachment, RunRecord
-from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.campaigns import without_paths
 from orchestrator.store.own_folders import OwnFolders, own_folders
 

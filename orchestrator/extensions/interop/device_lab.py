@@ -22,9 +22,9 @@ from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.reading.report import RunFiles
 from orchestrator.reading.run import parse_run
+from orchestrator.records.case import Case, ToolName
+from orchestrator.records.model import FIGURE, PHASES
 from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.records.tokens import FIGURE, PHASES
-from orchestrator.records.workload import Case, ToolName
 
 #: Attachments: a leaderboard's line, and the files of a session's job.
 ROW: Final = "row.json"

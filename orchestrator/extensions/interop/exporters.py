@@ -12,7 +12,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exported, Exporter, ExportRequest, Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from orchestrator.units import counted
 
 

@@ -20,13 +20,13 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.published import PublishedFigure
 from orchestrator.programs import is_usual
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Case, DelegateName, ProcessMode, grouped
 from orchestrator.records.device import DeviceFacts
+from orchestrator.records.model import worded
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
-from orchestrator.records.tokens import worded
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Case, DelegateName, ProcessMode, grouped
 from orchestrator.tables.column import NOTHING
 from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, text_table, visible
 from orchestrator.tables.labels import MODEL_HASH, unique_labels

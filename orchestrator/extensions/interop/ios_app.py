@@ -17,9 +17,9 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.specification import Program, Results, Scenario
+from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport
-from orchestrator.records.workload import DelegateName, ToolName
 
 #: Flags of delegates as the program echoes them.
 _DELEGATE_ECHOES: Final = {

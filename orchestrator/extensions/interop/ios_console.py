@@ -21,10 +21,9 @@ from orchestrator.plugins import Workspace
 from orchestrator.programs import program, programs
 from orchestrator.programs.foreign_app import foreign_build, source_of
 from orchestrator.programs.specification import Results
+from orchestrator.records.case import Case, Model, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import ToolReport
-from orchestrator.records.workload import Case, Model, ToolName
 
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE = 1e-5

@@ -20,9 +20,9 @@ from typing import Final
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.litert_lm import Process, Repetition, reports_of
+from orchestrator.records.case import DelegateName
+from orchestrator.records.model import PHASES
 from orchestrator.records.run import DelegateEvidence, DelegateShare, LatencySummary, ToolReport
-from orchestrator.records.tokens import PHASES
-from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by

@@ -12,12 +12,11 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS
+from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
+from orchestrator.records.model import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.run import DelegateTruth, RunRecord
-from orchestrator.records.tokens import FIGURE, PHASES, REPETITIONS
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import BUILTIN, IMPORTED_TOOLS, Build, Model
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
 _ACCELERATORS: Final = {BUILTIN: "cpu"} | {

@@ -18,10 +18,17 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import iterate_file
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.ports import Tool
+from orchestrator.records.case import (
+    DECLARED,
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.history import is_pruned
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import DECLARED, Case, DelegateName, ToolName
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.records.tokens import FIGURE, PHASES, worded
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
+from orchestrator.records.model import FIGURE, PHASES, worded
 from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, US_PER_S
 

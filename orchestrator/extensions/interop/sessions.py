@@ -42,11 +42,10 @@ from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.reading.litert_lm import Process, names_gpu
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.campaign import Origin
+from orchestrator.records.case import Build, BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, Serial, content_key
+from orchestrator.records.model import FIGURE, PHASES, TOKENS
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.records.tokens import FIGURE, PHASES, TOKENS
-from orchestrator.records.workload import Build, Case, Model
 from orchestrator.tables.escapes import one_line
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")

@@ -26,7 +26,7 @@ from orchestrator.tables.table import render
 
 if TYPE_CHECKING:
     from orchestrator.records.campaign import Campaign
-    from orchestrator.records.identity import ModelSha, SeriesKey
+    from orchestrator.records.case import ModelSha, SeriesKey
     from orchestrator.records.run import RunRecord
 
 SOURCES = ("store", "published", "language-models")

@@ -11,10 +11,9 @@ from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.extensions.interop.bundle import Bundle
 from orchestrator.files import sha256_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
+from orchestrator.records.case import CampaignId, Case, RunId, Serial, SkippedCase
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import CampaignId, RunId, Serial
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Case, SkippedCase
 from orchestrator.store.own_folders import own_folders
 
 if TYPE_CHECKING:

@@ -50,6 +50,7 @@ from orchestrator.ports import (
     Seen,
     ShellResult,
 )
+from orchestrator.records.case import RunId, Serial, content_key
 from orchestrator.records.device import (
     CpuCluster,
     DeviceFacts,
@@ -57,7 +58,6 @@ from orchestrator.records.device import (
     DeviceProfile,
     DeviceState,
 )
-from orchestrator.records.identity import RunId, Serial, content_key
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE
 
 #: Where the app copies its output to.

@@ -23,10 +23,9 @@ from orchestrator.programs.flags.arguments import format_flags
 from orchestrator.programs.foreign_app import foreign_build
 from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
 from orchestrator.programs.specification import Program
+from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, ToolName
 
 #: An Info.plist that is larger than this isn't one.
 _MOST_PLIST_BYTES: Final = 4 << 20

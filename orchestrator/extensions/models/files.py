@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
     from orchestrator.extensions.models.published import PublishedModel
     from orchestrator.models.language_model import LanguageModelFacts
-    from orchestrator.records.workload import Model
+    from orchestrator.records.case import Model
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
 
@@ -308,7 +308,7 @@ def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
     """
     from orchestrator.models.inspect import inspect_model
     from orchestrator.models.language_model import inspect_bundle
-    from orchestrator.records.tokens import is_language_model
+    from orchestrator.records.model import is_language_model
 
     return inspect_bundle(path) if is_language_model(path) else inspect_model(path)
 

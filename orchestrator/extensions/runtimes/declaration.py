@@ -23,9 +23,9 @@ from orchestrator.config.yaml_file import read_yaml
 from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.extensions.runtimes.patterns import Pattern
 from orchestrator.fields import AnyText, OneOrMany, Text, unique
+from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.tokens import FOREIGN, PHASES
-from orchestrator.records.workload import DECLARED, DelegateName, ToolName
+from orchestrator.records.model import FOREIGN, PHASES
 from orchestrator.resources import forget_programs_in, look_for_programs_in, program_places
 
 #: The files that come with benchfarm.

@@ -27,10 +27,9 @@ from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import signal_failure
 from orchestrator.reading.lines import parse_line
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
-from orchestrator.records.identity import BuildSha
+from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
+from orchestrator.records.model import FIGURE
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
-from orchestrator.records.tokens import FIGURE
-from orchestrator.records.workload import DECLARED, Build, Case, ToolName
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20

@@ -36,10 +36,9 @@ from orchestrator.reading.failures import signal_failure
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
+from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import BuildSha
-from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
-from orchestrator.records.tokens import (
+from orchestrator.records.model import (
     BOOST,
     BOOSTS,
     CACHE,
@@ -50,7 +49,7 @@ from orchestrator.records.tokens import (
     TOKENS,
     flag_faults,
 )
-from orchestrator.records.workload import Build, Case, ToolName
+from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 
 _USUAL_REPETITIONS: Final = "5"
 #: What the program writes at its end, by a flag of 2026; and further flags that only newer builds

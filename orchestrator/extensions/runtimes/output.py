@@ -19,8 +19,8 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import system_failure
 from orchestrator.reading.lines import Buffer, Line
+from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.records.workload import DelegateName
 from orchestrator.units import US_PER_MS, US_PER_S
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.plugins import Program, ProgramSource
-from orchestrator.records.workload import ToolName
+from orchestrator.records.case import ToolName
 
 if TYPE_CHECKING:
     from orchestrator.reading.lines import Buffer, Line

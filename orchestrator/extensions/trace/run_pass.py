@@ -23,10 +23,9 @@ from orchestrator.passes.specification import (
     no_findings,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.records.case import Pass, Serial
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.records.workload import Pass
 from orchestrator.scripts import ask, call
 
 TRACE: Final = Pass("trace")

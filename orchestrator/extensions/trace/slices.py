@@ -19,7 +19,7 @@ from typing import Final
 
 from orchestrator.delegates.evidence import is_delegate_kernel
 from orchestrator.extensions.trace.trace_file import Mark, Recording
-from orchestrator.records.workload import grouped
+from orchestrator.records.case import grouped
 
 _OPERATOR: Final = re.compile(
     r"(?P<name>.+)@(?P<node>-?\d{1,18})/(?P<subgraph>-?\d{1,18})", re.DOTALL | re.ASCII

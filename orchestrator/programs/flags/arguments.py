@@ -17,7 +17,7 @@ from orchestrator.passes.specification import NOTHING_PREPARED, PassSpec, Prepar
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.running.environment import hexagon_folder
 from orchestrator.records.build_spec import OWNED_FLAGS
-from orchestrator.records.workload import Case, Pass
+from orchestrator.records.case import Case, Pass
 
 RESULT_FILE: Final = "result.pb"
 

@@ -20,7 +20,7 @@ from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import case_flags, format_flags
 from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
 from orchestrator.records.build_spec import FlagFault, FlagSchema
-from orchestrator.records.workload import Build, Case, DelegateName, Pass
+from orchestrator.records.case import Build, Case, DelegateName, Pass
 
 #: Only performance_options has it, whose help leaves out every flag that it hands on to
 #: benchmark_model.

@@ -17,10 +17,9 @@ from orchestrator.programs.flags.arguments import RESULT_FILE, files_written
 from orchestrator.programs.running.environment import in_mode, mode_files
 from orchestrator.reading.report import RunFiles
 from orchestrator.reading.run import Started, parse_run
+from orchestrator.records.case import Case, Pass, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.sample import SAMPLES_FILE
-from orchestrator.records.workload import Case, Pass, ToolName
+from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
 from orchestrator.scripts import ask, call
 
 #: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines

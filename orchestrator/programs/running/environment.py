@@ -14,8 +14,8 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.ports import InvocationRequest
+from orchestrator.records.case import ProcessMode
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.workload import ProcessMode
 from orchestrator.scripts import call
 
 #: Where the vendors keep the DSP's own libraries; searched after ours.

@@ -8,10 +8,9 @@ import pytest
 
 from orchestrator.extensions.contention.run_pass import PASS, with_load
 from orchestrator.programs.native import NativeTool
-from orchestrator.records.contention import Load, load_of
+from orchestrator.records.case import DelegateName, Load, ToolName, load_of
 from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
-from orchestrator.records.workload import DelegateName, ToolName
 from tests.samples.tools import case_of
 
 CASE = case_of(ToolName.NATIVE, DelegateName.CPU)

@@ -26,9 +26,8 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.schema import PROTOCOL
-from orchestrator.records.identity import BuildSha
+from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.plan import Plan, PlanModel
-from orchestrator.records.workload import Build, Companion, ToolName
 
 DATA = Path(__file__).parents[2] / "data" / "farm"
 SHA = "a" * 64

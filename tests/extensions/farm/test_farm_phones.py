@@ -16,10 +16,9 @@ from orchestrator.extensions.farm.manifest import Content, Manifest, Payload, ki
 from orchestrator.extensions.farm.phones import usable
 from orchestrator.extensions.farm.submit import submission_of
 from orchestrator.ports import Seen
+from orchestrator.records.case import Build, BuildSha, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, Serial
 from orchestrator.records.plan import Plan, PlanModel
-from orchestrator.records.workload import Build, ToolName
 
 MODEL_SHA = "aa" * 32
 BUILD = Build(

@@ -25,7 +25,7 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extensions.history.metrics import Numbers
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from tests.samples.places import REPO
 
 TOKEN = "a-token-long-enough"

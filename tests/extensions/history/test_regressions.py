@@ -16,12 +16,11 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
+from orchestrator.records.case import Case, DelegateName, Pass, RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus, Points
-from orchestrator.records.identity import RunId
 from orchestrator.records.run import LatencySummary
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.store.opening import MemoryStore, Store
 from tests.samples.history_lab import (
     NEW,

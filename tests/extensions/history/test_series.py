@@ -11,8 +11,8 @@ import pytest
 
 from orchestrator.analysis.summary import summarize
 from orchestrator.extensions.history.series import night_details, night_table
+from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 
 START = datetime(2026, 3, 1, 22, tzinfo=UTC)
 OLD, NEW = 0, 1

@@ -14,10 +14,10 @@ from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.site import gather
 from orchestrator.extensions.history.site_folder import MANIFEST, SiteFolder
 from orchestrator.extensions.history.sparklines import spark_path
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Pairing
+from orchestrator.records.case import Pass
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import MemoryStore
 from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import NIGHTS, fill

@@ -25,9 +25,9 @@ from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.interop.bundle import Bundle
 from orchestrator.extensions.interop.taking_in import take_in
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Build, Case, Model
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import Build, Case, Model
 from orchestrator.store.opening import MemoryStore, Store, open_store
 
 VALUES = (None, "x", 7, 1.5, True, [1], {"a": [1]})

@@ -16,9 +16,9 @@ import pytest
 from orchestrator.bootstrap import this_computer
 from orchestrator.reading.protos import decode_result
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO

@@ -14,13 +14,11 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.guide_table import Column, parse_column
 from orchestrator.extensions.interop.published import load_published
-from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.case import BuildSha, CampaignId, DelegateName, ModelSha, RunId, ToolName
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, ToolName
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
     CAMPAIGN,

@@ -23,7 +23,7 @@ from orchestrator.extensions.runtimes.declaration import (
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader
 from orchestrator.extensions.runtimes.patterns import Pattern
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA
 from tests.samples.tools import case_of, raw_of
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.extensions.runtimes.declaration import ProgramSection
+    from orchestrator.records.case import Case
     from orchestrator.records.run import ToolReport
-    from orchestrator.records.workload import Case
 
 #: As the program printed it, with a model of random weights.
 LLAMA_BENCH = DATA / "declared" / "llama_bench"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.extensions.runtimes.litert_lm import LitertLmTool, _host_command, _phone_command
+from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.model import flag_faults
 from orchestrator.records.run import ToolReport
-from orchestrator.records.tokens import flag_faults
-from orchestrator.records.workload import DelegateName, ToolName
 from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
 from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
 from tests.samples.tools import case_of, raw_of, request_of

@@ -9,9 +9,8 @@ from datetime import timedelta
 from orchestrator.analysis.brackets import baseline_of, checks, doubted, history_of, verdict_of
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS, attempts, curve_of, is_over
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.identity import CampaignId, RunId
+from orchestrator.records.case import CampaignId, Pass, RunId
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord
-from orchestrator.records.workload import Pass
 from tests.unit.analysis.test_rounds import START, case, run
 
 #: The workload's figures of a calm phone in earlier campaigns.

@@ -4,9 +4,9 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.analysis.samples import BUSY_CLOCK
+from orchestrator.records.case import Pass
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Grade, Quality, Severity
-from orchestrator.records.workload import Pass
 from tests.samples.sample_lab import case, run, series
 
 OWNER = case()

@@ -12,10 +12,10 @@ from orchestrator.analysis.outcome import Ending
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
 from orchestrator.passes import pass_of
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import LatencySummary, Outcome
 from orchestrator.records.verdict import Grade
-from orchestrator.records.workload import DelegateName, Pass
 from tests.unit.analysis.test_quality import CASE, FACTS, GOOD
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,10 +13,9 @@ from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.pairing import log_ratios
 from orchestrator.analysis.sustained import measured_us
-from orchestrator.records.identity import BuildSha, CampaignId, content_key
+from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.records.workload import Case
 from tests.samples.sample_lab import BUILDS, PIXEL_3, case, run, series, skewed
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")

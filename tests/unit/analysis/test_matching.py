@@ -16,11 +16,19 @@ from orchestrator.analysis.comparison import (
     is_failure,
 )
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, match, measured_cases
+from orchestrator.records.case import (
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    ModelSha,
+    ProcessMode,
+    Serial,
+    content_key,
+)
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, Serial, content_key
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
-from orchestrator.records.workload import Case, DelegateName, ProcessMode
 from orchestrator.report.comparisons import to_text
 from tests.samples.sample_lab import BUILDS, PIXEL_3, PIXEL_4, REAL_PIXEL, case, run, series
 

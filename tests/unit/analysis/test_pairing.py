@@ -17,12 +17,10 @@ from orchestrator.analysis.pairing import (
     pair_seconds,
     usable_pairs,
 )
-from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, content_key
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.case import BuildSha, ToolName, content_key
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import ToolName
 from tests.samples.sample_lab import START, campaign_of, case, run, series
 
 A = case()

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus, judge_case
 from orchestrator.analysis.parity import parity_of, with_parity
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.parity import (
     BASIS_FILE,
     CONTRAST_FILE,
@@ -22,7 +23,6 @@ from orchestrator.records.parity import (
 )
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, Pass
 from tests.samples.places import DATA
 from tests.samples.sample_lab import case, run, series
 

@@ -9,8 +9,8 @@ from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.passes import pass_of
+from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
     DelegateEvidence,
@@ -20,7 +20,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from tests.samples.places import REPO
 
 DOCS = REPO / "docs"

@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, standings
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
-from orchestrator.records.identity import BuildSha, CampaignId, ModelSha, RunId, Serial
+from orchestrator.records.case import (
+    BuildSha,
+    CampaignId,
+    Case,
+    DelegateName,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import (
     DelegateEvidence,
@@ -25,7 +35,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 
 SERIAL = Serial("P")
 START = datetime(2026, 1, 1, tzinfo=UTC)

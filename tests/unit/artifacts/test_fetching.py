@@ -11,9 +11,8 @@ from orchestrator.artifacts.fetching import BuildFetcher, FetchStatus
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.errors import ArtifactError, DownloadError
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
+from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
-from orchestrator.records.workload import ToolName
 from tests.unit.artifacts.sample_files import app_bytes, elf, real
 
 

@@ -14,11 +14,18 @@ from orchestrator.bootstrap import Settings
 from orchestrator.cli.comparing import CompareOptions, Output, compare
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    DelegateName,
+    Serial,
+    ToolName,
+    content_key,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, Serial, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
-from orchestrator.records.workload import Build, DelegateName, ToolName
 from tests.samples.sample_lab import (
     BUILDS,
     MOBILENET,

@@ -16,9 +16,15 @@ from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.cli.status import STYLES, TerminalObserver, about, picture
 from orchestrator.devices.lease import Locks
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
-from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.identity import CampaignId, Serial
-from orchestrator.records.status import LiveFigure, PhoneStatus, Standing, Status
+from orchestrator.records.campaign import (
+    Campaign,
+    CampaignStatus,
+    LiveFigure,
+    PhoneStatus,
+    Standing,
+    Status,
+)
+from orchestrator.records.case import CampaignId, Serial
 
 
 def row(

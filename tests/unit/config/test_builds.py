@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.builds import load_build, load_builds
 from orchestrator.errors import PlanError
-from orchestrator.records.workload import ToolName
+from orchestrator.records.case import ToolName
 from orchestrator.resources import data_folder
 
 URL = "https://example.com/x"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from orchestrator.config.plan import load_plan, parse_plan, plan_from_options, plan_json_schema
 from orchestrator.errors import PlanError
+from orchestrator.records.case import DelegateName, Pass, ProcessMode, ToolName
 from orchestrator.records.plan import (
     DeviceSelection,
     Invocations,
@@ -22,7 +23,6 @@ from orchestrator.records.plan import (
     fixed,
     keys_of,
 )
-from orchestrator.records.workload import DelegateName, Pass, ProcessMode, ToolName
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
 

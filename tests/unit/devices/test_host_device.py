@@ -7,7 +7,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES
-from orchestrator.records.identity import RunId
+from orchestrator.records.case import RunId
 from tests.conftest import process_is_gone
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.errors import HostStorageError
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 PHONE = Serial("R58M12")
 FIRST, SECOND = Change(what="first", undo="true"), Change(what="second", undo="true")

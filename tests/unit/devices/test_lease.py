@@ -9,7 +9,7 @@ import pytest
 from orchestrator import devices
 from orchestrator.devices.lease import FileLease, is_still, started_at
 from orchestrator.errors import DeviceBusyError
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 
 PHONE, OTHER = Serial("R58M12"), Serial("192.168.7.21:5555")
 HOLDER = """

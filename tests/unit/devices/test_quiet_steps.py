@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.quiet import QuietStep, is_network_serial, steps_for
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import Serial
 from orchestrator.records.plan import Quiet
 
 KGSL = "/sys/class/kgsl/kgsl-3d0/devfreq"

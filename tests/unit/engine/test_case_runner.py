@@ -20,10 +20,9 @@ from orchestrator.errors import LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.identity import Serial
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
-from orchestrator.records.workload import Build, Case, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
 from tests.samples.manual_clock import ManualClock
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run

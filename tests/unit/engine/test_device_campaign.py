@@ -19,9 +19,8 @@ from orchestrator.engine.rounds import done_count
 from orchestrator.errors import StoreError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Pass, Serial
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RunRecord
-from orchestrator.records.workload import Pass
 from orchestrator.store.opening import MemoryStore
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 from tests.unit.engine.test_case_runner import Rig

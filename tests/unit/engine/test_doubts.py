@@ -8,11 +8,10 @@ import pytest
 
 from orchestrator.engine.reference_check import CODE, carried_over, earlier_figures_us, keep_doubts
 from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.case import Build, CampaignId, Model, Pass, RunId
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Model, Pass
 from orchestrator.store.opening import MemoryStore, Store
 from tests.unit.analysis.test_brackets import CALM, NIGHT, check
 from tests.unit.analysis.test_rounds import SERIAL, START, campaign, case

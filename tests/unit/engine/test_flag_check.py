@@ -9,10 +9,18 @@ from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import Expansion, expand
 from orchestrator.programs.flags.book import FlagBook
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
 from orchestrator.records.plan import Matrix, Plan, PlanModel, fixed
-from orchestrator.records.workload import Build, DelegateName, Model, Pass, ToolName
 from tests.samples.places import NATIVE
 
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)

@@ -12,9 +12,8 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.programs.flags.book import FlagBook
+from orchestrator.records.case import Build, BuildSha, Serial, Skip, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, Serial
-from orchestrator.records.workload import Build, Skip, ToolName
 from tests.samples.places import NATIVE
 
 HELP = NATIVE / "help_true.txt"

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.analysis.rounds import standings
 from orchestrator.records.campaign import Invocation, Terms
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.workload import DelegateName, Pass
 from tests.unit.analysis.test_rounds import RULE, campaign, case
 from tests.unit.engine.test_case_runner import Rig
 

@@ -25,12 +25,24 @@ from orchestrator.planning.time_budget import (
 )
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    CampaignId,
+    Case,
+    CaseKey,
+    DelegateName,
+    Model,
+    ModelSha,
+    Pass,
+    RunId,
+    Serial,
+    ToolName,
+)
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.identity import BuildSha, CampaignId, CaseKey, ModelSha, RunId, Serial
 from orchestrator.records.plan import Plan, PlanModel, PlanTerms, StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
-from orchestrator.records.workload import Build, Case, DelegateName, Model, Pass, ToolName
 from orchestrator.store.opening import MemoryStore
 from tests.samples.manual_clock import ManualClock
 

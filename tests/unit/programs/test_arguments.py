@@ -12,10 +12,9 @@ from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.litert import Counts, LitertTool, counts_for, litert_command
 from orchestrator.programs.native import NativeTool, affinity_mask
 from orchestrator.records.build_spec import OWNED_FLAGS
+from orchestrator.records.case import Case, DelegateName, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
-from orchestrator.records.identity import RunId, Serial
 from orchestrator.records.run import DelegateTruth, ToolReport
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
 from tests.samples.tools import case_of, raw_of, request_of
 
 FACTS = DeviceFacts(

@@ -17,8 +17,7 @@ from orchestrator.programs.flags.tables import (
     TRAPS,
 )
 from orchestrator.records.build_spec import FlagFault
-from orchestrator.records.identity import BuildSha
-from orchestrator.records.workload import Build, DelegateName, Pass, ToolName
+from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE
 from tests.samples.tools import case_of
 

@@ -11,7 +11,7 @@ from orchestrator.errors import UsageError
 from orchestrator.programs.litert_native import litert_flags
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running.environment import environment
-from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.records.case import DelegateName, Pass, ToolName
 from tests.samples.tools import case_of, request_of
 
 CASE = case_of(ToolName.LITERT_NATIVE, DelegateName.NPU)

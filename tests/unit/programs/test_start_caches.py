@@ -17,12 +17,10 @@ from orchestrator.passes.cold import PASS, START_NOTE, run_start, with_start
 from orchestrator.programs import program
 from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
+from orchestrator.records.case import Case, DelegateName, Pass, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.identity import RunId
 from orchestrator.records.plan import Plan, PlanTerms, fixed
-from orchestrator.records.run import ToolReport
-from orchestrator.records.start import StartStage, stage_of
-from orchestrator.records.workload import Case, DelegateName, Pass, ToolName
+from orchestrator.records.run import StartStage, ToolReport, stage_of
 from tests.samples.tools import case_of, raw_of, request_of
 
 CASE = case_of(ToolName.NATIVE, DelegateName.XNNPACK, threads=1, num_runs=50)

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.records.identity import Serial, campaign_id_of
+from orchestrator.records.case import Serial, campaign_id_of
 
 _TEXTS = st.text("aZ09._-~:_ é") | st.text(max_size=20)
 

@@ -2,8 +2,15 @@
 
 from dataclasses import replace
 
-from orchestrator.records.identity import BuildSha, ModelSha, Serial
-from orchestrator.records.workload import Case, DelegateName, ProcessMode, ToolName
+from orchestrator.records.case import (
+    BuildSha,
+    Case,
+    DelegateName,
+    ModelSha,
+    ProcessMode,
+    Serial,
+    ToolName,
+)
 
 CASE = Case(
     serial=Serial("S"),

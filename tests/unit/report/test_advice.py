@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.records.identity import ModelSha, content_key
+from orchestrator.records.case import DelegateName, Model, ModelSha, content_key
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, Model
 from tests.samples.command import Cli
 from tests.samples.sample_lab import MOBILENET, PIXEL_3, case, lab_of, profile, run, series
 from tests.samples.stored_lab import stored

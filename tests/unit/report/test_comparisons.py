@@ -12,10 +12,9 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.comparison import Comparison, FailOn, compare_sides, is_failure
 from orchestrator.analysis.matching import Fact, Measured, Rule, measured_cases
 from orchestrator.cli.result import to_json
-from orchestrator.records.identity import CampaignId
+from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.workload import DelegateName, Model
 from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
 from orchestrator.report.comparisons import to_data, to_github, to_junit, to_markdown, to_text
 from tests.samples.sample_lab import (

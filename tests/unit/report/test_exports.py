@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import (
     SCHEMA,

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from orchestrator.records.workload import DelegateName
+from orchestrator.records.case import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from orchestrator.resources import data_folder

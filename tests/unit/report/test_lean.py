@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.records.case import DelegateName, RunId
 from orchestrator.records.device import DeviceState
-from orchestrator.records.identity import RunId
 from orchestrator.records.run import RunRecord
-from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_json
 from orchestrator.report.lean import lean_runs

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_json
 from orchestrator.report.tables import render_text_table

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.programs import program
+from orchestrator.records.case import DelegateName
 from orchestrator.records.run import OperatorTime
-from orchestrator.records.workload import DelegateName
 from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of, with_layers
 from tests.samples.sample_lab import (
     CPU_ROWS,

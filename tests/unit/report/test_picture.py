@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.verdict import Finding, Quality, Severity
-from orchestrator.records.workload import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots
 from orchestrator.report.picture import model_pictures

@@ -10,10 +10,17 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.records.identity import BuildSha, content_key
+from orchestrator.records.case import (
+    Build,
+    BuildSha,
+    Case,
+    DelegateName,
+    Pass,
+    ProcessMode,
+    content_key,
+)
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import Build, Case, DelegateName, Pass, ProcessMode
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_csv, to_json, to_markdown

@@ -5,14 +5,12 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.passes import pass_tables
-from orchestrator.records.campaign import Terms
-from orchestrator.records.identity import BuildSha, CampaignId, Serial
-from orchestrator.records.pairing import Pairing
+from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.case import BuildSha, CampaignId, DelegateName, Pass, Serial, ToolName
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Quality, Severity
-from orchestrator.records.workload import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html

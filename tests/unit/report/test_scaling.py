@@ -12,7 +12,7 @@ from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
 from orchestrator.app.reporting import load_accuracy
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
-from orchestrator.records.workload import DelegateName, Pass, ToolName
+from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import charts_of
 from orchestrator.report.scaling import thread_steps

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.verdict import Quality
-from orchestrator.records.workload import DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.records.identity import Serial
+from orchestrator.records.case import Case, DelegateName, Pass, Serial
 from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
-from orchestrator.records.workload import Case, DelegateName, Pass
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from orchestrator.records.sample import Sample
+from orchestrator.records.run import Sample
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import case_evidence
 from orchestrator.tables.looks import HEIGHT, WIDTH, condition_traces, sample_traces

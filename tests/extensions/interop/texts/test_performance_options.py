@@ -17,9 +17,8 @@ from orchestrator.reading.option_blocks import (
     split_options,
     summary_rows_in,
 )
-from orchestrator.records.identity import ModelSha
+from orchestrator.records.case import DelegateName, ModelSha, Pass, ToolName
 from orchestrator.records.run import DelegateTruth, Outcome
-from orchestrator.records.workload import DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE
 from tests.samples.tools import case_of, raw_of
 

@@ -1,8 +1,12 @@
-"""What is measured: a model, by a tool, with a delegate and threads, on one device."""
+"""What is measured: a model, by a tool, with a delegate and threads, on one device; its keys, and
+the load beside it in the pass ``contention``.
+"""
 
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
@@ -10,21 +14,43 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NewType, TypeAlias, TypeVar
 
-from orchestrator.records.identity import (
-    BuildSha,
-    CaseKey,
-    ModelSha,
-    Serial,
-    SeriesKey,
-    content_key,
-)
-from orchestrator.records.tokens import FIGURE, PHASES, is_language_model, worded
+from orchestrator.records.model import FIGURE, PHASES, is_language_model, worded
 from orchestrator.units import counted
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
+
+
+# Each identity is a type of its own, so that a serial number can't be passed where a case key is
+# meant.
+Serial = NewType("Serial", str)
+ModelSha = NewType("ModelSha", str)
+BuildSha = NewType("BuildSha", str)
+CaseKey = NewType("CaseKey", str)
+SeriesKey = NewType("SeriesKey", str)
+RunId = NewType("RunId", str)
+CampaignId = NewType("CampaignId", str)
+
+
+def content_key(value: object) -> str:
+    """Return the sha256 of a value's canonical JSON: equal values, equal keys, on every host and
+    version.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
+    """Return the campaign of a phone's part of a farm's submission, another for each two of them.
+
+    Behind the last ``_`` is the serial number, in which no ``_`` is left.
+    """
+    escaped = re.sub("[^A-Za-z0-9.-]", lambda found: f"~{ord(found[0]):x}~", serial)
+    return CampaignId(f"{submission}_{escaped}")
 
 
 #: What a plugin's delegate or program is called: a prefix, a dot and a name (``acme.sleep``), so
@@ -401,3 +427,42 @@ class SkippedCase:
             item.name: getattr(case, item.name) for item in fields(cls) if hasattr(case, item.name)
         }
         return cls(**own, reason_code=reason_code, reason=reason)
+
+
+#: The attachment in which a run's load is stated, and proven to have run.
+LOAD_FILE: Final = "load"
+NO_LOAD: Final = "none"
+#: Where a plan names no loads.
+USUAL_LOADS: Final = ("cpu=4", "memory=2")
+#: The code of a run whose load didn't run from its begin to its end.
+LOAD_DIED: Final = "load-died"
+_PART: Final = re.compile(r"(?P<kind>cpu|memory|gpu)=(?P<count>[1-9]\d?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What else a phone does: busy cores, processes that write memory, GPU loops."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpu: int = 0
+
+
+def load_of(text: str) -> Load:
+    """Return the load that a text such as ``cpu=4`` or ``cpu=2+memory=1`` means.
+
+    Raises ValueError.
+    """
+    if text == NO_LOAD:
+        return Load()
+    counts: dict[str, int] = {}
+    for part in text.split("+"):
+        match = _PART.fullmatch(part.strip())
+        if match is None or match["kind"] in counts:
+            raise ValueError(
+                f"{text!r} is no load; write cpu=4, memory=2, gpu=1, or several joined by +"
+            )
+        counts[match["kind"]] = int(match["count"])
+    if counts.get("gpu", 0) > 1:
+        raise ValueError(f"{text!r}: there is one GPU loop at most")
+    return Load(**counts)
