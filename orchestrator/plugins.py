@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         plainly,
     )
     from orchestrator.ports import CheckResult, Device, PhoneCheck, Seen
-    from orchestrator.programs.running.collected import run_and_collect
+    from orchestrator.programs.running import run_and_collect
     from orchestrator.programs.specification import Program
     from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.campaign import Campaign

@@ -284,7 +284,7 @@ def _tool(name: str, declared: Iterable[str]) -> ToolName:
 
 def _source(workspace: Workspace, tool: ToolName, named: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
-    from orchestrator.programs.flags.checking import documented_flags
+    from orchestrator.programs.flags import documented_flags
 
     if tool.is_declared:
         own = program(tool)
@@ -361,6 +361,6 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
 
 def trap_of(spec: FlagSpec) -> str:
     """Return what people get wrong about a flag; empty for most."""
-    from orchestrator.programs.flags.tables import TRAPS
+    from orchestrator.programs.flag_tables import TRAPS
 
     return TRAPS.get(spec.name, "")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import RunProgram
     from orchestrator.ports import Device, ParityReference, Tool
-    from orchestrator.programs.flags.book import FlagBook
+    from orchestrator.programs.flags import FlagBook
     from orchestrator.store.opening import Store
 
 
@@ -192,7 +192,7 @@ class Adapters:
     @cached_property
     def flag_book(self) -> FlagBook:
         """What is known of the flags of the benchmark programs."""
-        from orchestrator.programs.flags.book import FlagBook
+        from orchestrator.programs.flags import FlagBook
 
         return FlagBook(self.settings.cache_folder / "flags")
 

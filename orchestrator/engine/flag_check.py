@@ -27,7 +27,7 @@ from orchestrator.records.device import DeviceFacts
 
 if TYPE_CHECKING:
     from orchestrator.devices.lease import FileLease
-    from orchestrator.programs.flags.book import FlagBook
+    from orchestrator.programs.flags import FlagBook
 
 #: Longer than any program needs to print its flags, also on a phone that is busy.
 HELP_TIMEOUT_S: Final = 30.0

@@ -21,8 +21,12 @@ from orchestrator.clock import Deadline
 from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
 from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.flags.arguments import benchmark_flags, files_written, format_flags
-from orchestrator.programs.running.collected import read_collected
+from orchestrator.programs.running import (
+    benchmark_flags,
+    files_written,
+    format_flags,
+    read_collected,
+)
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind

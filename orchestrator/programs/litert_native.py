@@ -18,18 +18,19 @@ from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.flags.arguments import (
+from orchestrator.programs.flags import check_flags, documented_flags
+from orchestrator.programs.native import command_line
+from orchestrator.programs.running import (
     RESULT_FILE,
+    CollectingTool,
     format_flags,
+    library_folders,
+    measuring_flags,
     pass_flags,
     placed_value,
+    users_flags,
 )
-from orchestrator.programs.flags.checking import check_flags, documented_flags
-from orchestrator.programs.native import command_line
-from orchestrator.programs.running.collected import CollectingTool
-from orchestrator.programs.running.environment import library_folders
 from orchestrator.programs.specification import Program
-from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import Pass, ToolName
 from orchestrator.records.device import DeviceKind
 
@@ -69,23 +70,13 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, 
         known = ", ".join(sorted(delegates_of(FlagFamily.LITERT, DeviceKind.ANDROID)))
         raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {known}")
     flags = {
-        "graph": request.model_path,
-        "num_threads": str(case.threads),
-        "num_runs": str(case.num_runs),
-        "min_secs": f"{case.min_secs:g}",
-        "max_secs": f"{case.max_secs:g}",
-        "warmup_runs": str(case.warmup_runs),
-        "warmup_min_secs": f"{case.warmup_min_secs:g}",
+        **measuring_flags(case, request.model_path),
         **own,
         **_npu_folders(request),
         "result_file_path": f"{folder}/{RESULT_FILE}",
         **pass_flags(pass_of(request.run_pass), FlagFamily.LITERT, folder),
     }
-    for name, value in case.flags:
-        if name in OWNED_FLAGS or name in _ACCELERATOR_FLAGS:
-            raise UsageError(
-                f"flag {name} follows from the plan's own keys and can't be set beside them"
-            )
+    for name, value in users_flags(case, _ACCELERATOR_FLAGS).items():
         flags[name] = placed_value(value, request)
     faults = check_flags(format_flags(list(flags.items())), documented_flags(FlagFamily.LITERT))
     if faults:

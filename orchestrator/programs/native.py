@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
-from orchestrator.programs.running.collected import CollectingTool
-from orchestrator.programs.running.environment import environment
+from orchestrator.programs.running import CollectingTool, benchmark_flags, environment, format_flags
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind

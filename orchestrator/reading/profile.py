@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.reading.figures import parse_number, parse_stats
+from orchestrator.reading.lines import parse_number, parse_stats
 from orchestrator.records.run import LatencySummary, OperatorTime, OperatorTypeTime, ProfileBlock
 from orchestrator.units import US_PER_MS
 

@@ -1,13 +1,16 @@
-"""From what one run printed and wrote to its report: which figures count, how it ended, where the
-operators ran.
+"""One run of ours: from what its process printed, what the phone logged meanwhile and the files that
+it wrote to its report: which figures count, how it ended, where the operators ran.
+
+It is known that this is one process of one program, so that nothing is searched for and nothing is
+split.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -15,10 +18,10 @@ from orchestrator.delegates.evidence import family, is_delegate_kernel, read_req
 from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
-from orchestrator.reading.figures import mean_as_printed
+from orchestrator.reading.lines import iterate_blocks, mean_as_printed, own_lines, without_foreign
 from orchestrator.reading.profile import OperatorProfile
 from orchestrator.reading.protos import decode_result, decode_runtime_info, parse_op_profile
-from orchestrator.reading.transcript import Transcript
+from orchestrator.reading.transcript import Transcript, logged_processes, of_the_benchmark
 from orchestrator.records.run import (
     SETUP_CODES,
     DelegateEvidence,
@@ -54,6 +57,60 @@ class RunFiles:
     op_profile: bytes = b""
     #: "proto", "csv" or "stdout".
     op_profile_format: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """How a run was started."""
+
+    #: The file name of a native program, by which the phone's log names its process.
+    program: str = ""
+    #: What the plan set; not every program echoes it.
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_run(
+    *,
+    stdout: bytes = b"",
+    stderr: bytes = b"",
+    logcat: bytes = b"",
+    exit_code: int | None,
+    timed_out: bool = False,
+    files: RunFiles | None = None,
+    requested: str = "",
+    started: Started | None = None,
+) -> ToolReport:
+    """Read one invocation of ours; whatever it left behind, a report comes back.
+
+    Args:
+        stdout: the program's standard output, as a whole.
+        stderr: its standard error.
+        logcat: what the phone logged meanwhile; for an app this is the only text.
+        exit_code: None when there is none (an app) or it isn't known.
+        timed_out: whether benchfarm ended the run at its deadline.
+        files: what it wrote beside its output.
+        requested: the delegate that was asked for; the flags in the output are used when it is
+            empty.
+        started: how it was started, where that is known.
+    """
+    started = started or Started()
+    console = Transcript()
+    for data in (stdout, stderr):
+        for line in own_lines(data):
+            console.feed(line)
+    system = SystemLog(program=started.program)
+    blocks = (without_foreign(block) for block in iterate_blocks(logcat))
+    logged = logged_processes((line for block in blocks for line in own_lines(block)), system)
+    transcript = of_the_benchmark(console, logged)
+    transcript.flags = {**started.flags, **transcript.flags}
+    return build_report(
+        transcript,
+        system=system,
+        exit_code=exit_code,
+        timed_out=timed_out,
+        files=files,
+        requested=requested,
+    )
 
 
 @dataclass(slots=True)

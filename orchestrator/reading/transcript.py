@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import ENABLING_FLAGS
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
-from orchestrator.reading.failures import FailureClues
-from orchestrator.reading.figures import (
+from orchestrator.reading.failures import FailureClues, SystemLog
+from orchestrator.reading.lines import (
     BANNER_KEYS,
     NUMBER,
+    Line,
     has_all_digits,
     mean_as_printed,
     parse_banner,
@@ -22,7 +24,6 @@ from orchestrator.reading.figures import (
     parse_timings,
     to_us,
 )
-from orchestrator.reading.lines import Line
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
 from orchestrator.records.run import LatencySummary
 
@@ -402,3 +403,46 @@ class Transcript:
 
     def _reach(self, stage: int) -> None:
         self.stage = max(self.stage, stage)
+
+
+def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
+    """Return what each process of ours logged, in the order in which they begin; all else is the
+    system's.
+    """
+    found: list[Transcript] = []
+    by_pid: dict[int | None, Transcript] = {}
+    for line in lines:
+        if line.is_foreign:
+            system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
+            if line.tag != "ExecutionPlan":
+                continue
+        own = by_pid.get(line.pid)
+        if own is None or (
+            line.text.startswith("STARTING!") and not own.is_empty and not own.has_only_start
+        ):
+            # A process of an app may run the benchmark again.
+            own = by_pid[line.pid] = Transcript(pid=line.pid)
+            found.append(own)
+        if line.is_foreign:
+            own.delegates.read_system_line(f"ExecutionPlan: {line.text}")
+        else:
+            own.feed(line)
+    return found
+
+
+def of_the_benchmark(console: Transcript, logged: list[Transcript]) -> Transcript:
+    """Return the transcript of the benchmark: the console's, or for an app its process's among
+    those that log.
+
+    What the console holds of an app is the activity manager's answer, which counts when it is a
+    refusal.
+    """
+    if not console.is_empty or console.failures.ended_badly:
+        return console
+    found = (
+        [log for log in logged if log.has_start]
+        or [log for log in logged if not log.is_empty]
+        or [console]
+    )
+    # A process that only fills caches makes no inference.
+    return max(found, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))

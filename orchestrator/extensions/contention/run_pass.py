@@ -22,8 +22,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
-from orchestrator.programs.flags.arguments import benchmark_flags, format_flags
-from orchestrator.programs.running.environment import environment
+from orchestrator.programs.running import benchmark_flags, environment, format_flags
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Pass, load_of
 from orchestrator.records.device import DeviceKind

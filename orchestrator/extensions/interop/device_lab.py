@@ -20,8 +20,7 @@ from orchestrator.programs.foreign_app import BESIDE, ImportedTool
 from orchestrator.programs.specification import Program
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
-from orchestrator.reading.report import RunFiles
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import FIGURE, PHASES
 from orchestrator.records.run import RawOutput, ToolReport

@@ -21,8 +21,7 @@ from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.native import affinity_mask
-from orchestrator.programs.running.collected import run_and_collect
-from orchestrator.programs.running.environment import library_folders
+from orchestrator.programs.running import library_folders, run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import signal_failure
 from orchestrator.reading.lines import parse_line

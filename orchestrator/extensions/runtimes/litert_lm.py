@@ -27,10 +27,8 @@ from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
-from orchestrator.programs.flags.arguments import format_flags, pass_flags
 from orchestrator.programs.native import command_line
-from orchestrator.programs.running.collected import run_and_collect
-from orchestrator.programs.running.environment import library_folders
+from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import signal_failure
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of

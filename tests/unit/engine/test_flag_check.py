@@ -8,7 +8,7 @@ import pytest
 from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import Expansion, expand
-from orchestrator.programs.flags.book import FlagBook
+from orchestrator.programs.flags import FlagBook
 from orchestrator.records.case import (
     Build,
     BuildSha,

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.programs.flags.book import FlagBook
+from orchestrator.programs.flags import FlagBook
 from orchestrator.records.case import Build, BuildSha, Serial, Skip, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from tests.samples.places import NATIVE

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.passes import pass_of
-from orchestrator.programs.flags.arguments import case_flags
-from orchestrator.programs.flags.book import FlagBook
-from orchestrator.programs.flags.tables import (
+from orchestrator.programs.flag_tables import (
     CORE,
     DELEGATES,
     LITERT,
@@ -16,6 +14,8 @@ from orchestrator.programs.flags.tables import (
     PERFORMANCE_OPTIONS,
     TRAPS,
 )
+from orchestrator.programs.flags import FlagBook
+from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, ToolName
 from tests.samples.places import NATIVE

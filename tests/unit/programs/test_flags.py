@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.delegates.specification import FlagFamily
-from orchestrator.programs.flags.checking import check_flags, documented_flags, parse_help
+from orchestrator.programs.flags import check_flags, documented_flags, parse_help
 from tests.samples.places import NATIVE
 
 HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.programs.litert_native import litert_flags
 from orchestrator.programs.native import NativeTool
-from orchestrator.programs.running.environment import environment
+from orchestrator.programs.running import environment
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from tests.samples.tools import case_of, request_of
 

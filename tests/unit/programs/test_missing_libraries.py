@@ -8,7 +8,7 @@ import pytest
 
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateTruth, Outcome
 from virtual.tests.unit import tiny_models

@@ -15,8 +15,8 @@ from orchestrator.errors import DeviceCommandError
 from orchestrator.passes import pass_of
 from orchestrator.passes.cold import PASS, START_NOTE, run_start, with_start
 from orchestrator.programs import program
-from orchestrator.programs.flags.arguments import benchmark_flags
 from orchestrator.programs.native import NativeTool
+from orchestrator.programs.running import benchmark_flags
 from orchestrator.records.case import Case, DelegateName, Pass, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms, fixed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from orchestrator.reading.figures import NUMBER, parse_number, to_us
+from orchestrator.reading.lines import NUMBER, parse_number, to_us
 from orchestrator.records.run import LatencySummary, ToolReport
 
 _STARTUP: Final = re.compile(rf"^\s*Startup latency: ({NUMBER}) ms\s*$", re.ASCII | re.MULTILINE)

@@ -29,6 +29,8 @@ from orchestrator.extensions.interop.texts.splitting import (
     without_refused_starts,
 )
 from orchestrator.plugins import program_sources
+from orchestrator.programs.litert import is_result, report_of
+from orchestrator.programs.perf_options import SummaryRow
 from orchestrator.reading.failures import Crash
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
@@ -37,9 +39,7 @@ from orchestrator.reading.lines import (
     iterate_blocks,
     without_foreign,
 )
-from orchestrator.reading.litert_json import is_result, report_of
 from orchestrator.reading.litert_lm import MARKS, LitertLmReader, reports_of
-from orchestrator.reading.option_blocks import SummaryRow
 from orchestrator.reading.report import build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport

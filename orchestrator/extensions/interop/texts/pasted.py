@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.extensions.interop.texts.headers import any_header
-from orchestrator.reading.figures import BANNER_KEYS, NUMBER
-from orchestrator.reading.lines import LAST_WORD, Line, parse_decoded
+from orchestrator.reading.lines import BANNER_KEYS, LAST_WORD, NUMBER, Line, parse_decoded
 
 _SPACES: Final = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u202f", " ") | dict.fromkeys("\u200b\ufeff")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from orchestrator.extensions.interop.texts.pasted import parse_pasted
 from orchestrator.extensions.interop.texts.splitting import RunSplitter
-from orchestrator.reading.figures import mean_as_printed, parse_footprint
+from orchestrator.reading.lines import mean_as_printed, parse_footprint
 from orchestrator.reading.report import build_report, contradictions, warmup_and_inference
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import LatencySummary, ToolReport

@@ -6,7 +6,7 @@ from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest
 from orchestrator.delegates.judging import Judge, RuntimeNodes, extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.run import Started, parse_run
+from orchestrator.reading.report import Started, parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 
 LOADED = "INFO: Loaded model m.tflite\n"

@@ -6,7 +6,7 @@ import pytest
 from docs.write_commands import failures_page
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.failures import SIGNALS, FailureClues, SystemLog, signal_failure
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import ToolReport
 from tests.samples.places import DATA, NATIVE
 

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_file, parse_text
 from orchestrator.extensions.interop.texts.public import describe, to_public
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
 from tests.samples.places import NATIVE

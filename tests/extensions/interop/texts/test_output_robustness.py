@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.extensions.interop.texts.public import describe, to_public
-from orchestrator.reading.report import RunFiles
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import RunFiles, parse_run
 from tests.samples.places import NATIVE
 
 SEEDS = [

@@ -10,8 +10,8 @@ import pytest
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.passes import passes
-from orchestrator.programs.perf_options import PerformanceOptionsTool
-from orchestrator.reading.option_blocks import (
+from orchestrator.programs.perf_options import (
+    PerformanceOptionsTool,
     label_of,
     options_of,
     split_options,

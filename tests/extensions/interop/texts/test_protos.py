@@ -5,8 +5,7 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.public import describe
 from orchestrator.reading.protos import decode_result, decode_runtime_info
-from orchestrator.reading.report import RunFiles
-from orchestrator.reading.run import parse_run
+from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 

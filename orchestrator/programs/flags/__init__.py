@@ -1,1 +1,0 @@
-"""The flags of the benchmark programs: what exists, what a case means, what is wrong."""

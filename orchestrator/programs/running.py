@@ -1,0 +1,391 @@
+"""How programs are started, and what they leave behind: their flags, where they find their libraries,
+their scheduling group; run detached, their output collected and read.
+
+Every default that may change the number is passed explicitly. ``use_xnnpack`` above all: without it
+the programs apply XNNPACK by themselves and say so in one line at most. An accelerator's leftovers
+run on the builtin kernels unless the plan's flags say otherwise.
+
+Scheduling groups (cgroups) belong to the system: root may write them. Android 13's
+``settaskprofile`` writes the same files with its caller's rights, so that a plain shell user gets
+there only on systems that let it. Each way is tried and the kernel is asked where the process is; a
+program that isn't there doesn't run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Final
+
+from orchestrator.delegates import DELEGATES, flags_of
+from orchestrator.delegates.specification import FlagFamily
+from orchestrator.errors import DeviceError, UsageError
+from orchestrator.passes import pass_of
+from orchestrator.passes.specification import (
+    NOTHING_PREPARED,
+    PROFILE_FILE,
+    RUNTIME_INFO_FILE,
+    PassSpec,
+    Prepared,
+)
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.reading.report import RunFiles, Started, parse_run
+from orchestrator.records.build_spec import OWNED_FLAGS
+from orchestrator.records.case import Case, Pass, ProcessMode, ToolName
+from orchestrator.records.device import DeviceKind
+from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
+from orchestrator.scripts import ask, call
+
+#: The last bytes that are kept of a log since a run's begin; where that moment is unknown, lines
+#: that are asked for.
+_LOG_LIMIT_BYTES: Final = 256 << 10
+_LOG_LINES: Final = 500
+_LOG_TIMEOUT_S: Final = 15.0
+#: How a log names the process that it is about.
+_NAMED_PID: Final = re.compile(
+    rb"(?:(?:Kill|Reclaim) '[^']*' \(|\b(?:pid|PID)[:=]? ?|PhantomProcessRecord \{\w+ )(\d+)"
+)
+#: What happens to apps only, in lines that don't all name a process.
+_OF_APPS: Final = (b"ANR in ", b"AndroidRuntime")
+#: Numbers of processes restart after a power of two that is at least this one.
+_PIDS_MIN: Final = 1 << 15
+#: Processes that are started on a phone while a run begins, with those of others.
+_PIDS_OF_A_RUN: Final = 1 << 10
+#: A native program's file name in its command line, before the first flag.
+_PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
+
+
+class CollectingTool:
+    """A program that is run detached from the link; its streams, exit code and files are read
+    afterwards.
+    """
+
+    name: ToolName
+
+    def command(self, request: InvocationRequest, folder: str) -> str:
+        """Return the command line for the device's shell; ``folder`` is the run's own.
+
+        Raises UsageError.
+        """
+        raise NotImplementedError
+
+    def files(self, run_pass: Pass) -> Sequence[str]:
+        """Return the names of the files that a pass leaves in its folder."""
+        return files_written(run_pass)
+
+    def run(
+        self,
+        device: Device,
+        request: InvocationRequest,
+        *,
+        cancelled: threading.Event | None = None,
+    ) -> RawOutput:
+        """Run one invocation; whatever its end, return all that it left behind.
+
+        Raises DeviceError kinds.
+        """
+        command = self.command(request, device.run_folder(request.run_id))
+        return run_and_collect(
+            device, request, command, files=self.files(request.run_pass), cancelled=cancelled
+        )
+
+    def parse(self, raw: RawOutput, case: Case) -> ToolReport:
+        """Read the output; an unreadable output is a report that says so."""
+        return read_collected(raw, case)
+
+
+def run_and_collect(
+    device: Device,
+    request: InvocationRequest,
+    command: str,
+    *,
+    files: Sequence[str],
+    cancelled: threading.Event | None = None,
+    with_log: bool = False,
+) -> RawOutput:
+    """Run a command line in the request's own folder and return its streams and those of ``files``
+    that it wrote.
+
+    With a run that failed, or ``with_log``, comes what the phone logged meanwhile. Whatever its
+    end, the folder is removed. Raises DeviceError kinds.
+    """
+    folder = device.run_folder(request.run_id)
+    command = request.enclosed(in_mode(command, request))
+    started_at = datetime.now(UTC)
+    try:
+        result = device.run_detached(
+            command,
+            run_id=request.run_id,
+            timeout_s=request.timeout_s,
+            files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
+            cancelled=cancelled,
+        )
+        written = [Attachment(name=name, data=data) for name, data in result.files.items()]
+        if (result.exit_code or with_log) and device.kind is DeviceKind.ANDROID:
+            written += _logged(device, folder)
+    finally:
+        device.discard_run(request.run_id)
+    return RawOutput(
+        command=command,
+        exit_code=result.exit_code,
+        timed_out=result.timed_out,
+        started_at=started_at,
+        duration_s=result.duration_s,
+        attachments=(
+            Attachment(name="stdout", data=result.stdout),
+            Attachment(name="stderr", data=result.stderr),
+            *written,
+        ),
+    )
+
+
+def _logged(device: Device, folder: str) -> list[Attachment]:
+    """Return what a phone logged since a run of ours that failed began: what killed it, or what it
+    was denied.
+
+    Good runs aren't asked for it.
+    """
+    try:
+        scripts = {
+            "leader": f"cat {shlex.quote(folder)}/pid",
+            "log": call("log_since", folder, _LOG_LINES),
+        }
+        answer = ask(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
+    except DeviceError:
+        # The run is whole without it.
+        return []
+    leader = answer.value("leader")
+    told = _without_strangers(
+        answer.sections.get("log", b""), int(leader) if leader.isdigit() else None
+    )
+    if len(told) > _LOG_LIMIT_BYTES:
+        told = told[-_LOG_LIMIT_BYTES:].partition(b"\n")[2]
+    return [Attachment(name="logcat", data=told)] if told.strip() else []
+
+
+def _without_strangers(log: bytes, leader: int | None) -> bytes:
+    """Leave out lines that name another process than a run's, or that are about apps.
+
+    After a jump of the phone's clock, what happened before the run seems to have happened since. A
+    run's processes have the numbers right after its shell's, ``leader``, which restart after the
+    highest.
+    """
+    if leader is None:
+        return log
+
+    def is_ours(line: bytes) -> bool:
+        if any(words in line for words in _OF_APPS):
+            return False
+        named = [int(pid) for pid in _NAMED_PID.findall(line)]
+        return not named or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_OF_A_RUN for pid in named)
+
+    return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))
+
+
+def read_collected(
+    raw: RawOutput,
+    case: Case,
+    *,
+    prefix: str = "",
+    exit_code: int | None = None,
+    timed_out: bool | None = None,
+) -> ToolReport:
+    """Read a program's streams, log and result files; an unreadable output is a report that says
+    so.
+
+    ``prefix`` stands before the attachments' names where several processes share one output; their
+    exit codes and ends are given then.
+    """
+    profile = raw.data(f"{prefix}{PROFILE_FILE}")
+    program = _PROGRAM.search(raw.command)
+    return parse_run(
+        stdout=raw.data(f"{prefix}stdout"),
+        stderr=raw.data(f"{prefix}stderr"),
+        logcat=raw.data(f"{prefix}logcat"),
+        exit_code=exit_code if prefix else raw.exit_code,
+        timed_out=raw.timed_out if timed_out is None else timed_out,
+        files=RunFiles(
+            result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
+            runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
+            op_profile=profile,
+            op_profile_format="proto" if profile else "",
+        ),
+        requested=case.delegate.value,
+        started=Started(program=program[1] if program is not None else "", flags=dict(case.flags)),
+    )
+
+
+RESULT_FILE: Final = "result.pb"
+
+#: Flags that only gather more about a run; a program that doesn't have them (older ones don't) runs
+#: without.
+_OMITTABLE: Final = frozenset(
+    {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}
+)
+
+
+def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[str, str]]:
+    """Return the flags of one invocation as (name, value), delegates in the order in which they are
+    to be applied.
+
+    ``folder`` is where the program may write its result files. Raises UsageError for a delegate
+    that this family of programs doesn't have, and for a flag that isn't the plan's to set.
+    """
+    own = pass_of(request.run_pass)
+    prepared = Prepared(
+        variant=request.variant, cache_folder=request.cache_folder, inputs=request.inputs
+    )
+    flags = dict(
+        case_flags(request.case, own, request.model_path, folder, request.known_flags, prepared)
+    )
+    skels = hexagon_folder(request)
+    if skels:
+        flags.setdefault("hexagon_lib_path", skels)
+    return [(name, placed_value(value, request)) for name, value in flags.items()]
+
+
+def placed_value(value: str, request: InvocationRequest) -> str:
+    """Return a flag's value with ``@name`` of one of the case's files as that file's path on the
+    device.
+    """
+    return request.file_paths.get(value[1:], value) if value.startswith("@") else value
+
+
+def files_written(run_pass: Pass) -> tuple[str, ...]:
+    """Return the files that a program writes in a pass, by the flags that it is given."""
+    return (RESULT_FILE, *pass_of(run_pass).files.get(FlagFamily.BENCHMARK_MODEL, {}).values())
+
+
+def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]:
+    """Return the flags that a pass means for programs of a family; they write their files to
+    ``folder``.
+    """
+    files = {name: f"{folder}/{file}" for name, file in own.files.get(family, {}).items()}
+    return {**own.flags.get(family, {}), **files}
+
+
+def case_flags(
+    case: Case,
+    own: PassSpec,
+    model_path: str,
+    folder: str,
+    known: frozenset[str] = frozenset(),
+    prepared: Prepared = NOTHING_PREPARED,
+) -> list[tuple[str, str]]:
+    """Return the flags of one pass over a case, see :func:`benchmark_flags`.
+
+    ``known`` are the flags that the very program has, where that is known: those of ours that only
+    gather more are left out when it doesn't have them, and so is ``use_xnnpack=false`` where there
+    is no XNNPACK to leave out.
+    """
+    if FlagFamily.BENCHMARK_MODEL not in DELEGATES[case.delegate].flags:
+        raise UsageError(f"{case.tool} has no delegate {case.delegate}")
+    flags = {
+        **measuring_flags(case, model_path),
+        **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
+        "result_file_path": f"{folder}/{RESULT_FILE}",
+        **pass_flags(own, FlagFamily.BENCHMARK_MODEL, folder),
+    }
+    if known:
+        flags = {
+            name: value
+            for name, value in flags.items()
+            if name in known
+            or not (name in _OMITTABLE or (name, value) == ("use_xnnpack", "false"))
+        }
+    flags |= users_flags(case)
+    flags = {name: value for name, value in flags.items() if name not in own.withheld_flags}
+    return list({**flags, **own.last_flags(case, prepared)}.items())
+
+
+def measuring_flags(case: Case, model_path: str) -> dict[str, str]:
+    """Return the flags that all programs have: what is measured, and for how long."""
+    return {
+        "graph": model_path,
+        "num_threads": str(case.threads),
+        "num_runs": str(case.num_runs),
+        "min_secs": f"{case.min_secs:g}",
+        "max_secs": f"{case.max_secs:g}",
+        "warmup_runs": str(case.warmup_runs),
+        "warmup_min_secs": f"{case.warmup_min_secs:g}",
+    }
+
+
+def users_flags(case: Case, owned: Collection[str] = ()) -> dict[str, str]:
+    """Return the flags that a plan sets; raises UsageError for one that isn't its to set, or that
+    ``owned`` names.
+    """
+    for name, _ in case.flags:
+        if name in OWNED_FLAGS or name in owned:
+            raise UsageError(
+                f"flag {name} follows from the plan's own keys and can't be set beside them"
+            )
+    return dict(case.flags)
+
+
+def format_flags(flags: list[tuple[str, str]]) -> list[str]:
+    """Return the flags as the programs read them: ``--name=value``, one word each, not quoted for a
+    shell.
+    """
+    return [f"--{name}={value}" for name, value in flags]
+
+
+#: Where the vendors keep the DSP's own libraries; searched after ours.
+_DSP_FOLDERS: Final = ("/vendor/lib/rfsa/adsp", "/vendor/dsp/cdsp", "/system/lib/rfsa/adsp", "/dsp")
+_HEXAGON_SKEL: Final = "libhexagon_nn_skel"
+
+
+def library_folders(request: InvocationRequest) -> list[str]:
+    """Return the folders of the program and of its files, each once, the program's first."""
+    paths = [request.program_path, *request.file_paths.values()]
+    return list(dict.fromkeys(str(PurePosixPath(path).parent) for path in paths))
+
+
+def environment(request: InvocationRequest) -> str:
+    """Return the assignments to stand before a command in the device's shell, quoted.
+
+    A DSP loads its libraries through a service of the phone, which searches ADSP_LIBRARY_PATH,
+    divided by semicolons.
+    """
+    folders = library_folders(request)
+    words = [f"LD_LIBRARY_PATH={shlex.quote(':'.join(folders))}"]
+    if DELEGATES[request.case.delegate].is_on_dsp:
+        words.append(f"ADSP_LIBRARY_PATH={shlex.quote(';'.join([*folders, *_DSP_FOLDERS]))}")
+    return " ".join(words)
+
+
+def hexagon_folder(request: InvocationRequest) -> str:
+    """Return the folder of the libraries that run on the Hexagon DSP, empty when none was placed."""
+    paths = (path for name, path in request.file_paths.items() if name.startswith(_HEXAGON_SKEL))
+    return next((str(PurePosixPath(path).parent) for path in paths), "")
+
+
+#: Where the kernel's word is kept: /proc/PID/cgroup of the shell that then runs the program.
+MODE_FILE: Final = "mode"
+_EXIT_CODE: Final = 97
+
+
+def in_mode(command: str, request: InvocationRequest) -> str:
+    """Return the command line that runs ``command`` in the case's mode, or ends with a line that
+    says why not.
+    """
+    if (
+        request.case.process_mode is not ProcessMode.TOP_APP
+        or request.facts.kind is not DeviceKind.ANDROID
+    ):
+        return command
+    return call("top_app", MODE_FILE, _EXIT_CODE) + command
+
+
+def mode_files(request: InvocationRequest) -> tuple[str, ...]:
+    """Return the file that in_mode's command writes, if it does."""
+    is_moved = (
+        request.case.process_mode is ProcessMode.TOP_APP
+        and request.facts.kind is DeviceKind.ANDROID
+    )
+    return (MODE_FILE,) if is_moved else ()

@@ -1,1 +1,0 @@
-"""How a benchmark program is started and followed on a device."""
