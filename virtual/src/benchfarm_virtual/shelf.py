@@ -16,7 +16,7 @@ from benchfarm_virtual.elf import abi_of, note_of
 from benchfarm_virtual.faults import FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import VirtualProfile
-from benchfarm_virtual.programs.flag_table import CPU_FLAGS
+from benchfarm_virtual.programs.flags import CPU_FLAGS
 from benchfarm_virtual.programs.language_model import LanguageModelProgram
 from benchfarm_virtual.programs.litert import LitertProgram
 from benchfarm_virtual.programs.native import BenchmarkActivity, NativeProgram

@@ -8,8 +8,14 @@ import re
 import numpy as np
 import pytest
 
-from benchfarm_virtual.programs.flag_table import ANDROID_FLAGS, CPU_FLAGS
-from benchfarm_virtual.programs.flags import FlagError, parse_flags, parse_value, usage
+from benchfarm_virtual.programs.flags import (
+    ANDROID_FLAGS,
+    CPU_FLAGS,
+    FlagError,
+    parse_flags,
+    parse_value,
+    usage,
+)
 from benchfarm_virtual.programs.run_statistics import Stat
 from tests.samples.places import NATIVE
 

@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
-from benchfarm_virtual.programs.flag_table import (
-    ALWAYS_ECHOED,
-    ECHO_FIRST,
-    NNAPI_DETAILS,
-    Flag,
-    FlagType,
-    FlagValue,
-)
+import yaml
 
+FlagType = Literal["int32", "float", "bool", "string"]
+FlagValue = int | float | bool | str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag as ``--help`` lists it; ``echo`` is what the parameter log calls it ("" when it
+    isn't logged).
+    """
+
+    name: str
+    type: FlagType
+    default: FlagValue
+    echo: str
+    help: str
+
+
+#: The flags of each part of the programs, in the order of ``--help``.
+FLAGS: Final[Mapping[str, tuple[Flag, ...]]] = {
+    part: tuple(Flag(*row) for row in rows)
+    for part, rows in yaml.safe_load(
+        Path(__file__).with_name("flags.yaml").read_text("utf-8")
+    ).items()
+}
+
+
+def flags_of(*parts: str) -> tuple[Flag, ...]:
+    """Return the flags of some parts of a program."""
+    return tuple(flag for part in parts for flag in FLAGS[part])
+
+
+#: A build with the CPU's delegates only, and one for Android with every delegate linked.
+CPU_FLAGS: Final = flags_of("core", "model", "default", "xnnpack", "external")
+ANDROID_FLAGS: Final = CPU_FLAGS + flags_of("gpu", "hexagon", "nnapi", "stable")
+#: Logged only in runs that use NNAPI.
+_NNAPI_DETAILS: Final = frozenset(flag.name for flag in FLAGS["nnapi"]) - {"use_nnapi"}
+#: Logged even when they weren't given.
+_ALWAYS_ECHOED: Final = frozenset({"graph", "signature_to_run_for"})
+#: The order of the parameter log where it isn't that of --help.
+_ECHO_FIRST: Final = ("graph", "signature_to_run_for", "list_signatures")
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 _INTEGER: Final = re.compile(r"\s*([+-]?\d+)")
@@ -106,10 +140,10 @@ class Parameters:
     def echo(self) -> Iterator[str]:
         """Yield the lines of the parameter log after its first."""
         verbose = self.switch("verbose")
-        first = [flag for name in ECHO_FIRST for flag in self.flags if flag.name == name]
+        first = [flag for name in _ECHO_FIRST for flag in self.flags if flag.name == name]
         before_model = True
         for flag in self.flags:
-            if flag.name in ECHO_FIRST:
+            if flag.name in _ECHO_FIRST:
                 if before_model:
                     before_model = False
                     for leading in first:
@@ -120,9 +154,9 @@ class Parameters:
             yield from self._echo_one(flag, verbose=verbose)
 
     def _echo_one(self, flag: Flag, *, verbose: bool) -> Iterator[str]:
-        if flag.name in NNAPI_DETAILS and not self.switch("use_nnapi"):
+        if flag.name in _NNAPI_DETAILS and not self.switch("use_nnapi"):
             return
-        if flag.echo and (verbose or flag.name in self.given or flag.name in ALWAYS_ECHOED):
+        if flag.echo and (verbose or flag.name in self.given or flag.name in _ALWAYS_ECHOED):
             yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
 
 

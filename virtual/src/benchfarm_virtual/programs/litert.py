@@ -9,16 +9,16 @@ from typing import Final
 
 from benchfarm_virtual.contract import ProcessContext, ProgramDiedError
 from benchfarm_virtual.programs.benchmark import BenchmarkRun, Results
-from benchfarm_virtual.programs.flag_table import (
-    CORE_FLAGS,
-    GPU_FLAGS,
-    MODEL_FLAGS,
-    XNNPACK_FLAGS,
+from benchfarm_virtual.programs.flags import (
+    FLAGS,
     Flag,
-    FlagType,
+    FlagError,
     FlagValue,
+    Parameters,
+    flags_of,
+    parse_flags,
+    usage,
 )
-from benchfarm_virtual.programs.flags import FlagError, Parameters, parse_flags, usage
 from benchfarm_virtual.programs.phone_files import write_whole
 from benchfarm_virtual.programs.process import (
     SIGABRT,
@@ -30,32 +30,7 @@ from benchfarm_virtual.programs.process import (
 from benchfarm_virtual.programs.reports import result_proto
 from benchfarm_virtual.programs.transcript import StreamTranscript
 
-_OWN: Final[tuple[tuple[str, FlagType, FlagValue, str], ...]] = (
-    ("graph", "string", "", "the model file"),
-    ("signature_to_run_for", "string", "", "which signature to run"),
-    ("use_cpu", "bool", True, "run on the CPU"),
-    ("use_gpu", "bool", False, "run on the GPU"),
-    ("use_npu", "bool", False, "run on the NPU"),
-    ("dispatch_library_path", "string", "", "folder of the NPU's dispatch library"),
-    ("compiler_plugin_library_path", "string", "", "folder of the NPU's compiler"),
-    ("compiler_cache_path", "string", "", "folder of compiled models"),
-    ("require_full_delegation", "bool", False, "fail unless an accelerator runs all"),
-    ("use_profiler", "bool", False, "measure each operator"),
-    ("gpu_backend", "string", "", "webgpu, opengl or gl"),
-    ("gpu-precision", "string", "auto", "auto, fp16 or fp32"),
-    ("gpu_low_priority", "bool", False, "low GPU priority"),
-    ("xnnpack_weight_cache_file_path", "string", "", "keep packed weights in a file"),
-    ("result_file_path", "string", "", "where the result goes as a proto"),
-    ("model_runtime_info_output_file", "string", "", "where it says which node runs where"),
-    ("input_layer_value_range", "string", "", "ranges of the inputs"),
-)
-_FLAGS: Final = (
-    *CORE_FLAGS,
-    *(
-        Flag(name=name, type=kind, default=default, echo="", help=text)
-        for name, kind, default, text in _OWN
-    ),
-)
+_FLAGS: Final = flags_of("core", "litert")
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.
 _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
 _FILE: Final = "benchmark_litert_model.h"
@@ -170,7 +145,7 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
             "--export_model_runtime_info=true",
             f"--model_runtime_info_output_file={own.text('model_runtime_info_output_file')}",
         ]
-    return parse_flags((*CORE_FLAGS, *_hidden()), given)
+    return parse_flags((*FLAGS["core"], *_hidden()), given)
 
 
 #: What phones have is the accelerator for OpenCL and OpenGL: asked for WebGPU, it takes OpenCL;
@@ -178,7 +153,7 @@ def _as_benchmark_model(own: Parameters) -> Parameters:
 _GPU_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
 _NPU_SHARED: Final = frozenset({"use_npu", "dispatch_library_path", "compiler_plugin_library_path"})
 _SHARED: Final = frozenset(
-    {flag.name for flag in CORE_FLAGS}
+    {flag.name for flag in FLAGS["core"]}
     | {"graph", "signature_to_run_for", "require_full_delegation", "xnnpack_weight_cache_file_path"}
     | _NPU_SHARED
 )
@@ -191,11 +166,9 @@ def _text(value: FlagValue) -> str:
 def _hidden() -> tuple[Flag, ...]:
     """Return benchmark_model's flags without their echo: this program doesn't log them."""
     return tuple(
-        Flag(name=flag.name, type=flag.type, default=flag.default, echo="", help=flag.help)
+        Flag(flag.name, flag.type, flag.default, "", flag.help)
         for flag in (
-            *MODEL_FLAGS,
-            *XNNPACK_FLAGS,
-            *GPU_FLAGS,
+            *flags_of("model", "xnnpack", "gpu"),
             *(own for own in _FLAGS if own.name in _NPU_SHARED),
         )
     )

@@ -7,8 +7,14 @@ from typing import Final
 
 from benchfarm_virtual.contract import ProcessContext
 from benchfarm_virtual.programs.benchmark import BenchmarkRun
-from benchfarm_virtual.programs.flag_table import ANDROID_FLAGS, Flag
-from benchfarm_virtual.programs.flags import FlagError, Parameters, parse_flags, usage
+from benchfarm_virtual.programs.flags import (
+    ANDROID_FLAGS,
+    Flag,
+    FlagError,
+    Parameters,
+    parse_flags,
+    usage,
+)
 from benchfarm_virtual.programs.process import Bench, BenchmarkFailedError, ProcessOnce, announce
 from benchfarm_virtual.programs.transcript import LogTranscript, StreamTranscript, Transcript
 

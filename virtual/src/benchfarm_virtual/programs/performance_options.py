@@ -9,8 +9,7 @@ import numpy as np
 
 from benchfarm_virtual.contract import ProcessContext
 from benchfarm_virtual.programs.benchmark import BenchmarkRun
-from benchfarm_virtual.programs.flag_table import ANDROID_FLAGS, PERFORMANCE_FLAGS, FlagValue
-from benchfarm_virtual.programs.flags import Parameters
+from benchfarm_virtual.programs.flags import ANDROID_FLAGS, FLAGS, FlagValue, Parameters
 from benchfarm_virtual.programs.native import parse_arguments
 from benchfarm_virtual.programs.process import (
     Bench,
@@ -81,7 +80,7 @@ class PerformanceOptionsProgram:
         name = process.argv[0] if process.argv else "benchmark_model_performance_options"
         muted = _Muted(process)
         try:
-            own = parse_arguments(process.argv, PERFORMANCE_FLAGS, muted)
+            own = parse_arguments(process.argv, FLAGS["performance"], muted)
             self._check_list(own.text("perf_options_list"), say)
         except BenchmarkFailedError:
             say.error("Error while parsing the flags for multi-option runs: 1")
