@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import yaml
+from benchfarm_virtual.data import read_yaml
 
 #: What a benchmark program announces as it goes.
 IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
@@ -98,8 +98,7 @@ class FaultNote:
 
 
 def _notes() -> Iterator[tuple[FaultKind, FaultNote]]:
-    text = Path(__file__).with_name("faults.yaml").read_text("utf-8")
-    for kind, note in yaml.safe_load(text).items():
+    for kind, note in read_yaml(Path(__file__).with_name("faults.yaml")).items():
         if "moments" in note:
             note["moments"] = tuple(note["moments"])
         yield FaultKind(kind), FaultNote(**note)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-import yaml
-
+from benchfarm_virtual.data import read_yaml
 from benchfarm_virtual.errors import UsageError
 
 PROFILE_FOLDER: Final = Path(__file__).parent / "profiles"
@@ -213,8 +212,7 @@ def load_profile(name: str) -> VirtualProfile:
         raise UsageError(
             f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}"
         )
-    text = (PROFILE_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one
+    content = read_yaml(PROFILE_FOLDER / f"{name}.yaml")
     profile: VirtualProfile = _converted(VirtualProfile, {"name": name, **content})
     return profile
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-import yaml
+from benchfarm_virtual.data import read_yaml
 
 FlagType = Literal["int32", "float", "bool", "string"]
 FlagValue = int | float | bool | str
@@ -30,9 +30,7 @@ class Flag:
 #: The flags of each part of the programs, in the order of ``--help``.
 FLAGS: Final[Mapping[str, tuple[Flag, ...]]] = {
     part: tuple(Flag(*row) for row in rows)
-    for part, rows in yaml.safe_load(
-        Path(__file__).with_name("flags.yaml").read_text("utf-8")
-    ).items()
+    for part, rows in read_yaml(Path(__file__).with_name("flags.yaml")).items()
 }
 
 

@@ -1,0 +1,16 @@
+"""Reading the data files of this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+#: The one in C where PyYAML was built with it, which is ten times faster.
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return what a YAML file of this package holds."""
+    return yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe one
