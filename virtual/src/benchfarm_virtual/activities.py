@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchfarm_virtual.contract import LogPriority, ProgramDiedError, StreamClosedError
-from benchfarm_virtual.executables import program_context
 from benchfarm_virtual.handles import NullHandle
-from benchfarm_virtual.launching import Launch
+from benchfarm_virtual.launching import Launch, log_tombstone, program_context
 from benchfarm_virtual.packages import InstalledPackage
 from benchfarm_virtual.processes import SYSTEM_SERVER_PID, ZYGOTE_PID, Process
 from benchfarm_virtual.system import PhoneSystem
-from benchfarm_virtual.tombstones import log_tombstone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,13 +16,30 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from benchfarm_virtual import wire
 from benchfarm_virtual.auth import KeyChallenge
 from benchfarm_virtual.contract import StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.loop import LinkLoop
-from benchfarm_virtual.stream import Stream
-from benchfarm_virtual.wire import Packet, PacketReader, WireError
+from benchfarm_virtual.stream import (
+    AUTH,
+    AUTH_SIGNATURE,
+    AUTH_TOKEN,
+    CLSE,
+    CNXN,
+    MAX_PAYLOAD_BYTES,
+    OKAY,
+    OLD_MAX_PAYLOAD_BYTES,
+    OPEN,
+    VERSION_CHECKSUM,
+    VERSION_NO_CHECKSUM,
+    WRTE,
+    Packet,
+    PacketReader,
+    Stream,
+    WireError,
+    checksum,
+    header_for,
+)
 
 #: Runs in a thread of its own with an opened stream, which it doesn't need to close.
 Service = Callable[[Stream], None]
@@ -72,7 +89,7 @@ class Connection:
         self._challenge = KeyChallenge(link.allowed_keys)
         self._proofs = 0
         self._online = False
-        self._max_payload_bytes = wire.OLD_MAX_PAYLOAD_BYTES
+        self._max_payload_bytes = OLD_MAX_PAYLOAD_BYTES
         self._streams: dict[int, Stream] = {}
         self._last_id = 0
         self._send_lock = threading.Lock()
@@ -96,10 +113,8 @@ class Connection:
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
         """Send one packet, at once if the socket takes it; what it doesn't take follows as it can."""
-        summed = self._reader.verify or command in (wire.AUTH, wire.CNXN)
-        head = wire.header_for(
-            command, arg0, arg1, len(payload), wire.checksum(payload) if summed else 0
-        )
+        summed = self._reader.verify or command in (AUTH, CNXN)
+        head = header_for(command, arg0, arg1, len(payload), checksum(payload) if summed else 0)
         pieces = [memoryview(head), memoryview(payload)] if payload else [memoryview(head)]
         size = len(head) + len(payload)
         faults = self._link.faults
@@ -214,21 +229,21 @@ class Connection:
         if self._gone:
             return
         command = packet.command
-        if command == wire.WRTE:
+        if command == WRTE:
             stream = self._streams.get(packet.arg1)
             if stream is not None:
                 stream.deliver(packet.payload)
-        elif command == wire.OKAY:
+        elif command == OKAY:
             stream = self._streams.get(packet.arg1)
             if stream is not None:
                 stream.acknowledged()
-        elif command == wire.CLSE:
+        elif command == CLSE:
             self._on_close_packet(packet)
-        elif command == wire.OPEN:
+        elif command == OPEN:
             self._on_open(packet)
-        elif command == wire.CNXN:
+        elif command == CNXN:
             self._on_connect(packet)
-        elif command == wire.AUTH:
+        elif command == AUTH:
             self._on_auth(packet)
 
     # Handshake
@@ -236,10 +251,8 @@ class Connection:
     def _on_connect(self, packet: Packet) -> None:
         self._drop_streams()
         self._online = False
-        self._reader.verify = packet.arg0 < wire.VERSION_NO_CHECKSUM
-        self._max_payload_bytes = max(
-            wire.OLD_MAX_PAYLOAD_BYTES, min(packet.arg1, wire.MAX_PAYLOAD_BYTES)
-        )
+        self._reader.verify = packet.arg0 < VERSION_NO_CHECKSUM
+        self._max_payload_bytes = max(OLD_MAX_PAYLOAD_BYTES, min(packet.arg1, MAX_PAYLOAD_BYTES))
         self._ask_for_proof()
 
     def _ask_for_proof(self) -> None:
@@ -247,10 +260,10 @@ class Connection:
         if self._proofs > _MAX_PROOFS:
             self.close()
             return
-        self.send(wire.AUTH, wire.AUTH_TOKEN, 0, self._challenge.next_token())
+        self.send(AUTH, AUTH_TOKEN, 0, self._challenge.next_token())
 
     def _on_auth(self, packet: Packet) -> None:
-        if self._online or packet.arg0 != wire.AUTH_SIGNATURE:
+        if self._online or packet.arg0 != AUTH_SIGNATURE:
             return  # an offered public key changes nothing: nobody is there to accept it on the screen
         if self._challenge.check(bytes(packet.payload)) and not self._link.faults.active(
             FaultKind.UNAUTHORIZED
@@ -265,9 +278,9 @@ class Connection:
             self._welcome()
 
     def _welcome(self) -> None:
-        version = wire.VERSION_CHECKSUM if self._reader.verify else wire.VERSION_NO_CHECKSUM
+        version = VERSION_CHECKSUM if self._reader.verify else VERSION_NO_CHECKSUM
         self._online = True
-        self.send(wire.CNXN, version, wire.MAX_PAYLOAD_BYTES, self._link.banner())
+        self.send(CNXN, version, MAX_PAYLOAD_BYTES, self._link.banner())
 
     # Streams
 
@@ -284,12 +297,12 @@ class Connection:
         )
         service = None if refused is not None else self._link.service_for(name)
         if service is None:
-            self.send(wire.CLSE, 0, remote_id)
+            self.send(CLSE, 0, remote_id)
             return
         self._last_id += 1
         stream = Stream(self._last_id, remote_id, self._send_from_stream, self._max_payload_bytes)
         self._streams[stream.local_id] = stream
-        self.send(wire.OKAY, stream.local_id, remote_id)
+        self.send(OKAY, stream.local_id, remote_id)
         try:
             threading.Thread(
                 target=_serve,
@@ -304,7 +317,7 @@ class Connection:
     def _send_from_stream(
         self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview
     ) -> None:
-        if command == wire.CLSE:
+        if command == CLSE:
             self._streams.pop(local_id, None)
         self.send(command, local_id, remote_id, payload)
 
@@ -312,7 +325,7 @@ class Connection:
         stream = self._streams.pop(packet.arg1, None)
         if stream is not None:
             stream.abandon()
-            self.send(wire.CLSE, stream.local_id, stream.remote_id)
+            self.send(CLSE, stream.local_id, stream.remote_id)
 
     def _drop_streams(self) -> None:
         streams, self._streams = list(self._streams.values()), {}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.hardware import VirtualHardware
     from benchfarm_virtual.logs import PhoneLogs
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
     from benchfarm_virtual.tracing import TraceService
 
 #: As whom adbd runs what comes over adb, and as whom the system's own services run.

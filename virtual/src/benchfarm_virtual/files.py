@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from benchfarm_virtual.contract import SHELL_UID, ByteSink, ByteSource, FileStat, PhoneFileError
-from benchfarm_virtual.space import Storage
 from benchfarm_virtual.streams_of_files import (
     ComputedSink,
     DeviceSource,
     FileSink,
     FileSource,
     MemorySource,
+    Storage,
 )
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
 

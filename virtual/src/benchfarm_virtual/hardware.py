@@ -19,7 +19,7 @@ from benchfarm_virtual.heat import ClusterClocks, Heat, next_lower
 from benchfarm_virtual.profiles import VirtualProfile
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
 
 #: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
 #: one breath.

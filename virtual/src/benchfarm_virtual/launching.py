@@ -1,5 +1,5 @@
-"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf,
-a script.
+"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf
+(and what the log tells when it crashes), a script.
 """
 
 from __future__ import annotations
@@ -8,13 +8,24 @@ import errno
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from benchfarm_virtual.commands.invocation import MAX_SCRIPT_BYTES, CommandFaultError, Invocation
-from benchfarm_virtual.commands.registry import CommandFunction, find_command
-from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
-from benchfarm_virtual.executables import is_elf, run_executable
+from benchfarm_virtual.commands.invocation import (
+    MAX_SCRIPT_BYTES,
+    CommandFaultError,
+    CommandFunction,
+    Invocation,
+    find_command,
+)
+from benchfarm_virtual.contract import (
+    PhoneFileError,
+    ProcessContext,
+    ProgramDiedError,
+    StreamClosedError,
+)
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.handles import Handle, HandleSink, NullHandle
+from benchfarm_virtual.handles import Handle, HandleSink, HandleSource, NullHandle
+from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.processes import Process
 from benchfarm_virtual.system import PhoneSystem
 
@@ -184,3 +195,117 @@ def _run_script(request: Launch, full: str, head: bytes) -> int:
     request.process.is_shell = True
     shell = Shell.from_launch(request, name=request.argv[0], positional=list(request.argv[1:]))
     return shell.run(text)
+
+
+#: e_machine -> whether the ABI is 64-bit, for what phones run.
+_ARM: Final = {40: False, 183: True}
+
+
+def is_elf(head: bytes) -> bool:
+    """Say whether a file begins as an ELF file does."""
+    return head.startswith(b"\x7fELF")
+
+
+def run_executable(launch: Launch, path: str, head: bytes, size_bytes: int) -> int:
+    """Run the ELF file at a phone path; return its exit status.
+
+    Raises LaunchFaultError when the phone can't.
+    """
+    from benchfarm_virtual.launching import LaunchFaultError
+
+    shown = launch.argv[0]
+    machine = int.from_bytes(head[18:20], "little")
+    bits = 64 if head[4:5] == b"\x02" else 32
+    program = launch.system.shelf.native(path.rsplit("/", 1)[-1], head, size_bytes)
+    if machine not in _ARM:
+        raise LaunchFaultError(f"{shown}: not executable: {bits}-bit ELF file", 126)
+    if _ARM[machine] and not launch.system.props.get("ro.product.cpu.abilist64", "arm64-v8a"):
+        # A 64-bit program on a 32-bit userland: its loader, /system/bin/linker64, isn't there.
+        raise LaunchFaultError(f"{shown}: No such file or directory", 127)
+    if program is None:
+        raise LaunchFaultError(
+            f"{shown}: not executable: this virtual phone has no fake binary for the program", 126
+        )
+    try:
+        return program.run(program_context(launch))
+    except ProgramDiedError as exc:
+        if exc.signal in CRASHES and not launch.process.killed.is_set():
+            log_tombstone(
+                launch.system.logs,
+                launch.system.props,
+                launch.process,
+                exc.signal,
+                abi="arm64" if bits == 64 else "arm",
+            )
+        raise
+    finally:
+        launch.process.context = None
+
+
+def program_context(launch: Launch) -> ProcessContext:
+    """Return what a program gets to work with, and tie it to its process."""
+    system, process = launch.system, launch.process
+    context = ProcessContext(
+        pid=process.pid,
+        argv=list(launch.argv),
+        env=dict(launch.env),
+        cwd=launch.cwd,
+        uid=process.uid,
+        stdin=HandleSource(launch.handle(0), process),
+        stdout=HandleSink(launch.handle(1), process),
+        stderr=HandleSink(launch.handle(2), process),
+        files=system.files,
+        logs=system.logs,
+        time=system.time,
+        hardware=system.hardware,
+        props=system.props,
+        affinity=process.affinity,
+        group=process.group,
+        killed=process.killed,
+        signal=process.signal,
+        moment=system.moment,
+        trace=system.tracing,
+    )
+    process.context = context
+    return context
+
+
+_NAMES: Final[Mapping[int, tuple[str, str]]] = {
+    6: ("SIGABRT", "-1 (SI_QUEUE)"),
+    11: ("SIGSEGV", "1 (SEGV_MAPERR)"),
+}
+#: Signals after which crash_dump writes a tombstone.
+CRASHES: Final = frozenset(_NAMES)
+
+
+def log_tombstone(
+    logs: PhoneLogs, props: Mapping[str, str], process: Process, signal: int, *, abi: str
+) -> None:
+    """Write the lines of libc and of crash_dump into the crash buffer."""
+    name, code = _NAMES[signal]
+    thread = process.name[-15:]
+    address = "--------" if signal == 6 else "0x0"
+    logs.append(
+        "F",
+        "libc",
+        f"Fatal signal {signal} ({name}), code {code}, fault addr {address} in tid {process.pid} ({thread}), "
+        f"pid {process.pid} ({thread})",
+        pid=process.pid,
+        uid=process.uid,
+        buffer="crash",
+    )
+    fingerprint = props.get("ro.build.fingerprint", "")
+    lines = [
+        "*** *** *** *** *** *** *** *** *** *** *** *** *** *** *** ***",
+        f"Build fingerprint: '{fingerprint}'",
+        f"Revision: '{props.get('ro.revision', '0')}'",
+        f"ABI: '{'arm64' if abi.startswith('arm64') or not abi else 'arm'}'",
+        f"pid: {process.pid}, tid: {process.pid}, name: {thread}  >>> {process.argv[0]} <<<",
+        f"uid: {process.uid}",
+        f"signal {signal} ({name}), code {code}, fault addr {address}",
+        "backtrace:",
+        f"      #00 pc 00000000001d2c54  {process.argv[0]}",
+    ]
+    dumper = process.pid + 9
+    for line in lines:
+        logs.append("F", "DEBUG", line, pid=dumper, uid=process.uid, buffer="crash")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, LogPriority
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
 
 BUFFERS: Final = ("main", "radio", "events", "system", "crash", "stats", "kernel")
 #: liblog formats a native message into this many bytes, the NUL at its end included.

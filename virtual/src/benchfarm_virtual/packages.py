@@ -13,8 +13,8 @@ from benchfarm_virtual.processes import FIRST_APP_UID
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
-    from benchfarm_virtual.props import PhoneProps
     from benchfarm_virtual.shelf import VirtualProgramShelf
+    from benchfarm_virtual.system import PhoneProps
 
 _FIRST_UID: Final = FIRST_APP_UID + 147
 _CHUNK_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from benchfarm_virtual.contract import SHELL_UID, ProcessContext
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
 
 Group = Literal["top-app", "shell"]
 

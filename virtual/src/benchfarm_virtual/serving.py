@@ -1,19 +1,36 @@
-"""The lab process itself: phones, their control channel, the state file, and the reasons to end."""
+"""The lab process itself: phones, the state file, the reasons to end, and the control channel: JSON
+lines on 127.0.0.1, each with the lab's secret token.
+
+A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
+``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
+
+* ``list``: the phones, with the faults that wait for them
+* ``fault`` (``serial``; ``fault``: kind, moment, bytes, subject, times, args): add a fault
+* ``clear`` (``serial``; ``fault_id`` for one only): remove faults
+* ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
+"""
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import secrets
 import select
 import signal
+import socketserver
 import threading
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from benchfarm_virtual.control import ControlServer, PhoneDesk
+from benchfarm_virtual.errors import LabError, UsageError
 from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.faults import Fault
 from benchfarm_virtual.lab import STATE_FILE, LabSettings, take_lock
 from benchfarm_virtual.loop import take_short_turns
+from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.server import LOOPBACK
+from benchfarm_virtual.spec import PhoneSpec
 
 _LOOK_AROUND_S: Final = 1.0
 
@@ -102,3 +119,143 @@ class _Parent:
         except PermissionError:
             pass
         return False
+
+
+_LINE_BYTES: Final = 1 << 20
+_SILENCE_S: Final = 30.0
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
+
+
+class ControlServer:
+    """Takes requests for a desk from those who know the token, in threads of its own."""
+
+    def __init__(self, desk: PhoneDesk, token: str) -> None:
+        """Listen on a free port."""
+        self._desk = desk
+        self._token = token
+        control = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            timeout = _SILENCE_S
+
+            def handle(self) -> None:
+                try:
+                    while line := self.rfile.readline(_LINE_BYTES):
+                        self.wfile.write(json.dumps(control.answer(line)).encode() + b"\n")
+                except OSError:
+                    pass  # the other side has gone, or was silent for too long
+
+        class Server(socketserver.ThreadingTCPServer):
+            daemon_threads = True
+            allow_reuse_address = True
+
+        self._server = Server((LOOPBACK, 0), Handler)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 60.0}, daemon=True
+        ).start()
+
+    def answer(self, line: bytes) -> Answer:
+        """Answer one line; a fault of the request is part of the answer."""
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise UsageError("a request is a JSON object")
+            token = str(request.get("token", ""))
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                raise UsageError("the token isn't this lab's")
+            return {"ok": True, **self._desk.ask(request)}
+        except ValueError as fault:
+            return _refused(UsageError(f"no JSON: {fault}"))
+        except LabError as error:
+            return _refused(error)
+
+
+def _refused(error: LabError) -> Answer:
+    return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
+
+
+class PhoneDesk:
+    """Answers requests about the phones of a lab; ``stop`` ends it."""
+
+    def __init__(self, lab: VirtualLab, *, stop: Callable[[], None]) -> None:
+        self._lab = lab
+        self._stop = stop
+        #: Called when phones came or went.
+        self.changed: Callable[[], None] = lambda: None
+        self._requests: Mapping[str, Callable[[Request], Answer]] = {
+            "list": self._list,
+            "fault": self._fault,
+            "clear": self._clear,
+            "add": self._add,
+            "remove": self._remove,
+            "stop": self._end,
+        }
+
+    def ask(self, request: Request) -> Answer:
+        """Answer a request.
+
+        Raises UsageError for a wrong one, DeviceError when it can't be done.
+        """
+        handler = self._requests.get(str(request.get("request")))
+        if handler is None:
+            raise UsageError(
+                f"there is no request {request.get('request')!r}: {', '.join(self._requests)}"
+            )
+        return handler(request)
+
+    def phones(self) -> list[Answer]:
+        """Return what each phone is now, in the order in which they were added."""
+        return [describe_phone(phone) for phone in self._lab.phones.values()]
+
+    def _list(self, request: Request) -> Answer:
+        return {"phones": self.phones()}
+
+    def _end(self, request: Request) -> Answer:
+        self._stop()
+        return {}
+
+    def _fault(self, request: Request) -> Answer:
+        fault = request.get("fault")
+        if not isinstance(fault, dict):
+            raise UsageError("the request names no fault")
+        return {"fault": self._phone(request).faults.add(Fault.from_json(fault)).to_json()}
+
+    def _clear(self, request: Request) -> Answer:
+        faults = self._phone(request).faults
+        cleared = [f for f in faults.waiting() if request.get("fault_id") in (None, f.fault_id)]
+        for fault in cleared:
+            faults.remove(fault.fault_id)
+        return {"cleared": [fault.to_json() for fault in cleared]}
+
+    def _add(self, request: Request) -> Answer:
+        given = request.get("phone")
+        if not isinstance(given, dict):
+            raise UsageError("the request describes no phone")
+        phone = self._lab.add_spec(PhoneSpec.from_json(given))
+        self.changed()
+        return {"phone": describe_phone(phone)}
+
+    def _remove(self, request: Request) -> Answer:
+        self._lab.remove(self._phone(request).serial)
+        self.changed()
+        return {}
+
+    def _phone(self, request: Request) -> Phone:
+        return self._lab.get(str(request.get("serial", "")))
+
+
+def describe_phone(phone: Phone) -> Answer:
+    """Return what the lab's state file and ``list`` say about a phone."""
+    return {
+        "serial": phone.serial,
+        "address": phone.address,
+        "port": phone.port,
+        "profile": phone.spec.profile,
+        "listening": phone.listening,
+        "connections": phone.online_count,
+        "faults": [fault.to_json() for fault in phone.faults.waiting()],
+        "spec": phone.spec.to_json(),
+    }

@@ -19,9 +19,12 @@ from benchfarm_virtual.profiles import VirtualProfile
 from benchfarm_virtual.programs.flags import CPU_FLAGS
 from benchfarm_virtual.programs.language_model import LanguageModelProgram
 from benchfarm_virtual.programs.litert import LitertProgram
-from benchfarm_virtual.programs.native import BenchmarkActivity, NativeProgram
+from benchfarm_virtual.programs.native import (
+    BenchmarkActivity,
+    NativeProgram,
+    PerformanceOptionsProgram,
+)
 from benchfarm_virtual.programs.other_runtimes import NAMES, OtherRuntimeProgram
-from benchfarm_virtual.programs.performance_options import PerformanceOptionsProgram
 from benchfarm_virtual.programs.process import Bench, time_factor_of
 from benchfarm_virtual.samples import APP_NOTE
 

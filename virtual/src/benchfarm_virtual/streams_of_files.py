@@ -1,15 +1,15 @@
-"""Open files: what PhoneTree hands out for held, computed and device files."""
+"""Files as streams, and how much room the phone has for them."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Literal
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.space import Storage
 from benchfarm_virtual.trees.node import HeldFile
 
 
@@ -97,3 +97,32 @@ class DeviceSource:
             return b""
         count = 65536 if limit < 0 else limit
         return bytes(count) if self._kind == "zero" else os.urandom(count)
+
+
+class Storage:
+    """The space of the phone's data partition, in bytes.
+
+    ``used_bytes`` counts what the phone ships with too.
+    """
+
+    def __init__(self, *, total_bytes: int, shipped_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.used_bytes = shipped_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left."""
+        return self.total_bytes - self.used_bytes
+
+    def take_most(self, size_bytes: int) -> int:
+        """Take space, at most what is free (negative: give it back); return how much was taken."""
+        with self._lock:
+            taken = min(size_bytes, self.free_bytes)
+            self.used_bytes += taken
+            return taken
+
+    def fill(self, *, free_bytes: int) -> None:
+        """Make the phone as full as that, as if other apps had filled it."""
+        with self._lock:
+            self.used_bytes = self.total_bytes - free_bytes

@@ -1,14 +1,15 @@
-"""All parts of one virtual phone's userland, as commands see them."""
+"""The parts of one phone's system as its commands see them: properties, clock, screen, settings."""
 
 from __future__ import annotations
 
 import threading
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import MomentHook
+from benchfarm_virtual.contract import SYSTEM_UID, MomentHook
 
 if TYPE_CHECKING:
     from benchfarm_virtual.activities import ActivityService
@@ -18,10 +19,8 @@ if TYPE_CHECKING:
     from benchfarm_virtual.logs import PhoneLogs
     from benchfarm_virtual.packages import PackageStore
     from benchfarm_virtual.processes import ProcessTable
-    from benchfarm_virtual.props import PhoneProps
     from benchfarm_virtual.shelf import VirtualProgramShelf
-    from benchfarm_virtual.space import Storage
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.streams_of_files import Storage
     from benchfarm_virtual.tracing import TraceService
 
 
@@ -175,3 +174,107 @@ class PhoneState:
         self.keyguard = False
         self.fixed_performance = False
         self.doze_off.clear()
+
+
+#: Properties that a shell user may set; others are refused as SELinux does.
+_SHELL_MAY_SET = (
+    "debug.",
+    "log.",
+    "persist.log.tag",
+    "persist.traced.enable",
+    "sys.powerctl",
+    "service.adb.",
+    "vendor.debug.",
+    "wrap.",
+)
+_MAX_VALUE_BYTES = 91
+
+
+class PhoneProps(Mapping[str, str]):
+    """The properties of one phone, as a mapping that programs read."""
+
+    def __init__(self, props: Mapping[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._props = dict(props)
+
+    def __getitem__(self, key: str) -> str:
+        return self._props[key]
+
+    def __iter__(self) -> Iterator[str]:
+        with self._lock:
+            return iter(sorted(self._props))
+
+    def __len__(self) -> int:
+        return len(self._props)
+
+    @property
+    def sdk(self) -> int:
+        """Android's API level; 0 where no property tells it."""
+        text = self._props.get("ro.build.version.sdk", "")
+        return int(text) if text.isdigit() else 0
+
+    def set(self, key: str, value: str) -> None:
+        """Set as the system does."""
+        with self._lock:
+            self._props[key] = value
+
+    def set_as(self, uid: int, key: str, value: str) -> str:
+        """Set as a user does; return what is wrong, or "" when it is done."""
+        if len(value.encode()) > _MAX_VALUE_BYTES and not key.startswith("ro."):
+            return f"Failed to set property '{key}' to '{value}'.\nValue too long"
+        if key.startswith("ro.") and key in self._props:
+            return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
+        if uid not in {0, SYSTEM_UID} and not key.startswith(_SHELL_MAY_SET):
+            return f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason."
+        self.set(key, value)
+        return ""
+
+    def forget_volatile(self, defaults: Mapping[str, str]) -> None:
+        """For a reboot: only ``persist.`` and the defaults stay."""
+        with self._lock:
+            kept = {key: value for key, value in self._props.items() if key.startswith("persist.")}
+            self._props = dict(defaults) | kept
+
+
+class ScaledTime:
+    """Time that passes ``factor`` times as fast as on this computer."""
+
+    def __init__(self, factor: float = 1.0) -> None:
+        self._factor = factor
+        self._boot_at_s = time.monotonic()
+        self._wall_start_s = time.time()
+        self._wall_from_s = self._boot_at_s
+        self._jumped_s = 0.0
+
+    @property
+    def factor(self) -> float:
+        """How many phone seconds pass in one real second."""
+        return self._factor
+
+    def uptime_s(self) -> float:
+        """Phone seconds since boot (monotonic)."""
+        return (time.monotonic() - self._boot_at_s) * self._factor
+
+    def wall_s(self) -> float:
+        """The phone's wall clock as a Unix time; it starts as this computer's."""
+        return (
+            self._wall_start_s
+            + (time.monotonic() - self._wall_from_s) * self._factor
+            + self._jumped_s
+        )
+
+    def sleep(self, phone_seconds: float, cancelled: threading.Event | None = None) -> bool:
+        """Sleep for a span of phone time; return True when cancelled."""
+        real_s = max(0.0, phone_seconds) / self._factor
+        if cancelled is None:
+            time.sleep(real_s)
+            return False
+        return cancelled.wait(real_s)
+
+    def jump(self, seconds: float) -> None:
+        """Move the wall clock, not the uptime."""
+        self._jumped_s += seconds
+
+    def restart(self) -> None:
+        """Restart the uptime, as a boot does."""
+        self._boot_at_s = time.monotonic()

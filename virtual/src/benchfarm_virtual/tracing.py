@@ -1,19 +1,25 @@
 """The kernel's trace buffer as perfetto and atrace use it: programs write slices into it while
-somebody records.
+somebody records; and a recording as perfetto writes it (protobuf) and as atrace prints it (text).
+
+Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that
+reads traces.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import TraceEvent
-from benchfarm_virtual.props import PhoneProps
+from benchfarm_virtual.contract import CpuCluster, TraceEvent
+from benchfarm_virtual.protos import bytes_field, number_field
+from benchfarm_virtual.system import PhoneProps
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
+
 
 #: What one event takes in the buffer beside its text.
 _EVENT_BYTES: Final = 28
@@ -126,3 +132,156 @@ def service_runs(props: PhoneProps) -> bool:
         return True
     maker = props.get("ro.product.manufacturer", "") or props.get("ro.product.brand", "")
     return maker.lower() == "google"
+
+
+#: Kernel names of tasks are this long at most.
+_COMM_LETTERS: Final = 15
+#: trusted_packet_sequence_id of ftrace's producer.
+_SEQUENCE: Final = 2
+_POWER_SEQUENCE: Final = 3
+_BOOTTIME: Final = 6
+_START, _END = 1, 2
+#: A moment, the energy of each rail since boot in microjoules, and what the battery's gauge says.
+PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
+
+
+def perfetto_trace(session: TraceSession, clusters: Iterable[CpuCluster]) -> bytes:
+    """Return the recording as a ``perfetto.protos.Trace``, events in a bundle for each core."""
+    events = session.recorded()
+    packets = [bytes_field(6, _clock_snapshot(session.begun_ns))]
+    packets.append(
+        bytes_field(2, b"".join(_process(pid, *who) for pid, who in session.processes.items()))
+    )
+    packets.append(bytes_field(34, _ftrace_stats(_START, events, 0)))
+    by_cpu: dict[int, list[bytes]] = {}
+    for cluster in clusters:
+        for cpu in cluster.cpus:
+            clock = number_field(1, cluster.current_khz) + number_field(2, cpu)
+            by_cpu.setdefault(cpu, []).append(_event(session.begun_ns, 0, bytes_field(11, clock)))
+    for cpu, pid, at_ns in _switches(events):
+        comm = comm_of(session.processes.get(pid, ("<...>", 0))[0])
+        switch = (
+            bytes_field(1, "swapper")
+            + number_field(2, 0)
+            + bytes_field(5, comm)
+            + number_field(6, pid)
+        )
+        by_cpu.setdefault(cpu, []).append(_event(at_ns, 0, bytes_field(4, switch)))
+    for event in events:
+        text = bytes_field(3, bytes_field(2, event.text + "\n"))
+        by_cpu.setdefault(event.cpu, []).append(_event(event.at_ns, event.pid, text))
+    for cpu, written in sorted(by_cpu.items()):
+        packets.append(
+            bytes_field(
+                1, number_field(1, cpu) + b"".join(bytes_field(2, item) for item in written)
+            )
+        )
+    packets.append(bytes_field(34, _ftrace_stats(_END, events, session.lost)))
+    return b"".join(bytes_field(1, packet + number_field(10, _SEQUENCE)) for packet in packets)
+
+
+def power_packets(rails: Sequence[str], looks: Sequence[PowerLook]) -> bytes:
+    """Return what android.power writes: rails with their descriptors once, and the battery's
+    counters, at each look.
+    """
+    packets = []
+    for number, (at_ns, energy_uj, gauge) in enumerate(looks):
+        if rails:
+            told = b""
+            if number == 0:
+                told = b"".join(
+                    bytes_field(
+                        1, number_field(1, index) + bytes_field(2, name) + bytes_field(3, "virtual")
+                    )
+                    for index, name in enumerate(rails)
+                )
+            for index, energy in enumerate(energy_uj):
+                told += bytes_field(
+                    2,
+                    number_field(1, index)
+                    + number_field(2, at_ns // 1_000_000)
+                    + number_field(3, energy),
+                )
+            packets.append(number_field(8, at_ns) + bytes_field(40, told))
+        current, voltage_uv, charge_uah = gauge
+        battery = (
+            number_field(1, charge_uah)
+            + number_field(3, current % (1 << 64))
+            + number_field(7, voltage_uv)
+        )
+        packets.append(number_field(8, at_ns) + bytes_field(38, battery))
+    return b"".join(
+        bytes_field(1, packet + number_field(10, _POWER_SEQUENCE)) for packet in packets
+    )
+
+
+def _event(at_ns: int, pid: int, content: bytes) -> bytes:
+    return number_field(1, at_ns) + number_field(2, pid) + content
+
+
+def _switches(events: list[TraceEvent]) -> Iterable[tuple[int, int, int]]:
+    """Yield core, thread and moment of each thread's first event: it came to the core right before."""
+    seen: set[int] = set()
+    for event in events:
+        if event.pid not in seen:
+            seen.add(event.pid)
+            yield event.cpu, event.pid, max(0, event.at_ns - 1000)
+
+
+def _process(pid: int, command_line: str, uid: int) -> bytes:
+    return bytes_field(
+        1,
+        number_field(1, pid)
+        + number_field(2, 1)
+        + bytes_field(3, command_line)
+        + number_field(5, uid),
+    )
+
+
+def _clock_snapshot(now_ns: int) -> bytes:
+    return bytes_field(1, number_field(1, _BOOTTIME) + number_field(2, now_ns))
+
+
+def _ftrace_stats(phase: int, events: list[TraceEvent], lost: int) -> bytes:
+    stats = number_field(1, phase)
+    for cpu, count in sorted(Counter(event.cpu for event in events).items()):
+        stats += bytes_field(
+            2, number_field(1, cpu) + number_field(2, count) + number_field(3, lost)
+        )
+        lost = 0
+    return stats if not lost else stats + bytes_field(2, number_field(1, 0) + number_field(3, lost))
+
+
+def comm_of(command_line: str) -> str:
+    """Return what the kernel calls a task: of a program its file name's beginning, of an app its
+    package's end.
+    """
+    name = command_line.rpartition("/")[2]
+    return name[:_COMM_LETTERS] if "/" in command_line else name[-_COMM_LETTERS:]
+
+
+def atrace_text(session: TraceSession, cpu_count: int) -> str:
+    """Return the recording as atrace prints it, after its own first lines."""
+    events = session.recorded()
+    written = len(events) + session.lost
+    lines = [
+        "# tracer: nop",
+        "#",
+        f"# entries-in-buffer/entries-written: {len(events)}/{written}   #P:{cpu_count}",
+        "#",
+        "#                                      _-----=> irqs-off",
+        "#                                     / _----=> need-resched",
+        "#                                    | / _---=> hardirq/softirq",
+        "#                                    || / _--=> preempt-depth",
+        "#                                    ||| /     delay",
+        "#           TASK-PID    TGID   CPU#  ||||    TIMESTAMP  FUNCTION",
+        "#              | |        |      |   ||||       |         |",
+    ]
+    comms: Mapping[int, str] = {pid: comm_of(who[0]) for pid, who in session.processes.items()}
+    for event in events:
+        task = f"{comms.get(event.pid, '<...>'):>16}-{event.pid:<5}"
+        seconds = f"{event.at_ns // 1_000_000_000}.{event.at_ns // 1000 % 1_000_000:06d}"
+        lines.append(
+            f"{task} ({event.pid:>5}) [{event.cpu:03d}] ...1 {seconds:>12}: tracing_mark_write: {event.text}"
+        )
+    return "\n".join(lines) + "\n"

@@ -14,20 +14,18 @@ from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.packages import PackageStore
 from benchfarm_virtual.pipes import ClientSink, ClientSource
 from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable
-from benchfarm_virtual.props import PhoneProps
 from benchfarm_virtual.shell.interpreter import Shell
-from benchfarm_virtual.shell.variables import Variables
-from benchfarm_virtual.space import Storage
-from benchfarm_virtual.system import PhoneBuild, PhoneSettings, PhoneState, PhoneSystem
-from benchfarm_virtual.trace_formats import comm_of
-from benchfarm_virtual.tracing import TraceService
+from benchfarm_virtual.shell.syntax import Variables
+from benchfarm_virtual.streams_of_files import Storage
+from benchfarm_virtual.system import PhoneBuild, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
+from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
 from benchfarm_virtual.trees.rootfs import computed_trees
 
 if TYPE_CHECKING:
     from benchfarm_virtual.hardware import VirtualHardware
     from benchfarm_virtual.shelf import VirtualProgramShelf
-    from benchfarm_virtual.time import ScaledTime
+    from benchfarm_virtual.system import ScaledTime
 
 _SHELL: Final = "/system/bin/sh"
 _ENVIRONMENT: Final[Mapping[str, str]] = {

@@ -16,7 +16,7 @@ from benchfarm_virtual.programs.flags import (
     parse_value,
     usage,
 )
-from benchfarm_virtual.programs.run_statistics import Stat
+from benchfarm_virtual.programs.run_loop import Stat
 from tests.samples.places import NATIVE
 
 USAGE_LINE = re.compile(

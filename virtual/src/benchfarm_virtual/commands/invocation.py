@@ -1,9 +1,16 @@
-"""One call of a command: its arguments, open files, place and identity."""
+"""What a command of the phone gets when it is called: arguments, options, streams; and the register
+of all commands.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import importlib
+import pkgutil
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from benchfarm_virtual.contract import ByteSource, PhoneFileError, ProgramDiedError
@@ -12,7 +19,8 @@ from benchfarm_virtual.processes import Process
 
 if TYPE_CHECKING:
     from benchfarm_virtual.launching import Launch
-    from benchfarm_virtual.system import PhoneSystem
+    from benchfarm_virtual.system import PhoneProps, PhoneSystem
+
 
 _BUFFER_BYTES: Final = 1 << 16
 #: What is read of a script, at the most.
@@ -170,3 +178,125 @@ class Invocation:
         except LaunchFaultError as exc:
             words = "No such file or directory" if exc.code == 127 else "Permission denied"
             self.fail(f"exec {argv[0]}: {words}", exc.code)
+
+
+@dataclass(slots=True)
+class Options:
+    """Options and the arguments that are left."""
+
+    flags: set[str] = field(default_factory=set)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    args: list[str] = field(default_factory=list)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.flags or name in self.values
+
+    def last(self, name: str, default: str = "") -> str:
+        """Return the last value given for an option."""
+        return self.values[name][-1] if name in self.values else default
+
+
+def read_options(
+    call: Invocation,
+    flags: str,
+    values: str = "",
+    *,
+    long: Mapping[str, str] | None = None,
+    args: Sequence[str] | None = None,
+    stop_early: bool = False,
+) -> Options:
+    """Read a call's options: single letters in ``flags``, those with a value in ``values``, long
+    names in ``long``.
+
+    ``stop_early``: what follows the first argument belongs to another command. Raises
+    CommandFaultError.
+    """
+    found = Options()
+    todo = deque(call.args if args is None else args)
+    while todo:
+        arg = todo.popleft()
+        if arg == "--":
+            found.args += todo
+            break
+        if arg.startswith("--"):
+            name, equals, value = arg[2:].partition("=")
+            letter = (long or {}).get(name)
+            if letter is None:
+                call.fail(f"Unknown option '{name}' (see \"{call.name} --help\")")
+            if letter in values:
+                found.values.setdefault(letter, []).append(
+                    value if equals or not todo else todo.popleft()
+                )
+            else:
+                found.flags.add(letter)
+        elif arg.startswith("-") and len(arg) > 1:
+            _read_letters(call, arg[1:], flags, values, todo, found)
+        else:
+            found.args.append(arg)
+            if stop_early:
+                found.args += todo
+                break
+    return found
+
+
+def _read_letters(
+    call: Invocation, letters: str, flags: str, values: str, todo: deque[str], found: Options
+) -> None:
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter in values:
+            if not letters and not todo:
+                call.fail(f'Missing argument to -{letter} (see "{call.name} --help")')
+            found.values.setdefault(letter, []).append(letters or todo.popleft())
+            return
+        if letter not in flags:
+            call.fail(f"Unknown option '{letter}' (see \"{call.name} --help\")")
+        found.flags.add(letter)
+
+
+def need_args(call: Invocation, options: Options, least: int) -> None:
+    """End the command when arguments are missing."""
+    if len(options.args) < least:
+        call.fail(f'Needs {least} argument{"s" if least > 1 else ""} (see "{call.name} --help")')
+
+
+CommandFunction = Callable[["Invocation"], int]
+_COMMANDS: dict[str, CommandFunction] = {}
+#: Commands that older phones don't have: since which API level they are there.
+_SINCE_SDK: dict[str, int] = {}
+_NOT_COMMANDS = frozenset({"registry", "invocation", "options"})
+
+
+def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
+    """Enter a function into the table of commands under its names; phones below ``since_sdk`` don't
+    have it.
+    """
+
+    def enter(function: CommandFunction) -> CommandFunction:
+        for name in names:
+            _COMMANDS[name] = function
+            if since_sdk:
+                _SINCE_SDK[name] = since_sdk
+        return function
+
+    return enter
+
+
+@lru_cache(maxsize=1)
+def _load() -> None:
+    package = importlib.import_module("benchfarm_virtual.commands")
+    for module in pkgutil.iter_modules(package.__path__):
+        if module.name not in _NOT_COMMANDS:
+            importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
+    """Return the command of a name on a phone with these properties, or None."""
+    _load()
+    return _COMMANDS.get(name) if _SINCE_SDK.get(name, 0) <= props.sdk else None
+
+
+def command_names(props: PhoneProps) -> Sequence[str]:
+    """Return the names of all commands of a phone with these properties."""
+    _load()
+    return sorted(name for name in _COMMANDS if _SINCE_SDK.get(name, 0) <= props.sdk)

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, cast
 
-from benchfarm_virtual.commands.invocation import Invocation, encoded
-from benchfarm_virtual.commands.listing import local_time
-from benchfarm_virtual.commands.options import read_options
-from benchfarm_virtual.commands.registry import command
+from benchfarm_virtual.commands.file_commands import local_time
+from benchfarm_virtual.commands.invocation import Invocation, command, encoded, read_options
 from benchfarm_virtual.contract import LogPriority
 from benchfarm_virtual.logs import BUFFERS, LogEntry
 

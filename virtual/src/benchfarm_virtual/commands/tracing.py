@@ -7,14 +7,25 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import Invocation, decoded, encoded
-from benchfarm_virtual.commands.options import Options, read_options
-from benchfarm_virtual.commands.registry import command
+from benchfarm_virtual.commands.invocation import (
+    Invocation,
+    Options,
+    command,
+    decoded,
+    encoded,
+    read_options,
+)
 from benchfarm_virtual.contract import ByteSink, PhoneFileError
 from benchfarm_virtual.processes import Process
 from benchfarm_virtual.system import PhoneSystem
-from benchfarm_virtual.trace_formats import PowerLook, atrace_text, perfetto_trace, power_packets
-from benchfarm_virtual.tracing import TraceSession, service_runs
+from benchfarm_virtual.tracing import (
+    PowerLook,
+    TraceSession,
+    atrace_text,
+    perfetto_trace,
+    power_packets,
+    service_runs,
+)
 
 #: The one folder where SELinux lets perfetto write.
 _TRACES: Final = "/data/misc/perfetto-traces/"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.delegation import HEXAGON, NNAPI, accelerator_takes
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.profiles import AcceleratorSpec
-from benchfarm_virtual.programs.delegate_steps import (
+from benchfarm_virtual.programs.delegates import (
     Delegate,
     not_prepared,
     note_wrong,
@@ -15,13 +15,13 @@ from benchfarm_virtual.programs.delegate_steps import (
     reduced,
     replace_nodes,
 )
-from benchfarm_virtual.programs.phone_files import (
+from benchfarm_virtual.programs.process import (
     APP_FOLDERS,
+    BenchmarkFailedError,
     find_library,
     linked_folders,
     size_of,
 )
-from benchfarm_virtual.programs.process import BenchmarkFailedError
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter

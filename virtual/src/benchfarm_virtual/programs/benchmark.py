@@ -14,21 +14,21 @@ from benchfarm_virtual.latency import Noise
 from benchfarm_virtual.programs import inputs, reports
 from benchfarm_virtual.programs.flags import Parameters
 from benchfarm_virtual.programs.interpreter import Interpreter
-from benchfarm_virtual.programs.phone_files import read_whole
 from benchfarm_virtual.programs.process import (
     SIGABRT,
     Bench,
     BenchmarkFailedError,
     ProcessOnce,
+    Transcript,
     announce,
+    number,
     pause,
+    read_whole,
 )
-from benchfarm_virtual.programs.run_loop import RunLoop
-from benchfarm_virtual.programs.run_statistics import Stat
-from benchfarm_virtual.programs.transcript import Transcript, number
+from benchfarm_virtual.programs.run_loop import RunLoop, Stat
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.programs.run_statistics import Footprint
+    from benchfarm_virtual.programs.run_loop import Footprint
 
 #: How fast a model file is read and checked, bytes a microsecond.
 _LOAD_BYTES_PER_US: Final = 900.0

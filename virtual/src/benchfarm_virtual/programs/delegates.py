@@ -1,54 +1,334 @@
-"""Which delegates a run's flags ask for, created in the providers' order."""
+"""Delegates: what all share when they are applied (kernels in a plan, faults, kept files), XNNPACK,
+Flex, and those from libraries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Protocol
 
-from benchfarm_virtual.programs.accelerator_delegates import create_hexagon, create_nnapi
-from benchfarm_virtual.programs.delegate_steps import Delegate
-from benchfarm_virtual.programs.external_delegate import create_external, create_stable
-from benchfarm_virtual.programs.gpu_delegate import create_gpu
-from benchfarm_virtual.programs.litert_gpu import create_litert_gpu, create_npu
-from benchfarm_virtual.programs.xnnpack_delegate import create_xnnpack
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.delegation import (
+    FLEX,
+    XNNPACK,
+    Replacement,
+    SubgraphPlan,
+    dynamic_outputs,
+    xnnpack_takes,
+)
+from benchfarm_virtual.elf import note_of
+from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.graph import Operator
+from benchfarm_virtual.programs.process import (
+    BenchmarkFailedError,
+    find_library,
+    linked_folders,
+    read_whole,
+    size_of,
+    write_whole,
+)
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 
-def create(interpreter: Interpreter) -> list[Delegate]:
-    """Create the delegates that the flags ask for, in the providers' order; return them in the
-    command line's.
+class Delegate(Protocol):
+    """A delegate that was created."""
+
+    #: The provider's name in the tool's lines.
+    provider: str
+    #: Whether it refuses graphs with dynamic shapes.
+    static_only: bool
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Apply it; return how many kernels the primary subgraph got.
+
+        Raises BenchmarkFailedError.
+        """
+        ...
+
+
+def replace_nodes(
+    interpreter: Interpreter, plan: SubgraphPlan, delegate: str, taken: frozenset[int]
+) -> Replacement | None:
+    """Put kernels into a plan and say so; None when there is nothing to replace."""
+    if not taken:
+        return None
+    done = plan.replace(delegate, taken)
+    interpreter.run.say.runtime(
+        "VERBOSE",
+        f"Replacing {done.nodes} out of {done.total} node(s) with delegate ({interpreter.shown(delegate)}) node, "
+        f"yielding {done.partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
+    )
+    return done
+
+
+def operators_of(plan: SubgraphPlan) -> Iterator[tuple[int, Operator]]:
+    """Yield the nodes of a plan that still are operators of the model."""
+    for node_id in plan.execution:
+        operator = plan.nodes[node_id].operator
+        if operator is not None:
+            yield node_id, operator
+
+
+def reduced(interpreter: Interpreter, taken: frozenset[int], subject: str) -> frozenset[int]:
+    """Take only a share of the nodes, when that fault was asked for."""
+    fault = interpreter.run.bench.take_fault(FaultKind.DELEGATE_PARTIAL, subject)
+    if fault is None:
+        return taken
+    keep = math.floor(len(taken) * max(0.0, min(1.0, fault.number("share"))))
+    return frozenset(sorted(taken)[:keep])
+
+
+def note_wrong(interpreter: Interpreter, subject: str, delegate: str) -> None:
+    """Have a delegate compute wrong numbers, when that fault was asked for."""
+    if interpreter.run.bench.take_fault(FaultKind.DELEGATE_WRONG, subject) is not None:
+        interpreter.wrong.add(delegate)
+
+
+def not_prepared(
+    interpreter: Interpreter, plan: SubgraphPlan, delegate: str, *, node: int | None = None
+) -> NoReturn:
+    """Say that a kernel failed to prepare, and raise BenchmarkFailedError; by default it would be
+    the next node.
     """
-    flags, say, once = interpreter.run.parameters, interpreter.run.say, interpreter.run.once
-    makers: list[tuple[str, bool, Callable[[Interpreter], Delegate | None]]] = [
-        ("use_xnnpack", flags.switch("use_xnnpack"), create_xnnpack),
-        ("external_delegate_path", bool(flags.text("external_delegate_path")), create_external),
-        (
-            "use_gpu",
-            flags.switch("use_gpu"),
-            create_litert_gpu if interpreter.run.is_litert else create_gpu,
-        ),
-        ("use_hexagon", flags.switch("use_hexagon"), create_hexagon),
-        ("use_nnapi", flags.switch("use_nnapi"), create_nnapi),
-        ("use_npu", flags.switch("use_npu"), create_npu),
-        (
-            "stable_delegate_settings_file",
-            bool(flags.text("stable_delegate_settings_file")),
-            create_stable,
-        ),
-    ]
-    created: list[tuple[int, Delegate]] = []
-    for flag, wanted, make in makers:
-        if flag == "use_nnapi" and not wanted and flags.text("nnapi_accelerator_name"):
-            name = flags.text("nnapi_accelerator_name")
-            say.warn(
-                f"`--use_nnapi=true` must be set for the provided NNAPI accelerator ({name}) to be used."
+    number = len(plan.nodes) if node is None else node
+    interpreter.run.say.runtime(
+        "ERROR", f"Node number {number} ({interpreter.shown(delegate)}) failed to prepare."
+    )
+    raise BenchmarkFailedError
+
+
+def kept_file(interpreter: Interpreter, magic: str, size_bytes: int) -> bytes:
+    """Return what a delegate keeps in a file: a head that names the model, then nothing, at most 1
+    MB.
+    """
+    head = f"{magic}{interpreter.graph.sha256}".encode()
+    return head.ljust(min(1_000_000, max(len(head), size_bytes)), b"\0")
+
+
+_WEIGHT_CACHE_GAIN: Final = 0.4
+
+
+class XnnpackDelegate:
+    """XNNPACK, when it was asked for."""
+
+    provider = "XNNPACK"
+    static_only = False
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it what it takes of every subgraph."""
+        if interpreter.run.bench.take_fault(FaultKind.DELEGATE_FAILING, "xnnpack") is not None:
+            interpreter.run.say.runtime("ERROR", "failed to create XNNPACK runtime")
+            not_prepared(interpreter, interpreter.plan, XNNPACK)
+        return _apply_xnnpack(interpreter)
+
+
+def create_xnnpack(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    if run.bench.take_fault(FaultKind.DELEGATE_MISSING, "xnnpack") is not None:
+        return None
+    if run.parameters.switch("xnnpack_force_fp16"):
+        run.say.info("XNNPack FP16 inference enabled.")
+    if run.parameters.text("xnnpack_weight_cache_file_path"):
+        run.say.info("XNNPack file-backed weight cache enabled.")
+    _say_xnnpack(interpreter)
+    return XnnpackDelegate()
+
+
+def _say_xnnpack(interpreter: Interpreter) -> None:
+    if interpreter.run.once.first("xnnpack created"):
+        interpreter.run.say.runtime("INFO", "Created TensorFlow Lite XNNPACK delegate for CPU.")
+
+
+def apply_implicit_xnnpack(interpreter: Interpreter) -> None:
+    """Apply XNNPACK as the runtime does by itself; nobody is told how much it took."""
+    _say_xnnpack(interpreter)
+    _apply_xnnpack(interpreter)
+
+
+def _apply_xnnpack(interpreter: Interpreter) -> int:
+    kernels = 0
+    for plan in interpreter.plans:
+        dynamic = dynamic_outputs(plan.subgraph)
+        taken = frozenset(
+            i
+            for i, operator in operators_of(plan)
+            if xnnpack_takes(plan.subgraph, operator, dynamic)
+        )
+        if plan is interpreter.plan:
+            taken = reduced(interpreter, taken, "xnnpack")
+        done = replace_nodes(interpreter, plan, XNNPACK, taken)
+        if done is not None and plan is interpreter.plan:
+            kernels = len(done.kernels)
+    note_wrong(interpreter, "xnnpack", XNNPACK)
+    path = interpreter.run.parameters.text("xnnpack_weight_cache_file_path")
+    if path and kernels:
+        if size_of(interpreter.run.process, path):
+            interpreter.init_us -= _WEIGHT_CACHE_GAIN * interpreter.init_us
+        else:
+            write_whole(
+                interpreter.run.process,
+                path,
+                kept_file(interpreter, "XNNP", interpreter.graph.weight_bytes),
             )
-        delegate = make(interpreter) if wanted else None
-        if delegate is None:
-            continue
-        if not interpreter.run.is_litert and once.first("delegate created"):
-            say.info(f"{delegate.provider} delegate created.")
-        created.append((flags.positions.get(flag, 0), delegate))
-    return [delegate for _, delegate in sorted(created, key=lambda item: item[0])]
+    return kernels
+
+
+def apply_flex(interpreter: Interpreter) -> None:
+    """Apply the delegate for TensorFlow's own operators, in builds that have it and models that
+    need it.
+    """
+    for plan in interpreter.plans:
+        taken = frozenset(
+            i
+            for i, operator in operators_of(plan)
+            if operator.custom and operator.name.startswith("Flex")
+        )
+        if taken and interpreter.run.once.first("flex created"):
+            interpreter.run.say.runtime(
+                "INFO", "Created TensorFlow Lite delegate for select TF ops."
+            )
+        replace_nodes(interpreter, plan, FLEX, taken)
+
+
+#: The name in the note of a fake library for it.
+DUMMY_PROGRAM: Final = "dummy_external_delegate"
+STABLE_PROGRAM: Final = "sample_stable_delegate"
+_STABLE_NAME: Final = "google_sample_delegate"
+_STABLE_OPERATORS: Final = frozenset({"ADD", "SUB"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DummyDelegate:
+    """Its options."""
+
+    allowed_builtin_code: int = -1
+    error_during_init: bool = False
+    error_during_prepare: bool = False
+    error_during_invoke: bool = False
+
+    @classmethod
+    def from_options(cls, text: str) -> DummyDelegate:
+        """Return what ``key:value;key:value`` says; what can't be read is dropped without a word."""
+        options = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
+        try:
+            code = int(options.get("allowed_builtin_code", "-1"))
+        except ValueError:
+            code = -1
+        return cls(
+            allowed_builtin_code=code,
+            error_during_init=options.get("error_during_init") == "true",
+            error_during_prepare=options.get("error_during_prepare") == "true",
+            error_during_invoke=options.get("error_during_invoke") == "true",
+        )
+
+    def settings(self) -> Iterator[tuple[str, int]]:
+        """Yield the options as the delegate lists them."""
+        yield "allowed_builtin_code", self.allowed_builtin_code
+        yield "error_during_init", int(self.error_during_init)
+        yield "error_during_prepare", int(self.error_during_prepare)
+        yield "error_during_invoke", int(self.error_during_invoke)
+
+
+class ExternalDelegate:
+    """A delegate from a library; the only one that this phone can stand in for is the test
+    delegate.
+    """
+
+    provider = "EXTERNAL"
+    static_only = True
+    #: The delegate's own name in the plan.
+    runtime_name: ClassVar[str] = "DummyDelegate"
+
+    def __init__(self, dummy: DummyDelegate) -> None:
+        self._dummy = dummy
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the operators of one kind."""
+        say, plan = interpreter.run.say, interpreter.plan
+        taken = frozenset(
+            i for i, op in operators_of(plan) if op.code == self._dummy.allowed_builtin_code
+        )
+        partitions = sum(1 for run in plan.partitions(taken) if run and run[0] in taken)
+        say.runtime(
+            "INFO",
+            f"{self.runtime_name} delegate: {len(taken)} nodes delegated out of {len(plan.execution)} nodes with "
+            f"{partitions} partitions.\n",
+        )
+        kernel_node = len(plan.nodes)
+        done = replace_nodes(interpreter, plan, self.runtime_name, taken)
+        if done is None:
+            return 0
+        if self._dummy.error_during_init:
+            say.runtime("ERROR", "Failed to initialize kernel.")
+            raise BenchmarkFailedError
+        if self._dummy.error_during_prepare:
+            not_prepared(interpreter, plan, self.runtime_name, node=kernel_node)
+        if self._dummy.error_during_invoke:
+            interpreter.invoke_error = (
+                f"Node number {kernel_node} ({self.runtime_name}) failed to invoke."
+            )
+        return len(done.kernels)
+
+
+class SampleStableDelegate:
+    """TensorFlow Lite's sample of a stable delegate: it takes additions and subtractions."""
+
+    provider = "STABLE_DELEGATE"
+    static_only = True
+
+    def apply(self, interpreter: Interpreter) -> int:
+        """Give it the operators that it has."""
+        taken = frozenset(
+            i for i, op in operators_of(interpreter.plan) if op.name in _STABLE_OPERATORS
+        )
+        done = replace_nodes(interpreter, interpreter.plan, _STABLE_NAME, taken)
+        return len(done.kernels) if done is not None else 0
+
+
+def create_external(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    # A library that is missing, or none, is passed over without a word, as release builds do.
+    try:
+        note = note_of(read_whole(run.process, run.parameters.text("external_delegate_path")))
+    except PhoneFileError:
+        return None
+    if note is None or note.program != DUMMY_PROGRAM:
+        return None
+    dummy = DummyDelegate.from_options(run.parameters.text("external_delegate_options"))
+    for name, value in dummy.settings():
+        run.say.runtime("INFO", f"Dummy delegate: {name} set to {value}.")
+    return ExternalDelegate(dummy)
+
+
+def create_stable(interpreter: Interpreter) -> Delegate | None:
+    """Create it, or say why there is none (then None)."""
+    run = interpreter.run
+    path = run.parameters.text("stable_delegate_settings_file")
+    try:
+        settings = json.loads(read_whole(run.process, path))
+    except PhoneFileError:
+        run.say.error(f"Failed to load the delegate settings file ({path}).")
+        settings = None
+    except ValueError:
+        run.say.error(f"Failed to parse the delegate settings file ({path}).")
+        settings = None
+    loader = settings.get("stable_delegate_loader_settings") if isinstance(settings, dict) else None
+    library = loader.get("delegate_path") if isinstance(loader, dict) else None
+    if not isinstance(library, str):
+        run.say.error("Invalid TFLiteSettings for the stable delegate.")
+        return None
+    folders = [library.rpartition("/")[0]] if "/" in library else linked_folders(run.process)
+    note = find_library(run.process, library.rpartition("/")[2], folders)
+    if note is None or note.program != STABLE_PROGRAM:
+        run.say.error(
+            f"Failed to load stable ABI delegate from stable ABI delegate binary ({library})."
+        )
+        return None
+    return SampleStableDelegate()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.graph import Subgraph
-from benchfarm_virtual.programs.phone_files import read_whole
+from benchfarm_virtual.programs.process import read_whole
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.benchmark import BenchmarkRun

@@ -5,6 +5,7 @@ its memory.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual import latency
@@ -21,15 +22,23 @@ from benchfarm_virtual.delegation import (
 from benchfarm_virtual.graph import SCHEMA_VERSION, Graph, Signature, Subgraph, is_known
 from benchfarm_virtual.latency import NodeWork, Threads, UnitSpeeds
 from benchfarm_virtual.profiles import AcceleratorSpec
-from benchfarm_virtual.programs import delegates
-from benchfarm_virtual.programs.delegate_steps import Delegate
+from benchfarm_virtual.programs.accelerator_delegates import create_hexagon, create_nnapi
+from benchfarm_virtual.programs.delegates import (
+    Delegate,
+    apply_flex,
+    apply_implicit_xnnpack,
+    create_external,
+    create_stable,
+    create_xnnpack,
+)
+from benchfarm_virtual.programs.gpu_delegate import create_gpu, create_litert_gpu, create_npu
 from benchfarm_virtual.programs.inputs import InputLayer, fits, input_scale
 from benchfarm_virtual.programs.process import BenchmarkFailedError
-from benchfarm_virtual.programs.run_statistics import Footprint, footprint_of
-from benchfarm_virtual.programs.xnnpack_delegate import apply_flex, apply_implicit_xnnpack
+from benchfarm_virtual.programs.run_loop import Footprint, footprint_of
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.benchmark import BenchmarkRun
+
 
 #: Custom operators that the programs have built in.
 _KNOWN_CUSTOM: Final = frozenset(
@@ -105,7 +114,7 @@ class Interpreter:
         self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
         self.scale = input_scale(run, self.subgraph, self.layers)
         run.moment("delegate")
-        applied = delegates.create(self)
+        applied = _created(self)
         if not applied and run.parameters.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
         if len(applied) > 1 and not run.is_litert:
@@ -361,3 +370,41 @@ class Interpreter:
     def footprint(self, runs: int) -> Footprint:
         """Return its memory."""
         return footprint_of(self, runs)
+
+
+def _created(interpreter: Interpreter) -> list[Delegate]:
+    """Create the delegates that the flags ask for, in the providers' order; return them in the
+    command line's.
+    """
+    flags, say, once = interpreter.run.parameters, interpreter.run.say, interpreter.run.once
+    makers: list[tuple[str, bool, Callable[[Interpreter], Delegate | None]]] = [
+        ("use_xnnpack", flags.switch("use_xnnpack"), create_xnnpack),
+        ("external_delegate_path", bool(flags.text("external_delegate_path")), create_external),
+        (
+            "use_gpu",
+            flags.switch("use_gpu"),
+            create_litert_gpu if interpreter.run.is_litert else create_gpu,
+        ),
+        ("use_hexagon", flags.switch("use_hexagon"), create_hexagon),
+        ("use_nnapi", flags.switch("use_nnapi"), create_nnapi),
+        ("use_npu", flags.switch("use_npu"), create_npu),
+        (
+            "stable_delegate_settings_file",
+            bool(flags.text("stable_delegate_settings_file")),
+            create_stable,
+        ),
+    ]
+    created: list[tuple[int, Delegate]] = []
+    for flag, wanted, make in makers:
+        if flag == "use_nnapi" and not wanted and flags.text("nnapi_accelerator_name"):
+            name = flags.text("nnapi_accelerator_name")
+            say.warn(
+                f"`--use_nnapi=true` must be set for the provided NNAPI accelerator ({name}) to be used."
+            )
+        delegate = make(interpreter) if wanted else None
+        if delegate is None:
+            continue
+        if not interpreter.run.is_litert and once.first("delegate created"):
+            say.info(f"{delegate.provider} delegate created.")
+        created.append((flags.positions.get(flag, 0), delegate))
+    return [delegate for _, delegate in sorted(created, key=lambda item: item[0])]

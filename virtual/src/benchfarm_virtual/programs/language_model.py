@@ -14,9 +14,15 @@ from typing import Final
 
 from benchfarm_virtual.contract import PhoneFileError, ProcessContext
 from benchfarm_virtual.latency import Speed
-from benchfarm_virtual.programs.pace import Pace
-from benchfarm_virtual.programs.phone_files import read_whole, size_of, write_whole
-from benchfarm_virtual.programs.process import Bench, announce, pause
+from benchfarm_virtual.programs.process import (
+    Bench,
+    Pace,
+    announce,
+    pause,
+    read_whole,
+    size_of,
+    write_whole,
+)
 from benchfarm_virtual.protos import bytes_field, number_field
 
 #: Flags that it has, with their defaults; any other ends it at once.

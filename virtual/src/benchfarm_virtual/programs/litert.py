@@ -19,16 +19,16 @@ from benchfarm_virtual.programs.flags import (
     parse_flags,
     usage,
 )
-from benchfarm_virtual.programs.phone_files import write_whole
 from benchfarm_virtual.programs.process import (
     SIGABRT,
     Bench,
     BenchmarkFailedError,
     ProcessOnce,
+    StreamTranscript,
     announce,
+    write_whole,
 )
 from benchfarm_virtual.programs.reports import result_proto
-from benchfarm_virtual.programs.transcript import StreamTranscript
 
 _FLAGS: Final = flags_of("core", "litert")
 #: Flags of the vendors' options; the program takes them out of argv first, whatever they say.

@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from benchfarm_virtual.contract import PhoneFileError, ProcessContext
-from benchfarm_virtual.programs.pace import Pace
-from benchfarm_virtual.programs.phone_files import read_whole
-from benchfarm_virtual.programs.process import Bench, announce
+from benchfarm_virtual.programs.process import Bench, Pace, announce, read_whole
 
 #: Two bytes a weight, one multiply-add each; and so much at the least.
 _MACS_A_BYTE: Final = 0.5

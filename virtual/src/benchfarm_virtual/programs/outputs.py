@@ -19,7 +19,7 @@ from benchfarm_virtual.computing import computed_outputs
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.delegation import GPU, HEXAGON, NNAPI, NPU
 from benchfarm_virtual.graph import Tensor
-from benchfarm_virtual.programs.phone_files import read_whole
+from benchfarm_virtual.programs.process import read_whole
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter

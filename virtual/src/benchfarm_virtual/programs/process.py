@@ -1,16 +1,27 @@
-"""A fake binary as a process on the phone: what it has of the phone, its moments, its sleep and its
-death.
+"""A fake binary as a process on the phone: its moments, its sleep and its death, the files and
+libraries that it opens, where its words go, and how fast it does the same step again and again.
 """
 
 from __future__ import annotations
 
+import errno
 import re
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
-from benchfarm_virtual.contract import SIGKILL, ProcessContext, ProgramDiedError
+from benchfarm_virtual.contract import (
+    SIGKILL,
+    LogPriority,
+    PhoneFileError,
+    ProcessContext,
+    ProgramDiedError,
+)
+from benchfarm_virtual.elf import FakeNote, note_of
 from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware
+from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
 from benchfarm_virtual.profiles import VirtualProfile
 
 #: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
@@ -86,3 +97,188 @@ def check_killed(process: ProcessContext) -> None:
     """Raise ProgramDiedError when the process has been killed."""
     if process.killed.is_set():
         raise ProgramDiedError(process.signal or SIGKILL)
+
+
+def absolute(process: ProcessContext, path: str) -> str:
+    """Return a path as seen from the root."""
+    return path if path.startswith("/") else f"{process.cwd.rstrip('/')}/{path}"
+
+
+def read_whole(process: ProcessContext, path: str) -> bytes:
+    """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into
+    memory).
+    """
+    place = absolute(process, path)
+    if stat.S_ISDIR(process.files.stat(place, uid=process.uid).mode):
+        raise PhoneFileError(errno.ENODEV, "No such device")
+    source = process.files.open_read(place, uid=process.uid)
+    parts: list[bytes] = []
+    while part := source.read(1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def size_of(process: ProcessContext, path: str) -> int | None:
+    """Return a file's size, None when it isn't there."""
+    try:
+        return process.files.stat(absolute(process, path), uid=process.uid).size_bytes
+    except PhoneFileError:
+        return None
+
+
+def write_whole(process: ProcessContext, path: str, content: bytes) -> bool:
+    """Write a file; return False when that isn't possible."""
+    try:
+        process.files.open_write(absolute(process, path), uid=process.uid).write(content)
+    except PhoneFileError:
+        return False
+    return True
+
+
+#: Folders of installed apps; what an app brings with it isn't looked for there, its APK is taken to
+#: be whole.
+APP_FOLDERS = "/data/app/"
+
+
+def linked_folders(process: ProcessContext) -> list[str]:
+    """Return the folders that the linker searches before the system's."""
+    return [folder for folder in process.env.get("LD_LIBRARY_PATH", "").split(":") if folder]
+
+
+def find_library(process: ProcessContext, name: str, folders: Iterable[str]) -> FakeNote | None:
+    """Return what a fake library says about itself, None when no folder has one of this name."""
+    for folder in folders:
+        try:
+            note = note_of(read_whole(process, f"{folder}/{name}"))
+        except PhoneFileError:
+            continue
+        if note is not None:
+            return note
+    return None
+
+
+LOG_TAG: Final = "tflite"
+RuntimeSeverity = Literal["VERBOSE", "INFO", "WARNING", "ERROR"]
+
+
+class Transcript:
+    """What a benchmark program says. A message may have several lines; only the first carries a
+    prefix.
+    """
+
+    def __init__(self, process: ProcessContext) -> None:
+        self._process = process
+
+    def info(self, message: str) -> None:
+        """Say something (the tool itself)."""
+        self._write("INFO", message, is_plain=True)
+
+    def warn(self, message: str) -> None:
+        """Warn (the tool itself)."""
+        self._write("WARN", message, is_plain=True)
+
+    def error(self, message: str) -> None:
+        """Report an error (the tool itself)."""
+        self._write("ERROR", message)
+
+    def fatal(self, message: str) -> None:
+        """Report what the program aborts for."""
+        self._write("FATAL", message)
+
+    def runtime(self, severity: RuntimeSeverity, message: str) -> None:
+        """Say something (the runtime below the tool)."""
+        self._write(severity, message)
+
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        raise NotImplementedError
+
+
+class StreamTranscript(Transcript):
+    """A native program's: INFO and WARN of the tool on stdout, everything else on stderr."""
+
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        stream = self._process.stdout if is_plain else self._process.stderr
+        try:
+            stream.write(f"{severity}: {message}\n".encode("utf-8", "surrogateescape"))
+        except PhoneFileError:
+            pass  # as C++ streams do: output to a full device is lost without a word
+
+
+class LogTranscript(Transcript):
+    """An app's: every message goes to the log under the tag tflite, without prefixes."""
+
+    def _write(self, severity: str, message: str, *, is_plain: bool = False) -> None:
+        priorities: dict[str, LogPriority] = {
+            "WARN": "W",
+            "WARNING": "W",
+            "ERROR": "E",
+            "FATAL": "E",
+        }
+        process = self._process
+        process.logs.log(
+            priorities.get(severity, "I"), LOG_TAG, message, pid=process.pid, uid=process.uid
+        )
+
+
+def number(value: float) -> str:
+    """Return a number as C++ streams print a double: six significant digits."""
+    return f"{value:g}"
+
+
+#: Phone time that is slept through at once; clocks are looked at in between.
+_SLEEP_S: Final = 0.32
+#: Steps so short that more fit into it take the mean of so many, which costs this computer less.
+_MOST_DRAWN: Final = 64
+
+
+class Pace:
+    """The steps of one process on its cores, or on the GPU."""
+
+    def __init__(
+        self, bench: Bench, process: ProcessContext, *, threads: int, on_gpu: bool = False
+    ) -> None:
+        """``on_gpu``: only where the phone has a GPU."""
+        self.noise = Noise(bench.hardware.next_process_seed())
+        self._bench = bench
+        self._process = process
+        self._gpu = bench.profile.gpu if on_gpu else None
+        self._threads = place_threads(
+            bench.profile,
+            threads=threads,
+            affinity=process.affinity,
+            group=process.group,
+            stray_draw=self.noise.stray_draw,
+        )
+
+    def times_us(
+        self, count: int, step_us: Callable[[Speed], float], *, cpu_share: float = 1.0
+    ) -> list[float]:
+        """Do a step ``count`` times; return each time.
+
+        ``step_us`` says how long it takes at a speed, ``cpu_share`` how busy the cores are meanwhile.
+        """
+        hardware = self._bench.hardware
+        work = hardware.begin_work(
+            () if self._gpu else self._threads.cpus,
+            gpu_share=1.0 if self._gpu else 0.0,
+            pid=self._process.pid,
+            cpu_share=cpu_share,
+        )
+        times: list[float] = []
+        try:
+            while len(times) < count:
+                each_us = step_us(self._speed()) * self._bench.time_factor
+                some = max(1, min(count - len(times), int(_SLEEP_S * 1e6 / each_us)))
+                drawn = self.noise.samples_us(each_us, min(some, _MOST_DRAWN))
+                spent = drawn.tolist() if some == len(drawn) else [float(drawn.mean())] * some
+                pause(self._process, sum(spent) / 1e6)
+                times += spent
+        finally:
+            hardware.end_work(work)
+        return times
+
+    def _speed(self) -> Speed:
+        hardware = self._bench.hardware
+        if self._gpu is not None:
+            return gpu_speed(self._gpu, hardware.gpu_share(), fp16=True, backend="cl")
+        return cpu_speed(self._bench.profile, self._threads, hardware.core_shares(), xnnpack=True)

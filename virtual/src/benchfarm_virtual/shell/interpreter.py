@@ -13,7 +13,6 @@ from benchfarm_virtual.launching import DEFAULT_PATH, Launch
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process
 from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_virtual.shell.expansion import Expander, ExpansionFaultError
-from benchfarm_virtual.shell.flow import ExitError, LeaveLoopError, ShellKilledError
 from benchfarm_virtual.shell.parsing import parse_script
 from benchfarm_virtual.shell.redirection import (
     RedirectFaultError,
@@ -22,11 +21,20 @@ from benchfarm_virtual.shell.redirection import (
     retained,
     start_job,
 )
-from benchfarm_virtual.shell.simple_commands import run_simple
-from benchfarm_virtual.shell.spans import ShellSyntaxError
-from benchfarm_virtual.shell.statements import execute
-from benchfarm_virtual.shell.syntax import Block, Redirect, Redirected, Simple, Statement, Subshell
-from benchfarm_virtual.shell.variables import Variables
+from benchfarm_virtual.shell.statements import execute, run_simple
+from benchfarm_virtual.shell.syntax import (
+    Block,
+    ExitError,
+    LeaveLoopError,
+    Redirect,
+    Redirected,
+    ShellKilledError,
+    ShellSyntaxError,
+    Simple,
+    Statement,
+    Subshell,
+    Variables,
+)
 from benchfarm_virtual.system import PhoneSystem
 
 #: Signals after which mksh exits with 128 + the signal instead of dying of it.

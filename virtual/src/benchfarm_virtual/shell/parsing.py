@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final
 
-from benchfarm_virtual.shell.spans import ShellSyntaxError, word_end
 from benchfarm_virtual.shell.syntax import (
     AndOr,
     Block,
@@ -21,11 +20,13 @@ from benchfarm_virtual.shell.syntax import (
     Pipeline,
     Redirect,
     Redirected,
+    ShellSyntaxError,
     Simple,
     Statement,
     Subshell,
     Text,
     Word,
+    word_end,
 )
 from benchfarm_virtual.shell.words import parse_quoted, parse_word
 

@@ -6,14 +6,19 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from benchfarm_virtual.shell.spans import (
+from benchfarm_virtual.shell.syntax import (
     NO_BACKQUOTES,
+    Arithmetic,
+    Command,
+    Part,
     ShellSyntaxError,
+    Text,
+    Variable,
+    Word,
     closing_brace,
     closing_parenthesis,
     double_quote_end,
 )
-from benchfarm_virtual.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _SPECIAL: Final = re.compile(r"""[\\'"`$]""")

@@ -6,11 +6,10 @@ import errno
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from benchfarm_virtual.commands.registry import command_names, find_command
+from benchfarm_virtual.commands.invocation import command_names, find_command
 from benchfarm_virtual.contract import SYSTEM_UID, PhoneFileError
 from benchfarm_virtual.processes import Group
-from benchfarm_virtual.props import PhoneProps
-from benchfarm_virtual.system import PhoneSystem
+from benchfarm_virtual.system import PhoneProps, PhoneSystem
 from benchfarm_virtual.trees.node import ComputedFolder, DeviceNode, FileNode, LinkNode, Node
 from benchfarm_virtual.trees.proc import proc_tree
 from benchfarm_virtual.trees.sysfs import sysfs_tree

@@ -19,8 +19,7 @@ from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import benchmark_apk
 from benchfarm_virtual.shelf import build_shelf
-from benchfarm_virtual.system import PhoneBuild
-from benchfarm_virtual.time import ScaledTime
+from benchfarm_virtual.system import PhoneBuild, ScaledTime
 from benchfarm_virtual.userland import build_userland, run_command
 from virtual.tests.unit.bench_phone import HandTime
 
