@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,14 @@ from orchestrator.cli.frame import ROOT, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.passes import passes
 from orchestrator.passes.specification import Repetition
-from orchestrator.records.failures import ERROR_FAILURES, INSTALL_STEPS, RUN_FAILURES
+from orchestrator.records.failures import ERROR_FAILURES, RUN_FAILURES
 
 HEAD = """# Commands
 
-`make docs` writes this page from the commands. Every command takes `--json` and `--help`. The options before the
-command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all. `benchfarm --version` prints the version.
-Results go to standard output, progress and errors to standard error.
-[Settings](settings.md#exit-codes) lists the exit codes.
-
-Options that several commands share:
-
+`make docs` writes this page from the commands; `benchfarm COMMAND --help` says what each option means. Every command
+takes `--json`. The options before the command (`--home`, `--store`, `--log-format`, `--debug`) are the same for all.
+Results go to standard output, progress and errors to standard error. [Settings](settings.md#exit-codes) lists the exit
+codes.
 """
 
 
@@ -48,56 +44,29 @@ def usage(command: Any) -> str:  # noqa: ANN401 - of typer
     return "".join(f" {name}" for name in names)
 
 
-#: An option that so many commands have with the same text is explained once.
-SHARED_MIN = 3
-
-
-def options(command: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - of typer
-    """Return what can be typed after a command, but for what all take, with its meaning."""
-    rows = command.parameters(command.context_class(command))
+def options(command: Any) -> list[str]:  # noqa: ANN401 - of typer
+    """Return the options of a command that not all have, by their long names."""
     return [
-        (typed, meaning)
-        for _, typed, meaning in rows
-        if typed not in {"--json", "--help", "-h, --help"}
+        max(item.opts, key=len)
+        for item in command.params
+        if item.param_type_name == "option"
+        and not item.hidden
+        and not {"--json", "--help"} & {*item.opts}
     ]
 
 
 def page() -> str:
     """Return the text of docs/reference/commands.md."""
     ROOT.load()
-    every = {
-        section: [item for name in names for item in commands(ROOT.commands[name], (name,))]
-        for section, names in sections().items()
-    }
-    counts = Counter(
-        row for items in every.values() for _, command in items for row in options(command)
-    )
-    often = [row for row, count in counts.items() if count >= SHARED_MIN]
-    spelled = Counter(typed for typed, _ in often)
-    shared = sorted(row for row in often if spelled[row[0]] == 1)
-    parts = [HEAD, *(f"- `{typed}`: {meaning}\n" for typed, meaning in shared)]
-    for section, items in every.items():
-        parts.append(f"\n## {section}\n")
-        for words, command in items:
-            parts.append(f"\n### benchfarm {' '.join(words)}{usage(command)}\n")
-            for paragraph in command.help.split("\n\n"):
-                text = " ".join(paragraph.split())
-                example = text.removeprefix("Example: ")
-                parts.append(f"\n    {example}\n" if example != text else f"\n{text}\n")
-            rows = options(command)
-            own = [
-                f"- `{typed}`: {meaning}\n"
-                for typed, meaning in rows
-                if (typed, meaning) not in shared
-            ]
-            also = [
-                typed.split()[0].strip(",") for typed, meaning in rows if (typed, meaning) in shared
-            ]
-            if own or also:
-                parts.append("\n")
-            parts += own
-            if also:
-                parts.append(f"- shared: `{' '.join(also)}`\n")
+    parts = [HEAD]
+    for section, names in sections().items():
+        parts.append(f"\n## {section}\n\n| command | does | options |\n|---|---|---|\n")
+        for words, command in [
+            item for name in names for item in commands(ROOT.commands[name], (name,))
+        ]:
+            about = " ".join(command.help.split("\n\n")[0].split())
+            given = f"`{' '.join(options(command))}`" if options(command) else ""
+            parts.append(f"| `{' '.join(words)}{usage(command)}` | {about} | {given} |\n")
     return "".join(parts)
 
 
@@ -105,24 +74,10 @@ def failures_page(text: str) -> str:
     """Return the text of docs/reference/failures.md with its tables of codes as the records have
     them.
     """
-    of_codes = ("code", "meaning", "next step")
-    tables: dict[str, tuple[tuple[str, ...], Iterable[tuple[str, ...]]]] = {
-        "In a run": (
-            of_codes,
-            [(item.code, item.meaning, item.next_step) for item in RUN_FAILURES],
-        ),
-        "On the way to a phone": (
-            of_codes,
-            [(item.code, item.meaning, item.next_step) for item in ERROR_FAILURES],
-        ),
-        "What the package manager says (`install-failed`)": (
-            ("code", "next step"),
-            INSTALL_STEPS.items(),
-        ),
-    }
-    for title, (heads, rows) in tables.items():
-        lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-        lines += [f"| `{code}` | {' | '.join(cells)} |" for code, *cells in rows]
+    tables = {"In a run": RUN_FAILURES, "On the way to a phone": ERROR_FAILURES}
+    for title, items in tables.items():
+        lines = ["| code | meaning |", "|---|---|"]
+        lines += [f"| `{item.code}` | {item.meaning} |" for item in items]
         table = "\n".join(lines)
         text = re.sub(
             rf"(?<=## {re.escape(title)}\n\n)(?:\|[^\n]*\n)*",

@@ -263,7 +263,10 @@ def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
             }
             if is_ours and not {words[0], ".".join(words[:2])} & OF_EXTENSIONS:
                 found.setdefault(own, set()).add(words[0])
-    assert found == {own: set(debts) for own, debts in DEBTS.items()}
+    assert found == {own: set(debts) for own, debts in DEBTS.items()}, (
+        "an extension should need only the public seam, records, tables and the store, as plugins of "
+        "others do: import less, or write into DEBTS what it needs more and why"
+    )
 
 
 def test_a_module_imports_only_what_its_layer_may_know() -> None:
@@ -278,7 +281,10 @@ def test_a_module_imports_only_what_its_layer_may_know() -> None:
                 and words[1] != part
                 and words[1] != "__version__"
             ):
-                assert words[1] in ALLOWED[part], f"{path.name}:{line} imports {name}"
+                assert words[1] in ALLOWED[part], (
+                    f"{path.name}:{line} imports {name}: layers go one way, so that each can be read "
+                    "and tested without those above it (ALLOWED)"
+                )
             owners = OWNERS.get(words[0])
             if owners is not None:
                 where = path.relative_to(PACKAGE).as_posix()
@@ -295,7 +301,7 @@ def test_the_core_names_no_extension_and_no_extension_another() -> None:
         named = set(re.findall(r"orchestrator\.extensions(?:\.(\w+))?", text_of(path)))
         own = where.parts[1] if where.parts[0] == "extensions" else "core"
         found |= {(own, other) for other in named - {own, ""}}
-    assert found == BESIDES.keys()
+    assert found == BESIDES.keys(), "BESIDES names what else is imported, each with its reason"
 
 
 def test_no_statement_names_a_table_of_procrastinate() -> None:
@@ -305,7 +311,7 @@ def test_no_statement_names_a_table_of_procrastinate() -> None:
         for path in modules()
         if re.search(r"procrastinate_(jobs|events|workers)", text_of(path))
     }
-    assert named == set()
+    assert named == set(), "the core knows extensions by entry points alone: it works without them"
 
 
 def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
@@ -343,7 +349,9 @@ def test_the_command_line_decides_nothing() -> None:
                     name[0].islower() or name in {"FarmQueue", "AdbServer"} for name in names
                 ):
                     found.add(path.stem)
-    assert found == set()
+    assert found == set(), (
+        "cli/ reads options and shows results; what decides belongs to app/, where Python reaches it, too"
+    )
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
@@ -360,7 +368,9 @@ def test_no_function_has_more_parameters_than_one_keeps_in_mind() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and len(parameters_of(node)) > PARAMETERS_MOST
     ]
-    assert not too_many
+    assert not too_many, (
+        f"over {PARAMETERS_MOST} parameters: some of them are one thing that wants a record of its own"
+    )
 
 
 def name_of(path: Path) -> str:
@@ -403,7 +413,7 @@ def test_no_module_needs_itself() -> None:
         needs = {
             name: others.difference(free) for name, others in needs.items() if name not in free
         }
-    assert needs == {}
+    assert needs == {}, "these import each other in a circle: none can be read or moved alone"
 
 
 #: Where delegates and programs are at home; whoever else needs to know something of one asks its
@@ -451,7 +461,10 @@ def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
                 isinstance(node, ast.Constant) and node.value in TELLING
             ):
                 found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == ELSEWHERE.keys()
+    assert found == ELSEWHERE.keys(), (
+        "a delegate's or a program's name outside its module: ask its record (DELEGATES[name], program(tool)), so that "
+        "another one can be added in one file; ELSEWHERE has the exceptions"
+    )
 
 
 #: What else names a pass, and why. It only gets shorter.
@@ -480,7 +493,9 @@ def test_the_names_of_passes_stay_at_home() -> None:
             )
             if (is_member or is_named) and part_of(path) != "passes" and path.name != "run_pass.py":
                 found.add(where)
-    assert found == PASSES_ELSEWHERE.keys()
+    assert found == PASSES_ELSEWHERE.keys(), (
+        "a pass's name outside its module: ask its record (pass_of(name)), so that another can be added in one file"
+    )
 
 
 #: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone.
@@ -526,7 +541,7 @@ def test_templates_call_nothing_safe_that_comes_from_data() -> None:
 
 def test_a_module_has_a_name_that_says_something() -> None:
     for path in [*modules(), *lab_modules()]:
-        assert path.stem not in FORBIDDEN_NAMES
+        assert path.stem not in FORBIDDEN_NAMES, f"{path}: a file is a noun that people look for"
 
 
 def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:

@@ -24,7 +24,7 @@ SOURCES = sorted(
 )
 #: Words of README, CONTRIBUTING and docs/ at most, and of those pages that people read from the
 #: first line to the last.
-WORDS_MAX, WORDS_READ_MAX = 50_400, 18_700
+WORDS_MAX, WORDS_READ_MAX = 45_200, 18_900
 #: What ends a command in a shell's line.
 ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
@@ -154,9 +154,12 @@ def test_the_pages_stay_short() -> None:
     words = {
         page.relative_to(REPO).as_posix(): len(page.read_text("utf-8").split()) for page in pages
     }
-    assert sum(words.values()) <= WORDS_MAX
+    guards = "so that people read them: say it shorter, or drop what nobody needs; if your page is worth it, raise the limit"
+    assert sum(words.values()) <= WORDS_MAX, f"all pages, {guards}"
     read = {name: count for name, count in words.items() if not name.startswith(looked_up)}
-    assert sum(read.values()) <= WORDS_READ_MAX
+    assert sum(read.values()) <= WORDS_READ_MAX, (
+        f"the pages that are read from top to bottom, {guards}"
+    )
 
 
 def test_pages_that_code_names_are_there() -> None:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from orchestrator.analysis.findings import CODES
 from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
+from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.resources import data_folder
 from orchestrator.tables.escapes import text_table
 
@@ -28,7 +30,11 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """Yield the rows of every table whose first column holds one term, by page."""
+    """Yield the rows of every table whose first column holds one term, by page, each with what its
+    record says to do; and what the package manager's own codes ask for.
+    """
+    steps = {code: item.next_step for code, item in FAILURES.items()}
+    steps |= {code: item.next_step for code, item in CODES.items()}
     for page in PAGES:
         heads: list[str] = []
         for line in (data_folder("docs") / page).read_text("utf-8").splitlines():
@@ -43,7 +49,11 @@ def entries() -> Iterator[Entry]:
                     for head, cell in zip(heads[1:], cells[1:], strict=True)
                     if cell
                 }
+                if step := steps.get(term[1]):
+                    columns["what to do"] = step
                 yield Entry(term=term[1], columns=columns, page=page)
+    for code, step in INSTALL_STEPS.items():
+        yield Entry(term=code, columns={"what to do": step}, page=PAGES[-1])
 
 
 def plain(text: str) -> str:
