@@ -94,6 +94,12 @@ def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
+def follow(page: Any, link: Any) -> None:
+    """Click a link and wait until its page is whole: a click alone returns with its first bytes."""
+    with page.expect_navigation():
+        link.click()
+
+
 def serious_faults(
     page: Any, within: str = "html", only: Sequence[str] = (), left_out: Sequence[str] = ()
 ) -> list[tuple[str, str, str]]:

@@ -18,6 +18,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, DelegateName, Model
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
+from tests.browser.conftest import follow
 from tests.conftest import installed
 from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli
@@ -213,7 +214,7 @@ def test_no_script_of_a_bundle_runs_in_the_pages_of_a_site(home, open_address):
         page = open_address(f"{root}/{path}", within=root)
         visited(page)
         is_harmless(page)
-    page.locator("main a").first.click()
+    follow(page, page.locator("main a").first)
     assert visited(page) > 5
     is_harmless(page)
     series = next((home / "site" / "series").iterdir())
@@ -227,10 +228,7 @@ def test_no_script_of_a_bundle_runs_in_what_is_served(home, open_address):
         address = re.search(r"http://127\.0\.0\.1:\d+", served.stderr.readline()).group()
         page = open_address(f"{address}/campaigns/index.html", within=address)
         is_harmless(page)
-        # Its report is made when it is asked for: until it comes, the list before it is still
-        # shown.
-        with page.expect_navigation():
-            page.locator("main a").first.click()
+        follow(page, page.locator("main a").first)
         assert visited(page) > 5
         is_harmless(page)
     finally:

@@ -1,6 +1,8 @@
 """The site's pages in a real browser, from the disk: Debian's chromium, driven from outside."""
 
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -8,7 +10,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.extensions.history.pages import build
 from orchestrator.extensions.history.site import SiteRequest
 from orchestrator.store.opening import open_store
-from tests.browser.conftest import PHONE, WIDE, serious_faults
+from tests.browser.conftest import PHONE, WIDE, follow, serious_faults
 from tests.conftest import installed
 from tests.samples.history_lab import NIGHTS, fill
 
@@ -48,7 +50,7 @@ def rows_of(page):
 
 def series_of(page):
     """Go to the worst series."""
-    rows_of(page).first.locator("a.open").click()
+    follow(page, rows_of(page).first.locator("a.open"))
     page.wait_for_selector("svg.nights")
 
 
@@ -104,7 +106,7 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     expect(page.locator("svg.nights .change-line")).to_have_count(1)
     page.locator("svg.nights").hover()
     expect(page.locator(".readout")).to_contain_text("invocations")
-    page.locator("table.nights-table a").first.click()
+    follow(page, page.locator("table.nights-table a").first)
     page.wait_for_selector("#results")
     assert (
         page.get_by_role("heading", level=1)
@@ -112,7 +114,7 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
         .startswith("nightly: mobilenet and resnet on 2 phones")
     )
     expect(page.locator("svg.dots a.open")).not_to_have_count(0)
-    page.get_by_role("link", name="All series").click()
+    follow(page, page.get_by_role("link", name="All series"))
     page.wait_for_selector("[data-grid]")
 
 
@@ -145,7 +147,7 @@ def test_a_range_of_nights_is_chosen_for_all_pages(open_page):
     assert {
         item.get_attribute("viewBox").split()[2] for item in page.locator("svg.spark").all()
     } == {"15"}
-    rows_of(page).filter(has_text="Pixel 6").first.locator("a.open").click()
+    follow(page, rows_of(page).filter(has_text="Pixel 6").first.locator("a.open"))
     page.wait_for_selector("svg.nights")
     nights = page.locator("table.nights-table tbody tr")
     assert (nights.filter(visible=True).count(), nights.count()) == (14, NIGHTS)
@@ -160,7 +162,7 @@ def test_a_range_of_nights_is_chosen_for_all_pages(open_page):
     page.locator("#nights").select_option(label=f"all {NIGHTS}")
     assert nights.filter(visible=True).count() == NIGHTS
     assert page.locator("svg.nights .night-line").bounding_box()["x"] >= outer["x"]
-    page.get_by_role("link", name="Campaigns").click()
+    follow(page, page.get_by_role("link", name="Campaigns"))
     page.locator("#nights").select_option(label="last 30")
     listed = page.locator("tbody tr")
     assert 0 < listed.filter(visible=True).count() < listed.count()
@@ -171,7 +173,7 @@ def test_without_scripts_there_are_lines_charts_and_links(open_page):
     rows = page.locator("noscript tbody tr, table.cards tbody tr")
     expect(rows).to_have_count(12)
     assert rows.first.locator("svg.spark .spark-line").bounding_box()["width"] > 50
-    rows.first.locator("a").click()
+    follow(page, rows.first.locator("a"))
     expect(page.locator("svg.nights")).to_be_visible()
     expect(page.locator("#theme")).to_be_hidden()
 
@@ -192,6 +194,49 @@ def test_pages_fit_the_window_and_have_no_serious_fault_of_accessibility(
     check()
     series_of(page)
     check()
-    page.get_by_role("link", name="Campaigns").click()
-    page.wait_for_load_state()
+    follow(page, page.get_by_role("link", name="Campaigns"))
     check()
+
+
+class _InParts(BaseHTTPRequestHandler):
+    """A page with a link, and one whose end is sent when its beginning has asked for it."""
+
+    asked = threading.Event()
+
+    def do_GET(self):
+        if self.path == "/asked":
+            self.asked.set()
+        beginning, end = "<!doctype html><link rel=icon href=data:,>", ""
+        if self.path == "/":
+            beginning += "<a href=slow>slow</a>"
+        if self.path == "/slow":
+            # Answers after answers, so that the end comes long after the first byte.
+            beginning += (
+                "<script>(async () => { for (let one = 0; one < 400; one++) await fetch('/one');"
+                " await fetch('/asked'); })()</script>" + " " * 5_000
+            )
+            end = "<p id=end>end</p>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(beginning + end)))
+        self.end_headers()
+        self.wfile.write(beginning.encode())
+        self.wfile.flush()
+        if end and self.asked.wait(60):
+            self.wfile.write(end.encode())
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+def test_a_link_is_followed_until_the_end_of_a_page_that_comes_in_parts(open_address):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _InParts)
+    threading.Thread(target=server.serve_forever).start()
+    try:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        page = open_address(address)
+        follow(page, page.locator("a"))
+        assert page.locator("#end").count() == 1
+    finally:
+        server.shutdown()
+        server.server_close()
