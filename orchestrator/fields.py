@@ -19,7 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from orchestrator.errors import nearest
-from orchestrator.quantities import parse_celsius, parse_percent, parse_seconds
+from orchestrator.units import parse_celsius, parse_percent, parse_seconds
 
 ItemT = TypeVar("ItemT")
 #: The key of a validation's context under which texts are read; a stored document holds values.

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.errors import PluginError, UsageError, nearest
-from orchestrator.extras import extra_of
+from orchestrator.installation import extra_of
 
 if TYPE_CHECKING:
     from orchestrator.app.exporting import ExportRequest

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from orchestrator.errors import UsageError, nearest
-from orchestrator.quantities import parse_bytes
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.units import parse_bytes
 
 _TEXT_MAX: Final = 1000
 _DEPTH_MAX: Final = 20

@@ -26,18 +26,18 @@ BELOW_APP = {
 PARAMETERS_MOST = 8
 
 #: What each part may import of the rest of benchfarm (itself always).
-FOUNDATION = {"errors", "units", "quantities", "clock", "fields"}
+FOUNDATION = {"errors", "units", "clock", "fields"}
 RECORDS = FOUNDATION | {"records"}
-PORTS = RECORDS | {"ports", "extras", "files", "scripts", "child_environment"}
+PORTS = RECORDS | {"ports", "installation", "files", "locks", "scripts", "processes"}
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"app", "errors", "records"},
     "errors": set(),
     "units": set(),
-    "quantities": set(),
-    "fields": {"errors", "quantities"},
+    "fields": {"errors", "units"},
     "clock": {"errors"},
     "files": {"errors"},
-    "child_environment": {"errors"},
+    "locks": {"clock", "errors", "files"},
+    "processes": {"errors", "files"},
     "documents": {"errors"},
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
@@ -46,18 +46,17 @@ ALLOWED: dict[str, set[str]] = {
     "planning": RECORDS | {"delegates", "passes", "predicates", "programs"},
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
-    "resources": {"errors"},
-    "extras": {"errors"},
+    "installation": {"errors"},
     "scripts": {"errors"},
-    "config": PORTS | {"documents", "passes", "plugins", "resources", "predicates"},
+    "config": PORTS | {"documents", "passes", "plugins", "predicates"},
     "devices": PORTS | {"documents"},
     "artifacts": PORTS | {"documents", "programs"},
     "reading": RECORDS | {"delegates"},
     "programs": PORTS | {"delegates", "config", "passes", "plugins", "reading"},
     "models": PORTS | {"delegates"},
     "store": PORTS | {"documents"},
-    "tables": PORTS | {"analysis", "delegates", "resources"},
-    "report": PORTS | {"analysis", "delegates", "passes", "programs", "resources", "tables"},
+    "tables": PORTS | {"analysis", "delegates"},
+    "report": PORTS | {"analysis", "delegates", "passes", "programs", "tables"},
     "engine": PORTS
     | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
 }
@@ -80,7 +79,7 @@ BESIDES = {
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the
 #: use cases.
 OF_EXTENSIONS = PORTS | {
-    "plugins", "documents", "resources", "analysis", "delegates", "reading", "store", "tables", "report",
+    "plugins", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
     "passes", "programs.specification", "app.exporting", "app.importing", "app.options", "app.reporting", "app.stored",
 }  # fmt: skip
 #: What an extension imports beyond that, and why. It only gets shorter.
@@ -139,7 +138,7 @@ DEBTS = {
 #: code.
 OWNERS = {
     "adbutils": {"devices"},
-    "psutil": {"devices"},
+    "psutil": {"processes.py"},
     "sqlalchemy": {"store"},
     "psycopg": {"store", "extensions/farm"},
     "psycopg_pool": {"extensions/farm"},
@@ -166,7 +165,6 @@ OWNERS = {
     "urllib3": {"artifacts"},
     "elftools": {"artifacts"},
     "perfetto": {"extensions/trace/trace_file.py"},
-    "filelock": {"devices", "store", "artifacts"},
     "backports": {"store"},
     "compression": {"store"},
     "platformdirs": {"bootstrap/settings.py"},
@@ -558,7 +556,7 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
                 called = f"{node.value.id}.{node.attr}"
                 assert called not in {"sys.exit", "os._exit"}, f"{where}:{node.lineno}"
                 # clock.py reads $TZ, as the C library's clock does.
-                if where not in {"bootstrap/settings.py", "child_environment.py", "clock.py"}:
+                if where not in {"bootstrap/settings.py", "processes.py", "clock.py"}:
                     assert called not in {"os.environ", "os.getenv"}, f"{where}:{node.lineno}"
 
 

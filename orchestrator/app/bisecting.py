@@ -15,14 +15,13 @@ from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
-from orchestrator.quantities import each
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.comparisons import interval_text
-from orchestrator.units import format_change
+from orchestrator.units import each, format_change
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release

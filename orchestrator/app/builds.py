@@ -18,11 +18,11 @@ from orchestrator.app.options import Paths, arg, opt
 from orchestrator.artifacts.elf import ProgramFacts
 from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.child_environment import child_environment
-from orchestrator.config.tool_words import known_tools, tool_named
+from orchestrator.config.builds import known_tools, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.plugins import plugins
+from orchestrator.processes import child_environment
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
@@ -31,7 +31,7 @@ from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
-    from orchestrator.artifacts.fetching import Fetched
+    from orchestrator.artifacts.fetch import Fetched
 
 
 #: How the sources of TensorFlow and LiteRT call Android's ABIs.

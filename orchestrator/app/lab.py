@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import BenchfarmError
-from orchestrator.quantities import OneOrMore, each
 from orchestrator.records.plan import Plan
 from orchestrator.tables.escapes import one_line
+from orchestrator.units import OneOrMore, each
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign

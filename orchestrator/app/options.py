@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from orchestrator.quantities import split
+from orchestrator.units import split
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.planning.skips import tools_for
-from orchestrator.quantities import each, split
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import PER_TOKEN_TOOLS, Build, Case, content_key
 from orchestrator.records.device import DeviceKind
@@ -34,7 +33,7 @@ from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted, format_percent
+from orchestrator.units import counted, each, format_percent, split
 
 #: What two sides may differ in -> the fact that is then free, and the parts of a case that differ
 #: with it.

@@ -16,9 +16,9 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
 from orchestrator.passes import goes_on
-from orchestrator.quantities import parse_percent
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.run import RunRecord
+from orchestrator.units import parse_percent
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData

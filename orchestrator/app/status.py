@@ -21,7 +21,6 @@ from urllib.parse import unquote
 from orchestrator.analysis.summary import summarize
 from orchestrator.app.progress import difference_so_far
 from orchestrator.bootstrap import Settings, Workspace, this_computer
-from orchestrator.devices.lease import Locks
 from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -37,6 +36,7 @@ from orchestrator.engine.events import (
 from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.errors import InterruptedByUserError, StoreError
 from orchestrator.files import write_whole
+from orchestrator.locks import Locks
 from orchestrator.passes import pass_of
 from orchestrator.ports import Observer
 from orchestrator.programs import usual_tool

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.matching import Measured, measured_cases
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
-from orchestrator.quantities import parse_age
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_foreign
 from orchestrator.records.run import RunRecord
+from orchestrator.units import parse_age
 
 if TYPE_CHECKING:
     from orchestrator.engine.review import Review

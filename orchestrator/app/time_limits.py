@@ -13,11 +13,10 @@ from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import Expansion
 from orchestrator.planning.time_budget import cut_to_time
 from orchestrator.ports import session_of
-from orchestrator.quantities import parse_seconds
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.units import format_duration
+from orchestrator.units import format_duration, parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

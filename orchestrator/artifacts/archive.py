@@ -23,8 +23,9 @@ from typing import Final
 
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
-from orchestrator.files import make_private, write_whole
 from orchestrator.files import sha256_of as sum_of
+from orchestrator.files import write_whole
+from orchestrator.locks import Locks
 from orchestrator.records.case import Build, BuildSha, ToolName
 
 _LOCK_WAIT_S: Final = 120.0
@@ -157,7 +158,7 @@ class Archive:
         name = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "program"
         home = self._folder / sha256
         with self._locked(
-            self._folder, "lock", what=f"{str(source)!r} can't be copied to {self._folder}"
+            self._folder, "archive", what=f"{str(source)!r} can't be copied to {self._folder}"
         ):
             there = self.path(sha256)
             if there is not None and sha256_of(there) == sha256:
@@ -245,9 +246,7 @@ class Archive:
 
     @contextmanager
     def _changing(self, name: str) -> Iterator[tuple[list[Release], dict[str, str]]]:
-        with self._locked(
-            self._releases, f".{name}.lock", what=f"what is known of {name!r} can't be written"
-        ):
+        with self._locked(self._releases, name, what=f"what is known of {name!r} can't be written"):
             releases, pins = self._read(name)
             yield releases, pins
             known = _Known(pinned=pins, releases=tuple(releases))
@@ -274,16 +273,10 @@ class Archive:
 
         Raises ArtifactError, HostStorageError for what the file system refuses.
         """
-        from filelock import FileLock, Timeout
-
+        busy = ArtifactError(f"another benchfarm has been changing {folder} for {_LOCK_WAIT_S:g} s")
         try:
-            make_private(folder)
-            with FileLock(folder / name, timeout=_LOCK_WAIT_S):
+            with Locks(folder).held(name, wait_s=_LOCK_WAIT_S, busy=busy):
                 yield
-        except Timeout as error:
-            raise ArtifactError(
-                f"another benchfarm has been changing {folder} for {_LOCK_WAIT_S:g} s"
-            ) from error
         except OSError as error:
             if error.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise HostStorageError(f"no space left in {folder}") from error

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 from orchestrator.bootstrap.settings import Settings
 from orchestrator.clock import SystemClock
 from orchestrator.errors import StoreMissingError
+from orchestrator.installation import data_folder
 from orchestrator.records.case import Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
-from orchestrator.resources import data_folder
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.download import Downloader
-    from orchestrator.artifacts.fetching import BuildFetcher
+    from orchestrator.artifacts.fetch import BuildFetcher, Downloader
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.lease import FileLease, Locks, QuarantineFolder
+    from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.rescue import HubPower, LadderRescuer
+    from orchestrator.locks import Locks
     from orchestrator.passes.specification import RunProgram
     from orchestrator.ports import Device, ParityReference, Tool
     from orchestrator.programs.flags import FlagBook
@@ -174,7 +174,7 @@ class Adapters:
 
         Raises UsageError for a wrong one.
         """
-        from orchestrator.artifacts.fetching import BuildFetcher
+        from orchestrator.artifacts.fetch import BuildFetcher
 
         return BuildFetcher(self.library, self.downloader(mirror=mirror))
 
@@ -183,7 +183,7 @@ class Adapters:
 
         Raises UsageError for a wrong one.
         """
-        from orchestrator.artifacts.download import Downloader, parse_mirror
+        from orchestrator.artifacts.fetch import Downloader, parse_mirror
 
         named = parse_mirror(mirror or self.settings.mirror)
         folder = self.settings.cache_folder / "downloads"
@@ -234,7 +234,7 @@ class Adapters:
 
         They are beside a store that is a file: another home may have the same store.
         """
-        from orchestrator.devices.lease import Locks
+        from orchestrator.locks import Locks
         from orchestrator.store.opening import IN_MEMORY, locate
 
         place = None if self.settings.store == IN_MEMORY else locate(self.settings.store)

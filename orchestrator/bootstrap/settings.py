@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import UsageError
-from orchestrator.resources import look_for_programs_in
+from orchestrator.installation import look_for_programs_in
 
 #: As the app's project has it; whoever signs it chooses another.
 

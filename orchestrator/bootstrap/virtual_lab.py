@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.child_environment import child_environment
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
+from orchestrator.processes import child_environment
 
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo

@@ -17,7 +17,7 @@ from typing import NoReturn, Protocol, runtime_checkable
 from orchestrator.cli.frame import ROOT, options
 from orchestrator.cli.terminal import OutputLostError, open_standard_streams, say, say_json
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, UsageError
-from orchestrator.extras import missing_package
+from orchestrator.installation import missing_package
 
 
 def run() -> None:

@@ -36,7 +36,7 @@ from orchestrator.units import format_bytes
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.elf import ProgramFacts
-    from orchestrator.artifacts.fetching import Fetched
+    from orchestrator.artifacts.fetch import Fetched
 
 _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: In place of "in use", for what no device is given unless a plan names it.

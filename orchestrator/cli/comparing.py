@@ -26,7 +26,6 @@ from orchestrator.engine.bisect import BisectResult, Probe
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
-from orchestrator.quantities import parse_seconds
 from orchestrator.records.plan import PlanOptions, fixed
 from orchestrator.records.verdict import ComparisonVerdict
 from orchestrator.report import comparisons
@@ -34,7 +33,7 @@ from orchestrator.tables.column import NESTED, Column, Kind, fields_of
 from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
-from orchestrator.units import format_change
+from orchestrator.units import format_change, parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release

@@ -12,8 +12,8 @@ from orchestrator.app.options import arg
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
+from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
-from orchestrator.resources import data_folder
 from orchestrator.tables.escapes import text_table
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")

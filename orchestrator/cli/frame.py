@@ -28,9 +28,9 @@ import typer.core
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.terminal import OutputLostError, say, say_json
 from orchestrator.errors import UsageError
-from orchestrator.extras import require_packages
+from orchestrator.installation import require_packages
 from orchestrator.plugins import command_words, load
-from orchestrator.quantities import split
+from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult

@@ -22,7 +22,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.fetching import FileProgress
+    from orchestrator.artifacts.fetch import FileProgress
 
 #: Without a length from the server, a line comes after this number of bytes.
 _LINE_BYTES: Final = 8 << 20

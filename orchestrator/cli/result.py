@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from orchestrator.errors import UsageError
-from orchestrator.quantities import parse_percent
 from orchestrator.records.run import RunRecord
 from orchestrator.tables import text
 from orchestrator.tables.escapes import is_unseen
 from orchestrator.tables.table import Table
+from orchestrator.units import parse_percent
 
 ItemT = TypeVar("ItemT")
 #: The exit code of a command that did all it had time for, and left something out.

@@ -10,8 +10,7 @@ from typing import Annotated
 import yaml
 from pydantic import Field
 
-from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.yaml_file import read_yaml
+from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import HostStorageError
 from orchestrator.fields import AnyText, NamedPercent, Sha256, Text
 from orchestrator.files import write_whole

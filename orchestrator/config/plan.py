@@ -18,19 +18,25 @@ from typing import Any, Final
 import yaml
 from pydantic import TypeAdapter
 
-from orchestrator.config.faults import Faults, OptionSource, Source, checked
+from orchestrator.config.builds import known_tools, tool_of
 from orchestrator.config.model_manifest import MANIFEST_NAME, named_models
-from orchestrator.config.tool_words import known_tools, tool_of
-from orchestrator.config.yaml_file import parse_yaml, read_yaml
+from orchestrator.config.yaml_file import (
+    Faults,
+    OptionSource,
+    Source,
+    checked,
+    parse_yaml,
+    read_yaml,
+)
 from orchestrator.errors import UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.passes import known_hint, pass_names, pass_of, passes
 from orchestrator.plugins import plugins
 from orchestrator.predicates import FIELDS, parse_predicate
-from orchestrator.quantities import each, split
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import DelegateChoice, Plan, PlanKey, PlanModel, PlanOptions, keys_of
+from orchestrator.units import each, split
 
 #: Characters of a model's name that a campaign is called after.
 _NAME_SHOWN: Final = 80

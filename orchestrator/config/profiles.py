@@ -11,8 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.yaml_file import read_yaml
+from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import PlanError
 from orchestrator.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.records.case import DelegateName, Serial

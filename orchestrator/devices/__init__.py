@@ -1,3 +1,1 @@
-"""Phones over adb and this computer, behind the Device port; the only package that knows adbutils
-and filelock.
-"""
+"""Phones over adb and this computer, behind the Device port; the only package that knows adbutils."""

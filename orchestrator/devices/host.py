@@ -7,16 +7,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NoReturn
 
-from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.lease import is_still, kill_family, kill_group, started_at
 from orchestrator.devices.probing import host_facts, host_state
 from orchestrator.devices.runs import folder_name
 from orchestrator.errors import (
@@ -28,6 +25,14 @@ from orchestrator.errors import (
 )
 from orchestrator.files import head_and_tail, make_private, sha256_of
 from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.processes import (
+    child_environment,
+    is_still,
+    kill_group,
+    run_program,
+    shell_code,
+    started_at,
+)
 from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.scripts import text
@@ -292,36 +297,3 @@ def check_content(source: Path, sha256: str, *, serial: str) -> None:
             f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile",
             serial=serial,
         )
-
-
-def shell_code(returncode: int) -> int:
-    """Return an exit code as a shell tells it: 128 + the signal's number for a process that died of
-    one.
-    """
-    return 128 - returncode if returncode < 0 else returncode
-
-
-def run_program(
-    command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float, stdin: bytes = b""
-) -> tuple[int, bytes, bytes]:
-    """Run a program to its end; return its exit code and both streams, of long ones both ends.
-
-    All that it started is killed when it takes longer. Raises subprocess.TimeoutExpired, OSError.
-    """
-    # Files, not pipes: what it leaves behind may hold them open for as long as it likes.
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            command,
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        try:
-            process.communicate(stdin, timeout=timeout_s)
-        finally:
-            if process.poll() is None:
-                kill_family(process.pid)
-                process.wait()
-        return process.returncode, head_and_tail(out), head_and_tail(err)

@@ -20,9 +20,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from filelock import FileLock, Timeout
-
-from orchestrator.child_environment import child_environment
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import (
     AdbServer,
@@ -30,9 +27,10 @@ from orchestrator.devices.adb_server import (
     configured_address,
     parse_address,
 )
-from orchestrator.devices.lease import command_line
-from orchestrator.errors import AdbUnavailableError, DeviceError, UsageError
+from orchestrator.errors import AdbUnavailableError, DeviceError, HostStorageError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
+from orchestrator.locks import Locks
+from orchestrator.processes import child_environment, command_line
 
 #: Each names the folder of an Android SDK.
 _SDK_VARIABLES: Final = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
@@ -275,15 +273,13 @@ def _name(*, usb: bool) -> str:
 
 @contextlib.contextmanager
 def _lock(state_folder: Path, *, usb: bool) -> Iterator[None]:
+    busy = AdbUnavailableError(
+        f"another benchfarm command has been starting an adb server for too long ({state_folder})"
+    )
     try:
-        make_private(state_folder)
-        with FileLock(state_folder / f"{_name(usb=usb)}.lock", timeout=4 * _START_TIMEOUT_S):
+        with Locks(state_folder).held(_name(usb=usb), wait_s=4 * _START_TIMEOUT_S, busy=busy):
             yield
-    except Timeout:
-        raise AdbUnavailableError(
-            f"another benchfarm command has been starting an adb server for too long ({state_folder})"
-        ) from None
-    except OSError as error:
+    except (OSError, HostStorageError) as error:
         raise AdbUnavailableError(
             f"an adb server can't be kept in {state_folder}: {error}"
         ) from error

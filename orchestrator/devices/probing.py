@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.devices import probes
-from orchestrator.devices.lease import own_boot
+from orchestrator.processes import own_boot
 from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,

@@ -16,13 +16,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from orchestrator.child_environment import child_environment
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Device
+from orchestrator.processes import child_environment
 
 #: How long a phone may take to answer after each rung.
 _ANSWER_S: Final = 20.0

@@ -21,10 +21,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from orchestrator.child_environment import child_environment
 from orchestrator.errors import BenchfarmError, ModelError
 from orchestrator.files import make_private
 from orchestrator.models.inspect import inspect_model
+from orchestrator.processes import child_environment
 from orchestrator.records.case import Model
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.parity import (

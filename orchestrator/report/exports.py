@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.extras import require_packages
+from orchestrator.installation import require_packages
 from orchestrator.passes import pass_tables
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData

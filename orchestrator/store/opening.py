@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from orchestrator.clock import own_timezone, zone_of
 from orchestrator.errors import HostStorageError, StoreError, StoreMissingError, UsageError
-from orchestrator.extras import require_packages
+from orchestrator.installation import require_packages
 from orchestrator.store import sqlite_file
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine

@@ -11,7 +11,7 @@ from typing import Any, Final
 import jinja2
 
 from orchestrator import __version__
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.page_policy import inline_script, pack, page_policy

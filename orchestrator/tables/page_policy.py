@@ -21,7 +21,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from markupsafe import Markup
 
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 
 #: Kind of page -> the scripts that stand in it.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {

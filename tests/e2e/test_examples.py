@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from orchestrator.config.builds import load_builds
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 from tests.e2e.conftest import Lab
 from tests.e2e.test_host_native import build
 from tests.samples.command import Cli

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.child_environment import child_environment
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import UsageError
+from orchestrator.processes import child_environment
 from orchestrator.records.case import RunId
 from tests.samples.places import REPO
 

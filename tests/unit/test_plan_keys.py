@@ -15,9 +15,8 @@ from pydantic import Field
 from orchestrator.analysis.rounds import decide
 from orchestrator.app.beginning import terms_of, wants_reference_check
 from orchestrator.cli.frame import PlanKeys
-from orchestrator.config.faults import checked
 from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys
-from orchestrator.config.yaml_file import parse_yaml
+from orchestrator.config.yaml_file import checked, parse_yaml
 from orchestrator.devices.fitness import unfit, wait_until_fit
 from orchestrator.devices.quiet import steps_for
 from orchestrator.documents import dump_document, load_document

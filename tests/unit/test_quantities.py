@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.quantities import (
+from orchestrator.units import (
     parse_age,
     parse_bytes,
     parse_celsius,

@@ -1,4 +1,4 @@
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 
 
 def test_shipped_data_is_found():

@@ -17,12 +17,11 @@ from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.plugins import Settings, Workspace
-from orchestrator.quantities import parse_age
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.records.history import Yield
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import format_bytes
+from orchestrator.units import format_bytes, parse_age
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

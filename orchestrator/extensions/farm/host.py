@@ -26,7 +26,7 @@ from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.phones import Newcomers
 from orchestrator.extensions.farm.queue import Announced, Delivery, FarmQueue
 from orchestrator.extensions.history.access import Listening, access_of, address_of
-from orchestrator.extras import require_packages
+from orchestrator.installation import require_packages
 from orchestrator.plugins import Settings, Workspace
 from orchestrator.ports import Observer
 from orchestrator.tables.escapes import one_line

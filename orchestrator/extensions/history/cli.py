@@ -26,8 +26,8 @@ from orchestrator.extensions.history.regressions import (
     read_nights,
 )
 from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
-from orchestrator.extras import require_packages
 from orchestrator.files import write_file
+from orchestrator.installation import require_packages
 from orchestrator.plugins import Message, Settings, Workspace, command
 from orchestrator.records.history import Annotation
 from orchestrator.tables.column import Column

@@ -33,13 +33,13 @@ from orchestrator.extensions.history.sparklines import (
     spark_box,
     spark_path,
 )
+from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
 from orchestrator.report.render import render_html, render_template
-from orchestrator.resources import data_folder
 from orchestrator.tables.column import PAGE, Column, Kind, column_decimals
 from orchestrator.tables.html import page_data
 from orchestrator.tables.labels import STATE_CLASSES, page_name, short_names

@@ -45,6 +45,7 @@ from orchestrator.extensions.history.series import (
     night_of,
     night_table,
 )
+from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, SeriesKey
@@ -53,7 +54,6 @@ from orchestrator.records.history import Contents, DeviceSighting, Points, RunMa
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import THREADS_UNUSED, Outcome
 from orchestrator.records.verdict import Grade, Quality
-from orchestrator.resources import data_folder
 from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.errors import BenchfarmError
+from orchestrator.installation import data_folder
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import FIGURE, PHASES, worded
-from orchestrator.resources import data_folder
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: Named wherever the figures are shown.

@@ -17,8 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from orchestrator.child_environment import child_environment
-from orchestrator.devices.host import run_program
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -32,6 +30,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.ports import Seen
+from orchestrator.processes import child_environment, run_program
 
 PROGRAM: Final = "pymobiledevice3"
 ASK_TIMEOUT_S: Final = 60.0

@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.child_environment import child_environment
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.extensions.models.networks import APPLICATIONS, NAMES
-from orchestrator.extras import require_packages
 from orchestrator.files import write_file
+from orchestrator.installation import require_packages
+from orchestrator.processes import child_environment
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 #: The entry that a SavedModel has unless its maker named others.

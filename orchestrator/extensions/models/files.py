@@ -16,7 +16,7 @@ from orchestrator.records.model import ManifestEntry, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.download import Downloader
+    from orchestrator.artifacts.fetch import Downloader
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
     from orchestrator.extensions.models.published import PublishedModel
     from orchestrator.models.language_model import LanguageModelFacts

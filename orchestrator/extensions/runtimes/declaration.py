@@ -18,15 +18,14 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from orchestrator.config.faults import Faults, Section, checked
-from orchestrator.config.yaml_file import read_yaml
+from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.extensions.runtimes.patterns import Pattern
 from orchestrator.fields import AnyText, OneOrMany, Text, unique
+from orchestrator.installation import forget_programs_in, look_for_programs_in, program_places
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FOREIGN, PHASES
-from orchestrator.resources import forget_programs_in, look_for_programs_in, program_places
 
 #: The files that come with benchfarm.
 SHIPPED: Final = Path(__file__).with_name("declarations")

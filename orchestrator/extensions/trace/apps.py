@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.bootstrap import Workspace
-from orchestrator.child_environment import child_environment
 from orchestrator.engine.events import Notice
 from orchestrator.engine.restoring import restore, why_not_restored
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
@@ -26,6 +25,7 @@ from orchestrator.extensions.trace.runs import TraceRequest, check_folder, write
 from orchestrator.extensions.trace.slices import AppSummary, summarise_app
 from orchestrator.extensions.trace.trace_file import read_recording
 from orchestrator.ports import Device
+from orchestrator.processes import child_environment
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.scripts import ask

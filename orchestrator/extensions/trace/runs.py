@@ -17,11 +17,11 @@ from orchestrator.extensions.trace.slices import TraceSummary, summarise
 from orchestrator.extensions.trace.trace_file import read_recording, require_perfetto, trace_names
 from orchestrator.files import check_writable, write_file
 from orchestrator.programs import program
-from orchestrator.quantities import split
 from orchestrator.records.case import BUILTIN, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extras import require_packages
+from orchestrator.installation import require_packages
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.interop.published import load_language_models, load_published
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 
 
 def test_published_table_has_each_cell_of_the_shipped_file():

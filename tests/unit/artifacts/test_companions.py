@@ -8,9 +8,9 @@ from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.artifacts.program import check_set, inspect_program
 from orchestrator.config.builds import load_builds
 from orchestrator.errors import ArtifactError
+from orchestrator.installation import data_folder
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.resources import data_folder
 from tests.unit.artifacts.sample_files import elf, program, write_elf
 
 ARM, DSP = 40, 164

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.download import Downloader, parse_mirror, shown, why_refused
+from orchestrator.artifacts.fetch import Downloader, parse_mirror, shown, why_refused
 from orchestrator.errors import DownloadError, NotThereError, UsageError
 
 CONTENT = bytes(range(256)) * 2000

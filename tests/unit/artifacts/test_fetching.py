@@ -6,8 +6,7 @@ import shutil
 import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
-from orchestrator.artifacts.download import Downloader
-from orchestrator.artifacts.fetching import BuildFetcher, FetchStatus
+from orchestrator.artifacts.fetch import BuildFetcher, Downloader, FetchStatus
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.errors import ArtifactError, DownloadError
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec

@@ -10,9 +10,9 @@ from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
 from orchestrator.errors import ArtifactError
+from orchestrator.installation import data_folder
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.resources import data_folder
 from tests.unit.artifacts.sample_files import app, program
 
 PHONE = DeviceFacts(

@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.config.builds import load_build, load_builds
 from orchestrator.errors import PlanError
+from orchestrator.installation import data_folder
 from orchestrator.records.case import ToolName
-from orchestrator.resources import data_folder
 
 URL = "https://example.com/x"
 GOOD = f"name: p\ntitle: T\ntool: native\nprogram: x\nabis:\n  arm64-v8a: {{url: {URL}}}\n"

@@ -8,7 +8,7 @@ from benchfarm_virtual.profiles import load_profile as load_virtual
 from benchfarm_virtual.profiles import profile_names
 from orchestrator.config.profiles import load_profile, load_profiles, match_profile
 from orchestrator.errors import PlanError
-from orchestrator.resources import data_folder
+from orchestrator.installation import data_folder
 
 MINIMAL = "title: T\nkind: android\nsoc: S\ncluster_cores: [4, 4]\ndelegates: cpu\n"
 

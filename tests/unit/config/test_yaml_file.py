@@ -64,7 +64,7 @@ def test_what_is_no_mapping_is_told_in_one_line(text, message):
 def test_faults_of_form_are_kept_for_telling_all_at_once(text, line):
     import re
 
-    from orchestrator.config.faults import Faults
+    from orchestrator.config.yaml_file import Faults
 
     with pytest.raises(PlanError) as raised:
         Faults(parse(text)).raise_if_any()

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator import devices
-from orchestrator.devices.lease import FileLease, is_still, started_at
+from orchestrator import locks
+from orchestrator.devices.lease import FileLease
 from orchestrator.errors import DeviceBusyError
+from orchestrator.processes import is_still, started_at
 from orchestrator.records.case import Serial
 
 PHONE, OTHER = Serial("R58M12"), Serial("192.168.7.21:5555")
 HOLDER = """
 import sys
 from pathlib import Path
-from orchestrator.devices import lease
+from orchestrator import locks
 from orchestrator.devices.lease import FileLease
-lease._OPEN_FILE_LOCKS = {locks}
+locks._OPEN_FILE_LOCKS = {locks}
 with FileLease(Path(sys.argv[1]), purpose="night").acquire(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
@@ -28,12 +29,12 @@ with FileLease(Path(sys.argv[1]), purpose="night").acquire(sys.argv[2]):
 def how_locks_are_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux can be asked who holds a lock; elsewhere (macOS) who asks has it for a moment."""
     if request.param == "taken":
-        monkeypatch.setattr(devices.lease, "_OPEN_FILE_LOCKS", False)
+        monkeypatch.setattr(locks, "_OPEN_FILE_LOCKS", False)
 
 
 def hold_in_another_process(folder: Path, serial: Serial) -> subprocess.Popen[str]:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER.format(locks=devices.lease._OPEN_FILE_LOCKS), folder, serial],
+        [sys.executable, "-c", HOLDER.format(locks=locks._OPEN_FILE_LOCKS), folder, serial],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip

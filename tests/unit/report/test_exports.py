@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+from orchestrator.installation import data_folder
 from orchestrator.records.case import Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import (
@@ -20,7 +21,6 @@ from orchestrator.report.exports import (
     to_markdown,
 )
 from orchestrator.report.tables import render_text_table
-from orchestrator.resources import data_folder
 from orchestrator.tables.escapes import display_width, visible
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,

@@ -7,10 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from orchestrator.installation import data_folder
 from orchestrator.records.case import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
-from orchestrator.resources import data_folder
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     REAL_PIXEL,
