@@ -48,6 +48,8 @@ class HostAnswer:
     #: alive, silent, pause or drain.
     state: str
     note: str
+    #: Seconds since it was heard last.
+    silent_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

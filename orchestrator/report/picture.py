@@ -121,7 +121,10 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
         columns=_columns(names, unit, picture, head),
         rows=lines,
         is_virtual=lambda line: line[0].shown.is_virtual,
-        chips=lambda line: (line[0].shown.model.label, kind_title(line[0].shown)),
+        marks=lambda line: {
+            "model": line[0].shown.model.label,
+            "device": kind_title(line[0].shown),
+        },
     )
     return ModelPicture(
         model=shown.model,

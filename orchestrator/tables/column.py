@@ -53,6 +53,8 @@ class Kind(enum.Enum):
     SPARK = "spark"
     #: A drawing (report/drawing.py), in tables that are whole on a page.
     PICTURE = "picture"
+    #: HTML that a template of ours made (markupsafe's Markup), in tables that are whole on a page.
+    MARKUP = "markup"
 
 
 @dataclass(frozen=True)

@@ -46,22 +46,29 @@ def _laid_out(table: Table[R]) -> tuple[Sequence[Column[R]], Sequence[object], s
     """Return a table's columns, its rows with their cells, and what is the same in all of them."""
     constants, rows = table.constants(), table.listed
     columns = [column for column in table.of(Form.HTML) if column.head not in constants]
-    cells = zip(*(_cells(column, rows) for column in columns), strict=True)
+    cells = zip(*(_cells(table, column, rows) for column in columns), strict=True)
     lines = [
-        (table.is_virtual(row), table.chips and table.chips(row), line)
+        (table.is_virtual(row), table.marks(row), line)
         for row, line in zip(rows, cells, strict=True)
     ]
     same = "; ".join(f"{head} {word}" for head, word in constants.items() if word)
     return columns, lines, same
 
 
-def _cells(column: Column[R], rows: Sequence[R]) -> Iterable[tuple[Column[R], object, str, str]]:
+def _cells(
+    table: Table[R], column: Column[R], rows: Sequence[R]
+) -> Iterable[tuple[Column[R], object, str, str]]:
     """Yield a column's cells: the column, what is shown, the class of its word, and what it opens."""
-    is_picture = column.kind is Kind.PICTURE
-    shown = [column.value(row) for row in rows] if is_picture else column.cells(rows)
+    is_made = column.kind in {Kind.PICTURE, Kind.MARKUP}
+    shown = [column.value(row) for row in rows] if is_made else column.cells(rows)
     for row, cell in zip(rows, shown, strict=True):
         tone = column.tone(row) if column.tone is not None else ""
-        yield column, cell, tone, column.case(row) if column.case is not None and cell else ""
+        opens = ""
+        if column.case is not None and cell and (case := column.case(row)):
+            opens = f"#c-{case}"
+        elif column.opens and table.key is not None and (key := table.key(row)):
+            opens = key.join(table.link)
+        yield column, cell, tone, opens
 
 
 def page_data(table: Table[R]) -> Mapping[str, object]:

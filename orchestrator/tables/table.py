@@ -41,8 +41,8 @@ class Table(Generic[R]):
     is_judged: Callable[[R], bool] | None = None
     #: The group that a row belongs to, where a page shows one group at a time.
     group: Callable[[R], str] | None = None
-    #: The model and the kind of device of a row, where a page's chips choose rows by them.
-    chips: Callable[[R], tuple[str, str]] | None = None
+    #: What a page's script knows of a row (``data-`` attributes), where rows are chosen by it.
+    marks: Callable[[R], Mapping[str, str]] = lambda _: {}
     #: The order in which the rows are given.
     order: str = "as measured"
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.extensions.history.api import MOST_STREAMS
 from orchestrator.records.case import CampaignId
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.store.opening import open_store
@@ -271,7 +270,7 @@ def test_the_api_answers_what_its_description_says(live):
     page = (REPO / "docs" / "reference" / "monitoring.md").read_text("utf-8")
     assert all(f"/api/v1{path.partition('{')[0]}" in page for path in described["paths"])
     reads = {path for path, item in described["paths"].items() if "get" in item}
-    assert reads == {*asked, "/farm/events", "/access"}
+    assert reads == {*asked, "/access"}
 
 
 def test_the_api_tells_of_the_changes_that_the_history_has(live):
@@ -313,29 +312,15 @@ def test_nothing_is_steered_without_the_token(live, method, path):
     assert sum(name != "get" for item in described.values() for name in item) == 4
 
 
-def test_so_many_pages_are_kept_up_to_date_and_who_leaves_makes_room(live):
-    def stream():
-        connection = http.client.HTTPConnection("127.0.0.1", urlsplit(live).port, timeout=60)
-        connection.request("GET", "/api/v1/farm/events")
-        return connection, connection.getresponse()
-
-    opened = [stream() for _ in range(MOST_STREAMS)]
-    for _, response in opened:
-        assert response.headers["content-type"].startswith("text/event-stream")
-        assert response.readline() == b"event: farm\n"
-        assert json.loads(response.readline().removeprefix(b"data: "))["has_queue"] is False
-    assert ask(live, "/api/v1/farm/events")[0] == 503
-    assert ask(live, "/api/v1/farm")[0] == 200
-    for connection, response in opened:
-        response.close()
-        connection.close()
-
-    def has_room() -> bool:
-        connection, response = stream()
-        connection.close()
-        return response.status == 200
-
-    poll_until(has_room, "a stream can be opened again")
+def test_the_farm_s_page_is_drawn_by_the_server_and_its_part_is_sent_again_only_when_it_changed(
+    live,
+):
+    status, headers, page = ask(live, "/farm")
+    assert (status, "connect-src 'self'" in headers["content-security-policy"]) == (200, True)
+    assert "explained by an update" in page
+    status, headers, part = ask(live, "/farm/now")
+    assert (status, part in page) == (200, True)
+    assert ask(live, "/farm/now", If_None_Match=headers["etag"])[0] == 304
 
 
 def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_request_steers_nothing(

@@ -27,6 +27,7 @@ from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import Newcomers, away_meant, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history import live as serving
+from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
@@ -85,16 +86,15 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(
     busy_farm(queue)
     queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
     heard(queue)
-    with Workspace(settings) as workspace:
-        lines = Numbers(workspace, queue).page().content.decode().splitlines()
+    lines = metrics(settings, queue).splitlines()
     numbers = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert numbers['benchfarm_queue_jobs{priority="5",state="waits"}'] == "3.0"
     assert numbers['benchfarm_queue_jobs{priority="5",state="runs"}'] == "1.0"
     states = {
         state: numbers[f'benchfarm_phones{{state="{state}"}}']
-        for state in ("busy", "free", "held", "unusable")
+        for state in ("measuring", "free", "held", "unusable")
     }
-    assert states == {"busy": "1.0", "free": "1.0", "held": "1.0", "unusable": "1.0"}
+    assert states == {"measuring": "1.0", "free": "1.0", "held": "1.0", "unusable": "1.0"}
     assert 590 < float(numbers["benchfarm_queue_lag_seconds"]) < 700
     # Without the free phone nothing waits that could run.
     queue.hold("phone:B", "pause")
@@ -104,7 +104,7 @@ def test_numbers_tell_of_jobs_phones_and_how_long_a_free_phones_job_waits(
 def test_a_workers_numbers_are_of_its_host_alone(queue: FarmQueue, settings: Settings) -> None:
     busy_farm(queue)
     with Workspace(settings) as opened:
-        text = Numbers(opened, None, is_of_host=True).page().content.decode()
+        text = Numbers(opened).page().content.decode()
     assert 'benchfarm_up{source="host"} 1.0' in text
     assert "benchfarm_host_quarantined_phones 0.0" in text
     # What all hosts share would be asked for, and alarmed about, by each of them.
@@ -127,7 +127,7 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
         ) as holder,
         psycopg.connect(settings.store, autocommit=True) as looker,
     ):
-        numbers = Numbers(opened, queue, answer_s=0.1)
+        numbers = Numbers(opened, queue, farm_of(opened, queue), answer_s=0.1)
 
         def told() -> str:
             return numbers.page().content.decode()
@@ -137,10 +137,11 @@ def test_a_source_that_hangs_is_told_as_not_read_and_is_not_asked_again_before_i
             for _ in range(3):
                 text = told()
                 assert 'benchfarm_up{source="queue"} 0.0' in text
+                assert 'benchfarm_up{source="farm"} 0.0' in text
                 assert 'benchfarm_up{source="host"} 1.0' in text
                 assert "benchfarm_queue_lag_seconds" not in text
             poll_until(
-                lambda: looker.execute(waiting).fetchone() == (1,), "it waits for the lock", 60
+                lambda: looker.execute(waiting).fetchone() == (2,), "each source waits once", 60
             )
         poll_until(
             lambda: 'benchfarm_up{source="queue"} 1.0' in told(), "the queue answers again", 60
@@ -338,8 +339,10 @@ def served(settings: Settings) -> tuple[bytes, str]:
     """Return the first page and the numbers as ``benchfarm serve`` gives them."""
     with ExitStack() as stack:
         opened = stack.enter_context(Workspace(settings))
-        page = serving.LivePages(opened, since=None, title="nights").page("")
-        numbers = Numbers(opened, queue_beside.queue_beside(settings, stack))
+        queue = queue_beside.queue_beside(settings, stack)
+        now = farm_of(opened, queue)
+        page = serving.LivePages(opened, now, since=None, title="nights").page("")
+        numbers = Numbers(opened, queue, now)
         assert page is not None
         return page.content, numbers.page().content.decode()
 
@@ -356,15 +359,15 @@ def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(
     page, numbers = served(reader)
     assert b"nights" in page
     assert 'benchfarm_up{source="store"} 1.0' in numbers
-    assert "queue" not in numbers
+    assert "benchfarm_queue" not in numbers
     with FarmQueue(settings.store) as queue:
         busy_farm(queue)
         # There is one, which the role may not read.
-        assert "queue" not in served(reader)[1]
+        assert "benchfarm_queue" not in served(reader)[1]
         role = reader.store.partition("://")[2].partition("@")[0]
         queue.rows(f"GRANT USAGE ON SCHEMA benchfarm_queue TO {role}")
         queue.rows(f"GRANT SELECT ON ALL TABLES IN SCHEMA benchfarm_queue TO {role}")
-    assert 'benchfarm_phones{state="busy"} 1.0' in served(reader)[1]
+    assert 'benchfarm_phones{state="measuring"} 1.0' in served(reader)[1]
 
 
 def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) -> None:
@@ -413,9 +416,8 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
     # Every list says so, and the page.
     assert same in farm.status(settings, "").text
     with Workspace(settings) as opened:
-        pages = serving.LivePages(opened, since=None, title="")
-        (shown,) = serving.LiveAnswers(opened, queue, pages, can_be_steered=False).farm().devices
-        numbers = Numbers(opened, queue).page().content.decode()
+        (shown,) = farm_of(opened, queue).read().devices
+    numbers = metrics(settings, queue)
     assert (shown.state, shown.reason in same) == ("clash", True)
     assert 'benchfarm_phones{state="clash"} 1.0' in numbers
     assert "phones" not in found(result, "warning")
@@ -641,9 +643,13 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     assert 7.9 * 86400 < float(ages["A"]) - float(ages["C"]) < 8.1 * 86400
 
 
+def farm_of(workspace: Workspace, queue: queue_beside.QueueView | None) -> FarmNow:
+    return FarmNow(workspace, queue, can_be_steered=False)
+
+
 def metrics(settings: Settings, queue: FarmQueue) -> str:
     with Workspace(settings) as opened:
-        return Numbers(opened, queue).page().content.decode()
+        return Numbers(opened, queue, farm_of(opened, queue)).page().content.decode()
 
 
 @pytest.mark.parametrize(
@@ -723,8 +729,9 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)
     with Workspace(elsewhere) as watched, Workspace(settings) as own:
         own.quarantine.put(Serial("A"), "it moved")
-        pages = serving.LivePages(watched, since=None, title="")
-        answers = serving.LiveAnswers(watched, queue, pages, can_be_steered=True)
+        now = FarmNow(watched, queue, can_be_steered=True)
+        pages = serving.LivePages(watched, now, since=None, title="")
+        answers = serving.LiveAnswers(watched, queue, pages, now)
         (shown,) = answers.farm().devices
         assert (shown.state, shown.reason) == ("quarantined", "it moved (since yesterday)")
         assert "its host one releases it" in answers.release("A").text
@@ -749,7 +756,7 @@ def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
     with Workspace(settings) as opened:
         fill(opened.store, nights=3)
         live_farm.begin_tonight(opened.store)
-        text = Numbers(opened, queue).page().content.decode()
+        text = Numbers(opened, queue, farm_of(opened, queue)).page().content.decode()
     given: dict[str, set[str]] = {}
     for name, labels in re.findall(r"^(benchfarm_\w+)(?:\{(.*)\})? ", text, re.M):
         given.setdefault(name, set()).update(re.findall(r"(\w+)=", labels))

@@ -206,7 +206,7 @@ def _numbers_served(
         Workspace(settings, store=store) as workspace,
         web.listen(listening.host, listening.port) as opened,
     ):
-        numbers = Numbers(workspace, None, is_of_host=True)
+        numbers = Numbers(workspace)
         app = web.make_app(
             lambda path: numbers.page() if path == "metrics" else None, access=access
         )

@@ -8,28 +8,19 @@ Bearer``: no other site's script can send that, and no cookie stands in for it. 
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
-from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.records.answers import ErrorAnswer, FarmAnswer
+from orchestrator.records.answers import ErrorAnswer
 
 PATH: Final = "/api/v1"
-#: Listeners to events at once; others ask again now and then.
-MOST_STREAMS: Final = 16
-#: Seconds between two readings of the farm for listeners, and between two comments when nothing
-#: changes: a proxy would end what is silent.
-_READ_S: Final = 1.0
-_ALIVE_S: Final = 15.0
 
 #: No store has more of anything, and no counter ends there.
 Offset = Annotated[int, Query(ge=0, le=2**53)]
@@ -58,21 +49,8 @@ class Route:
         return changes_something(self.method, f"{PATH}{self.path}")
 
 
-def make_api(
-    routes: Sequence[Route],
-    farm: Callable[[], FarmAnswer],
-    *,
-    is_ending: Callable[[], bool],
-    most_streams: int = MOST_STREAMS,
-) -> FastAPI:
-    """Return the application that is mounted at ``PATH``.
-
-    Args:
-        routes: The requests that it answers, beside the events.
-        farm: Returns the farm as it is now, for the events.
-        is_ending: Whether the server wants to end, so that open streams of events do.
-        most_streams: Streams at once.
-    """
+def make_api(routes: Sequence[Route]) -> FastAPI:
+    """Return the application that is mounted at ``PATH`` and answers these requests."""
     api = FastAPI(
         title="benchfarm",
         version="1",
@@ -83,7 +61,6 @@ def make_api(
         default_response_class=_AsciiResponse,
         dependencies=[Depends(_check_texts)],
     )
-    listening: set[Request] = set()
 
     @api.exception_handler(BenchfarmError)
     async def _refused(_: Request, error: BenchfarmError) -> Response:
@@ -100,47 +77,6 @@ def make_api(
     async def _misread(_: Request, error: RequestValidationError) -> Response:
         faults = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         return refusal(422, "; ".join(faults), f"{PATH}/openapi.json describes what is asked for")
-
-    @api.get(
-        "/farm/events",
-        summary="The same whenever it changes, as server-sent events",
-        response_class=StreamingResponse,
-        responses={
-            200: {
-                "content": {"text/event-stream": {}},
-                "description": "Events, each with a FarmAnswer.",
-            }
-        },
-    )
-    async def _events(request: Request) -> Response:
-        if len(listening) >= most_streams:
-            return refusal(
-                503,
-                f"{most_streams} pages are kept up to date already",
-                "ask /farm again and again",
-            )
-        # A proxy in front passes each event on at once, and keeps none.
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_stream(request), media_type="text/event-stream", headers=headers)
-
-    async def _stream(request: Request) -> AsyncIterator[bytes]:
-        listening.add(request)
-        try:
-            sent, silent_s = b"", 0.0
-            while not is_ending() and not await request.is_disconnected():
-                known = await run_in_threadpool(
-                    lambda: json.dumps(jsonable_encoder(farm())).encode()
-                )
-                if known != sent:
-                    yield b"event: farm\ndata: " + known + b"\n\n"
-                    sent, silent_s = known, 0.0
-                elif silent_s >= _ALIVE_S:
-                    yield b": nothing new\n\n"
-                    silent_s = 0.0
-                await asyncio.sleep(_READ_S)
-                silent_s += _READ_S
-        finally:
-            listening.discard(request)
 
     for route in routes:
         api.add_api_route(

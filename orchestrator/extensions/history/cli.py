@@ -237,18 +237,21 @@ def serve(
     """
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import web
+    from orchestrator.extensions.history.farm_now import FarmNow
     from orchestrator.extensions.history.live import LiveAnswers, LivePages
     from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(settings))
-        pages = LivePages(workspace, since=first_night(since, workspace), title=title)
+        first = first_night(since, workspace)
         # A store that can't be opened is told now, not at the first request.
         workspace.store.campaigns()
         queue = queue_beside(settings, stack)
-        numbers = Numbers(workspace, queue)
-        answers = LiveAnswers(workspace, queue, pages, can_be_steered=bool(access.token))
+        farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
+        pages = LivePages(workspace, farm, since=first, title=title)
+        numbers = Numbers(workspace, queue, farm)
+        answers = LiveAnswers(workspace, queue, pages, farm)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret
@@ -258,7 +261,7 @@ def serve(
         def page_at(path: str) -> web.ServedPage | None:
             return numbers.page() if path == "metrics" else pages.page(path)
 
-        app = web.make_app(page_at, access=access, routes=answers.routes, farm=answers.farm)
+        app = web.make_app(page_at, access=access, routes=answers.routes)
         tell(settings.log_format, "serving", url, url=url)
         about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
         tell(settings.log_format, "serving", about)

@@ -1,14 +1,17 @@
-"""What a farm does now: its phones, hosts and jobs, and how far tonight is."""
+"""What a farm does now: its phones, hosts and jobs, how far tonight is, and the page of it."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote
 
 from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
 from orchestrator.app.status import doing_of, phone_elsewhere, running_here
@@ -28,6 +31,9 @@ from orchestrator.records.campaign import Invocation, PhoneStatus, Standing
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.tables.column import PAGE, Column, Kind
+from orchestrator.tables.html import template
+from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -38,8 +44,6 @@ _AGE_FACTOR: Final = 10.0
 #: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
 _MOST_JOBS: Final = 100
-#: Moments to come are rounded to these seconds: an estimate that moves by less is the same.
-_ROUND_S: Final = 15
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",
     Standing.WAITING: "waiting",
@@ -47,7 +51,7 @@ _STANDINGS: Final = {
     Standing.ABANDONED: "abandoned",
 }
 #: Of one that several hosts have, the state that counts; and the order of the list of phones.
-_ORDER: Final = (
+ORDER: Final = (
     "clash",
     "measuring",
     "abandoned",
@@ -61,8 +65,21 @@ _ORDER: Final = (
     "idle",
 )
 _JOB_ORDER: Final = ("runs", "waits", "failed")
+#: The colours of states; the normal isn't marked.
+_TONES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("abandoned", "clash", "quarantined", "unusable", "silent", "failed"), "v-error"
+    ),
+    **dict.fromkeys(("away", "held", "pause", "drain"), "v-warning"),
+}
+#: Of more phones, those that are free and well are folded; of more jobs, submissions are.
+_MOST_OPEN: Final = 12
+_CALM: Final = frozenset({"free", "idle"})
+#: Hours of the clock that people call today; the others are tonight.
+_DAY: Final = range(7, 19)
 #: Rows of the queue, as it gives them.
 _Rows = Sequence[Mapping[str, Any]]
+_R = TypeVar("_R")
 
 
 class FarmNow:
@@ -180,7 +197,7 @@ class FarmNow:
         for row in phones:
             state, reason = _phone_state(row)
             before = found.get(row["serial"])
-            if before is None or _ORDER.index(state) < _ORDER.index(before["state"]):
+            if before is None or ORDER.index(state) < ORDER.index(before["state"]):
                 found[row["serial"]] = {"state": state, "reason": reason, "host": row["host"]}
         for row in away:
             reason = f"since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
@@ -215,7 +232,7 @@ class FarmNow:
             DeviceAnswer(serial=serial, **{"reason": "", **item}) for serial, item in found.items()
         ]
         return tuple(
-            sorted(answers, key=lambda item: (_ORDER.index(item.state), item.name, item.serial))
+            sorted(answers, key=lambda item: (ORDER.index(item.state), item.name, item.serial))
         )
 
 
@@ -273,7 +290,7 @@ def tonight(
 def _of_status(campaign_id: str, phone: PhoneStatus, now: datetime) -> dict[str, Any]:
     """Return what a phone of a running campaign does, as fields of a DeviceAnswer."""
     is_away = phone.standing in {Standing.AWAY, Standing.ABANDONED}
-    done_at = None if phone.eta_s is None else _rounded(now + timedelta(seconds=phone.eta_s))
+    done_at = None if phone.eta_s is None else now + timedelta(seconds=phone.eta_s)
     found = {
         "campaign_id": campaign_id,
         "state": _STANDINGS[phone.standing],
@@ -284,10 +301,6 @@ def _of_status(campaign_id: str, phone: PhoneStatus, now: datetime) -> dict[str,
     }
     heat_c = phone.battery_heat_c
     return found if heat_c is None else {**found, "battery_heat_c": heat_c}
-
-
-def _rounded(moment: datetime) -> datetime:
-    return datetime.fromtimestamp(round(moment.timestamp() / _ROUND_S) * _ROUND_S, tz=moment.tzinfo)
 
 
 def _phone_state(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -311,3 +324,147 @@ def _of_run(run: RunRecord) -> dict[str, Any]:
 def job_answer(row: Mapping[str, Any]) -> JobAnswer:
     """Return a job as the queue has it."""
     return answer_of(JobAnswer, row, plan=row["plan_name"])
+
+
+def farm_values(farm: FarmAnswer, now: datetime, zone: tzinfo | None) -> dict[str, object]:
+    """Return what the template of the farm's page shows, but for changes."""
+    calm = [item for item in farm.devices if item.state in _CALM]
+    calm = calm if len(farm.devices) > _MOST_OPEN else []
+    names = dict.fromkeys(job.submission for job in farm.jobs)
+    jobs = {name: [job for job in farm.jobs if job.submission == name] for name in names}
+    return {
+        "farm": farm,
+        "day": "Today" if now.astimezone(zone).hour in _DAY else "Tonight",
+        "states": [
+            (state, count, _TONES.get(state) == "v-error")
+            for state, count in Counter(item.state for item in farm.devices).items()
+        ],
+        "phones": _phones_table(farm, [item for item in farm.devices if item not in calm], now),
+        "calm": _phones_table(farm, calm, now) if calm else None,
+        "calm_text": _counted(item.state for item in calm),
+        "submissions": [
+            (name, _counted(job.status for job in own), _jobs_table(own), _cancel(name))
+            for name, own in jobs.items()
+        ],
+        "is_open": len(farm.jobs) <= _MOST_OPEN,
+        "hosts": _hosts_table(farm),
+        "hold_all": _hold(farm, "farm", "the whole farm") if farm.has_queue else "",
+    }
+
+
+def _counted(states: Iterable[str]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
+
+
+def _phones_table(
+    farm: FarmAnswer, rows: Sequence[DeviceAnswer], now: datetime
+) -> Table[DeviceAnswer]:
+    def done_in(item: DeviceAnswer) -> str:
+        if item.done_at is None:
+            return ""
+        minutes = round((item.done_at - now) / timedelta(minutes=1))
+        text = "soon" if minutes < 1 else f"{minutes} min"
+        return _mark("done_in", text if minutes < 100 else f"{minutes / 60:.0f} h", item.done_at)
+
+    def progress(item: DeviceAnswer) -> str:
+        work = item.stored + item.left
+        if not (work and item.campaign_id):
+            return ""
+        return _mark("progress", item.stored, work, f"progress of {item.serial}")
+
+    def actions(item: DeviceAnswer) -> str:
+        release = _act(
+            "Release",
+            f"DELETE /quarantine/{quote(item.serial, safe='')}",
+            asks=f"Release {item.serial} from quarantine?",
+        )
+        hold = _hold(farm, f"phone:{item.serial}", "phone") if farm.has_queue else ""
+        return (release if item.state == "quarantined" else "") + hold
+
+    columns: list[Column[DeviceAnswer]] = [
+        Column("phone", "phone", lambda item: _mark("phone", item), Kind.MARKUP),
+        Column("host", "host", lambda item: item.host, is_optional=True),
+        Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
+        Column("doing", "what it does", lambda item: _mark("doing", item), Kind.MARKUP),
+        Column("progress", "progress", progress, Kind.MARKUP),
+        Column("done_in", "done in", done_in, Kind.MARKUP),
+        _figure("heat", "heat °C", lambda item: item.battery_heat_c),
+        _figure("battery", "battery %", lambda item: item.battery_percent),
+    ]
+    return Table(
+        name="phones",
+        caption="Phones",
+        columns=[*columns, *_actions(farm, actions)],
+        rows=rows,
+        nothing="No phone was seen in the last 24 hours.",
+        is_virtual=lambda item: item.is_virtual,
+    )
+
+
+def _figure(
+    name: str, head: str, value: Callable[[DeviceAnswer], float | None]
+) -> Column[DeviceAnswer]:
+    """Return the column of a figure that many phones haven't: it is empty there."""
+    return Column(
+        name,
+        head,
+        value,
+        Kind.NUMBER,
+        digits=0,
+        shown=lambda item: "" if value(item) is None else None,
+        is_optional=True,
+    )
+
+
+def _jobs_table(rows: Sequence[JobAnswer]) -> Table[JobAnswer]:
+    columns: Sequence[Column[JobAnswer]] = (
+        Column("serial", "phone", lambda job: job.serial),
+        Column("status", "status", lambda j: j.status, tone=lambda j: _TONES.get(j.status, "")),
+        Column("plan", "plan", lambda job: job.plan),
+        Column("priority", "priority", lambda job: job.priority, Kind.COUNT),
+        Column("host", "host", lambda job: job.host),
+        Column("note", "note", lambda job: job.note, is_optional=True),
+    )
+    return Table(name="jobs", caption="Jobs", columns=columns, rows=rows)
+
+
+def _hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
+    columns: list[Column[HostAnswer]] = [
+        Column("name", "host", lambda item: item.name),
+        Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
+        Column("note", "note", lambda item: item.note, is_optional=True),
+        *_actions(farm, lambda item: _hold(farm, f"host:{item.name}", "host")),
+    ]
+    nothing = "No host is known: 'benchfarm farm worker' adds one."
+    return Table(name="hosts", caption="Hosts", columns=columns, rows=farm.hosts, nothing=nothing)
+
+
+def _actions(farm: FarmAnswer, made: Callable[[_R], str]) -> list[Column[_R]]:
+    """Return the column of buttons, none where the server has no token."""
+    column = Column("actions", "actions", made, Kind.MARKUP, forms=PAGE)
+    return [column] if farm.can_be_steered else []
+
+
+def _hold(farm: FarmAnswer, scope: str, what: str) -> str:
+    if scope in farm.holds:
+        return _act(f"Resume {what}", f"DELETE /holds?scope={quote(scope, safe='')}")
+    return _act(f"Pause {what}", "POST /holds", body=json.dumps({"scope": scope}))
+
+
+def _cancel(submission: str) -> str:
+    return _act(
+        f"Cancel {submission}",
+        f"DELETE /submissions/{quote(submission, safe='')}",
+        asks=f"Cancel what waits and runs of {submission}?",
+    )
+
+
+def _act(label: str, request: str, *, asks: str = "", body: str = "") -> str:
+    """Return a button that sends a request of the API once its question is answered by yes."""
+    return _mark("act", label, request, asks, body)
+
+
+def _mark(name: str, *values: object) -> str:
+    """Return one of the marks that all pages share (marks.html.j2)."""
+    made: str = getattr(template("marks.html.j2").module, name)(*values)
+    return made

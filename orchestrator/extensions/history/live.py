@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -17,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app.phones import release_phone
 from orchestrator.app.queue_beside import QueueView, extension
 from orchestrator.app.stored import find_campaigns
-from orchestrator.errors import UsageError
+from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.api import Limit, MissingError, Offset, Phones, Route
 from orchestrator.extensions.history.changepoint import RECENT_NIGHTS
-from orchestrator.extensions.history.farm_now import FarmNow, job_answer
+from orchestrator.extensions.history.farm_now import FarmNow, farm_values, job_answer
 from orchestrator.extensions.history.regressions import FoundChange
 from orchestrator.extensions.history.site import Site, SiteSeries, gather, report_marks
 from orchestrator.plugins import Workspace
@@ -56,8 +57,11 @@ class LivePages:
     since.
     """
 
-    def __init__(self, workspace: Workspace, *, since: date | None, title: str) -> None:
+    def __init__(
+        self, workspace: Workspace, farm: FarmNow, *, since: date | None, title: str
+    ) -> None:
         self._workspace = workspace
+        self._farm = farm
         self._since = since
         self._title = title
         self._lock = threading.Lock()
@@ -65,14 +69,17 @@ class LivePages:
         self._seen: object = None
         self._fresh_until_s = 0.0
         self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
+        #: The changes that the farm's page has, and of which night and campaigns.
+        self._changes: tuple[object, Sequence[ChangeAnswer]] = (None, ())
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         from orchestrator.extensions.history.web import page_of
         from orchestrator.tables.page_policy import script_hash
 
-        if path == "farm":
-            return page_of("farm.html", site_pages.farm_page().encode(), asks=True)
+        if path in {"farm", "farm/now"}:
+            made = site_pages.farm_page if path == "farm" else site_pages.farm_part
+            return page_of("farm.html", made(*self._now()).encode(), asks=True)
         with self._lock:
             content = self._content(path)
         folder, _, name = path.partition("/")
@@ -84,6 +91,20 @@ class LivePages:
         """Return what the pages show now."""
         with self._lock:
             return self._current()[0]
+
+    def _now(self) -> tuple[Mapping[str, object], Sequence[ChangeAnswer]]:
+        """Return what the farm's page shows.
+
+        Changes are looked for again when a campaign was begun or ended: that reads the whole
+        history, and every page that is open asks again and again.
+        """
+        farm = self._farm.read()
+        mark = (farm.night.night, farm.night.campaigns, farm.night.left == 0)
+        if not farm.fault and mark != self._changes[0]:
+            with suppress(BenchfarmError):
+                self._changes = (mark, recent_changes(self.site()))
+        now = self._workspace.clock.now()
+        return farm_values(farm, now, self._workspace.store.zone), self._changes[1]
 
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
@@ -150,14 +171,13 @@ class LiveAnswers:
         workspace: Workspace,
         queue: QueueView | None,
         pages: LivePages,
-        *,
-        can_be_steered: bool,
+        farm: FarmNow,
     ) -> None:
         self._settings = workspace.settings
         self._workspace = workspace
         self._queue = queue
         self._pages = pages
-        self._now = FarmNow(workspace, queue, can_be_steered=can_be_steered)
+        self._now = farm
 
     @property
     def routes(self) -> list[Route]:
@@ -263,10 +283,7 @@ class LiveAnswers:
 
     def changes(self, offset: Offset = 0, limit: Limit = 100) -> Sequence[ChangeAnswer]:
         """Return the changes, the newest first and of a night the largest first."""
-        site = self._pages.site()
-        found = [_change(site, row, change) for row in site.series for change in row.changes]
-        found.sort(key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
-        return found[offset : offset + limit]
+        return changes_of(self._pages.site())[offset : offset + limit]
 
     def access(self) -> DoneAnswer:
         """Return that the token is right: without it the request doesn't come so far."""
@@ -325,6 +342,18 @@ def _series(site: Site, row: SiteSeries) -> SeriesAnswer:
         newest_change=_change(site, row, row.newest) if row.newest is not None else None,
         page=f"series/{row.page}",
     )
+
+
+def changes_of(site: Site) -> list[ChangeAnswer]:
+    """Return all changes, the newest first and of a night the largest first."""
+    found = [_change(site, row, change) for row in site.series for change in row.changes]
+    return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
+
+
+def recent_changes(site: Site) -> list[ChangeAnswer]:
+    """Return the changes of the last nights that nobody expected or refuted."""
+    passed = {"expected", "refuted"}
+    return [item for item in changes_of(site) if item.is_recent and item.state not in passed]
 
 
 def _change(site: Site, row: SiteSeries, change: FoundChange) -> ChangeAnswer:

@@ -15,24 +15,24 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator import __version__
-from orchestrator.errors import BenchfarmError
-from orchestrator.extensions.history.farm_now import tonight
+from orchestrator.errors import BenchfarmError, StoreError
+from orchestrator.extensions.history.farm_now import ORDER
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
+from orchestrator.records.answers import FarmAnswer
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
 
 if TYPE_CHECKING:
     from orchestrator.app.queue_beside import QueueView
+    from orchestrator.extensions.history.farm_now import FarmNow
 
 #: Runs are counted of the campaigns begun in these hours.
 HOURS: Final = 24
 #: Seconds for all that is read. Prometheus waits 10 s by default, and takes an answer that comes
 #: later for none.
 _ANSWER_S: Final = 5.0
-#: The states of a phone; of one that several hosts have, the first counts.
-_ORDER: Final = ("clash", "busy", "free", "held", "silent", "unusable")
 _LATE: Final = f"of campaigns begun in the last {HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
 #: Name -> what it is about, and its labels.
@@ -64,7 +64,7 @@ _FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "benchfarm_host_unrestored_phones": ("Phones with a change to be undone by this host.", ()),
     "benchfarm_queue_jobs": ("Jobs of the farm.", ("state", "priority")),
     "benchfarm_queue_lag_seconds": ("Longest wait of a job whose phone is free.", ()),
-    "benchfarm_phones": ("Announced phones.", ("state",)),
+    "benchfarm_phones": ("Phones of the farm, as its page shows them.", ("state",)),
     "benchfarm_phone_seen_timestamp_seconds": (
         "When a phone was among those of a live host last; time() minus it is how long it is away.",
         ("serial",),
@@ -85,13 +85,12 @@ class Numbers(Collector):
     def __init__(
         self,
         workspace: Workspace,
-        queue: QueueView | None,
+        queue: QueueView | None = None,
+        farm: FarmNow | None = None,
         *,
-        is_of_host: bool = False,
         answer_s: float = _ANSWER_S,
     ) -> None:
-        """``is_of_host``: of this host alone; what hosts share is counted in one place, not by
-        each.
+        """``farm`` None: of this host alone; what hosts share is counted in one place, not by each.
 
         ``answer_s`` is how long all that may hang is waited for.
         """
@@ -100,8 +99,12 @@ class Numbers(Collector):
         #: What the last reading of the history was of, and what it came to.
         self._changed: tuple[object, Counter[tuple[str, ...]]] = (None, Counter())
         self._far: dict[str, Callable[[], Iterator[_Known]]] = {}
-        if not is_of_host:
-            self._far = {"store": self._of_store, "history": self._of_history}
+        if farm is not None:
+            self._far = {
+                "store": self._of_store,
+                "history": self._of_history,
+                "farm": lambda: _of_farm(farm.read()),
+            }
         if queue is not None:
             self._far["queue"] = lambda: _of_queue(queue)
         self._reading: dict[str, Future[list[_Known]]] = {}
@@ -175,14 +178,6 @@ class Numbers(Collector):
         yield "benchfarm_campaign_finished_timestamp_seconds", finished
         yield "benchfarm_recent_invocations", dict(sorted(runs.items()))
         yield "benchfarm_recent_failures", dict(sorted(failures.items()))
-        night = tonight(workspace.store, now, workspace.store.progress(only_open=True))
-        with_result = night.stored - night.without_result
-        of_night = {
-            "with_result": with_result,
-            "without_result": night.without_result,
-            "left": night.left,
-        }
-        yield "benchfarm_night_invocations", of_night
         newest = {
             str(run.case.serial): run.state_after or run.state_before for run in activity.newest
         }
@@ -236,24 +231,32 @@ class Numbers(Collector):
         )
 
 
+def _of_farm(farm: FarmAnswer) -> Iterator[_Known]:
+    """Give what the farm's page shows; raises StoreError when not all of it could be read."""
+    if farm.fault:
+        raise StoreError(farm.fault)
+    night = farm.night
+    of_night = {
+        "with_result": night.stored - night.without_result,
+        "without_result": night.without_result,
+        "left": night.left,
+    }
+    yield "benchfarm_night_invocations", of_night
+    counted = Counter(item.state for item in farm.devices)
+    yield "benchfarm_phones", {state: counted[state] for state in ORDER}
+    yield "benchfarm_host_silent_seconds", {item.name: item.silent_s for item in farm.hosts}
+
+
 def _of_queue(queue: QueueView) -> Iterator[_Known]:
-    states: dict[str, str] = {}
-    for phone in queue.phones():
-        states[phone["serial"]] = min(
-            phone["state"], states.get(phone["serial"], "unusable"), key=_ORDER.index
-        )
-    counted = Counter(states.values())
     yield (
         "benchfarm_queue_jobs",
         {(row["state"], str(row["priority"])): row["jobs"] for row in queue.job_counts()},
     )
     yield "benchfarm_queue_lag_seconds", {(): queue.lag_s()}
-    yield "benchfarm_phones", {state: counted[state] for state in _ORDER}
     yield (
         "benchfarm_phone_seen_timestamp_seconds",
         {row["serial"]: row["seen_at"].timestamp() for row in queue.seen()},
     )
-    yield "benchfarm_host_silent_seconds", {row["name"]: row["silent_s"] for row in queue.hosts()}
 
 
 def _fulfil(read: Callable[[], Iterator[_Known]], reading: Future[list[_Known]]) -> None:

@@ -35,6 +35,7 @@ from orchestrator.extensions.history.sparklines import (
 )
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
+from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
@@ -167,8 +168,10 @@ def campaigns_page(site: Site) -> str:
     )
 
 
-def farm_page() -> str:
-    """Return the live page of the farm; its script asks the server for what it shows."""
+def farm_page(values: Mapping[str, object], changes: Sequence[ChangeAnswer]) -> str:
+    """Return the live page of the farm: ``values`` (farm_now.farm_values), and the changes of
+    late.
+    """
     return render_template(
         "site_farm.html.j2",
         assets=_assets(),
@@ -178,6 +181,16 @@ def farm_page() -> str:
         is_virtual=False,
         more=_more(),
         farm_script=farm_script_file().path,
+        changes=changes,
+        most_changes=_MOST_GROUPS,
+        **values,
+    )
+
+
+def farm_part(values: Mapping[str, object], changes: Sequence[ChangeAnswer]) -> str:
+    """Return the part of the farm's page that its script asks for again."""
+    return render_template(
+        "site_farm_now.html.j2", changes=changes, most_changes=_MOST_GROUPS, **values
     )
 
 

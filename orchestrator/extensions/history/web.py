@@ -35,7 +35,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
-from orchestrator.records.answers import FarmAnswer
 
 _COOKIE: Final = "benchfarm-token"
 #: At once, and never more than a quarter of the descriptors that the process may have: the rest is
@@ -175,7 +174,6 @@ def make_app(
     *,
     access: Access,
     routes: Sequence[api.Route] = (),
-    farm: Callable[[], FarmAnswer] | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -183,17 +181,11 @@ def make_app(
         page_at: returns the page of a path without its leading ``/``, None for none; called from
             several threads.
         access: who may ask.
-        routes: the requests of the API.
-        farm: returns the farm as it is now, for the API's events; None: there is no API.
+        routes: the requests of the API; there is none without any.
     """
     app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.is_ending = False
-    if farm is not None:
-        most = min(api.MOST_STREAMS, most_connections() // 2)
-        made = api.make_api(
-            routes, farm, is_ending=lambda: bool(app.state.is_ending), most_streams=most
-        )
-        app.mount(api.PATH, made)
+    if routes:
+        app.mount(api.PATH, api.make_api(routes))
 
     @app.middleware("http")
     async def _guard(
@@ -396,19 +388,6 @@ def most_connections() -> int:
     )
 
 
-class _Server(uvicorn.Server):
-    """One whose open streams of events end with it."""
-
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
-        super().__init__(config)
-        self._app = app
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
-        self._app.state.is_ending = True
-        await super().shutdown(sockets)
-
-
 def server_of(app: FastAPI) -> uvicorn.Server:
     """Return a server that says nothing about itself; ``should_exit`` ends it."""
     config = uvicorn.Config(
@@ -422,4 +401,4 @@ def server_of(app: FastAPI) -> uvicorn.Server:
         date_header=False,
         backlog=16,
     )
-    return _Server(config, app)
+    return uvicorn.Server(config)

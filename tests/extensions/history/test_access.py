@@ -24,6 +24,7 @@ from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web
 from orchestrator.extensions.history.access import Listening, access_of, address_of
+from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.case import Serial
 from tests.samples.places import REPO
@@ -39,7 +40,7 @@ def settings(home: Path, **environ: str) -> Settings:
 def numbers_served(known: Settings, listening: Listening) -> Iterator[str]:
     access = access_of(known, listening)
     with Workspace(known) as workspace, web.listen("127.0.0.1", 0) as opened:
-        numbers = Numbers(workspace, None)
+        numbers = Numbers(workspace, None, FarmNow(workspace, None, can_be_steered=False))
         app = web.make_app(
             lambda path: numbers.page() if path == "metrics" else None, access=access
         )
@@ -107,7 +108,12 @@ def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     with Workspace(settings(tmp_path)) as workspace:
-        lines = Numbers(workspace, None).page().content.decode().splitlines()
+        lines = (
+            Numbers(workspace, None, FarmNow(workspace, None, can_be_steered=False))
+            .page()
+            .content.decode()
+            .splitlines()
+        )
     assert 'benchfarm_up{source="store"} 0.0' in lines
     assert 'benchfarm_up{source="host"} 1.0' in lines
 

@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
+from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.regressions import Question, find_regressions, fits, moment_of
 from orchestrator.records.case import Case, DelegateName, Pass, RunId
@@ -188,7 +189,9 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
     with Workspace(
         Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path), store=store
     ) as workspace:
-        numbers = Numbers(workspace, None, answer_s=60.0)
+        numbers = Numbers(
+            workspace, None, FarmNow(workspace, None, can_be_steered=False), answer_s=60.0
+        )
         for _ in range(2):
             lines = numbers.page().content.decode().splitlines()
             assert 'benchfarm_changed_series{direction="slower",status="explained"} 4.0' in lines
