@@ -98,7 +98,7 @@ def releases_between(
     """
     if good.name != bad.name:
         raise UsageError(
-            f"--good and --bad are of two builds: {good.name} and {bad.name}",
+            f"GOOD and BAD are of two builds: {good.name} and {bad.name}",
             hint="name two of one build",
         )
     fitting = {
@@ -108,7 +108,7 @@ def releases_between(
     }
     ordered = sorted(fitting.values(), key=lambda item: item.seen_at)
     places = []
-    for option, wanted in (("--good", good), ("--bad", bad)):
+    for option, wanted in (("GOOD", good), ("BAD", bad)):
         if wanted.release_id not in fitting:
             raise UsageError(
                 f"{option} {_address(wanted)} isn't for this device ({', '.join(abis)})"
@@ -116,11 +116,11 @@ def releases_between(
         places.append([item.release_id for item in ordered].index(wanted.release_id))
     if places[0] == places[1]:
         raise UsageError(
-            "--good and --bad are one and the same build", hint="benchfarm build list --all"
+            "GOOD and BAD are one and the same build", hint="benchfarm build list --all"
         )
     if places[0] > places[1]:
         raise UsageError(
-            "--good was archived after --bad", hint="to look for what made it faster, swap the two"
+            "GOOD was archived after BAD", hint="to look for what made it faster, swap the two"
         )
     return ordered[places[0] : places[1] + 1]
 

@@ -160,15 +160,26 @@ def _chosen(
     return list(dict.fromkeys(chosen))
 
 
-def make_build(
-    workspace: Workspace, name: str, abi: str, source: Path, target: str
-) -> tuple[Build, list[str]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeRequest:
+    """A program that is to be built from its source."""
+
+    name: str
+    abi: str
+    #: The checkout.
+    source: Path
+    #: Bazel's target; empty for the declared recipe.
+    target: str
+
+
+def make_build(workspace: Workspace, request: MakeRequest) -> tuple[Build, list[str]]:
     """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it
     and the commands.
 
     The tools' own output goes to standard error. Raises UsageError for what can't be run as it is
     written, ArtifactError where a tool is missing, fails, or leaves no program behind.
     """
+    name, abi, source, target = request.name, request.abi, request.source, request.target
     by_hand = f"benchfarm build add FILE --name {name}"
     spec = next(
         (item for item in workspace.library.specs if (item.name, item.abi) == (name, abi)), None
@@ -190,7 +201,7 @@ def make_build(
         )
     if not source.is_dir():
         raise UsageError(
-            f"--source {source} is no folder", hint="name the checkout of the program's source"
+            f"--checkout {source} is no folder", hint="name the checkout of the program's source"
         )
     environ = child_environment(workspace.settings.environ)
     found: list[list[str]] = []

@@ -63,7 +63,7 @@ def _uses(settings: Settings) -> Iterator[DiskUse]:
             path=store,
             files=len(sizes),
             size_bytes=sum(sizes),
-            freed_by="benchfarm store prune --keep-raw 90d --compact; benchfarm results remove",
+            freed_by="benchfarm store prune --older-than 90d --compact; benchfarm results remove",
         )
     for name, folder, freed_by in (
         (

@@ -10,6 +10,7 @@ import platform
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -18,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
-from orchestrator.app.queue_beside import owners_of
+from orchestrator.app.queue_beside import extension, owners_of, queue_beside
 from orchestrator.app.status import runner_elsewhere
 from orchestrator.bootstrap import Workspace
-from orchestrator.errors import BenchfarmError, DeviceError
+from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -62,6 +63,21 @@ def warning(check: str, text: str, next_step: str) -> Finding:
 def problem(check: str, text: str, next_step: str) -> Finding:
     """Return what keeps nights from going well."""
     return Finding(check=check, level="problem", text=text, next_step=next_step)
+
+
+def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
+    """Return what the checks of the farm found whose queue is beside the store.
+
+    Nothing where there is none, unless it ``must_be_there``.
+    """
+    try:
+        with ExitStack() as stack:
+            if not must_be_there and queue_beside(workspace.settings, stack) is None:
+                return []
+        found: list[Finding] = extension("doctor").of_farm(workspace)
+    except StoreError as error:
+        return [problem("queue", str(error), error.hint or "mend that, then ask again")]
+    return found
 
 
 def of_host(workspace: Workspace) -> list[Finding]:

@@ -35,7 +35,7 @@ class ImportRequest:
         Paths,
         arg("A bundle, a session's folder, leaderboard JSONL, or the iOS app's console text."),
     ]
-    device: Annotated[str, opt("--device -s", "Serial number or name of the measured phone.")] = ""
+    device: Annotated[str, opt("--serial -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
     profile: Annotated[str, opt("--profile", "Profile of a phone that isn't known.")] = ""
     app: Annotated[str, opt("--app", "File of the app (with a slash), or its version.")] = ""
@@ -128,11 +128,11 @@ def raw_output(
 
 
 def require_printable(**options: str) -> None:
-    """Raise UsageError for an option that isn't text to be shown in one line; ``device`` and
+    """Raise UsageError for an option that isn't text to be shown in one line; ``serial`` and
     ``name`` aren't empty.
     """
     for option, value in options.items():
-        if not value.isprintable() or (option in {"device", "name"} and not value.strip()):
+        if not value.isprintable() or (option in {"serial", "name"} and not value.strip()):
             raise UsageError(f"--{option} {value!r} isn't a text that can be shown")
 
 

@@ -211,7 +211,7 @@ def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
 
 
 def prune(
-    settings: Settings, *, keep_raw: str, is_trial: bool, compact: bool
+    settings: Settings, *, older_than: str, is_trial: bool, compact: bool
 ) -> tuple[Pruned, int, int]:
     """Delete the raw output of campaigns begun before; figures, verdicts and states stay.
 
@@ -221,10 +221,10 @@ def prune(
     server).
     """
     try:
-        keep_s = parse_age(keep_raw)
+        keep_s = parse_age(older_than)
     except ValueError as error:
         raise UsageError(
-            f"--keep-raw: {error}", hint="a number with its unit, for example 90d"
+            f"--older-than: {error}", hint="a number with its unit, for example 90d"
         ) from error
     path = settings.store_file
     if compact and path is None:
@@ -233,7 +233,7 @@ def prune(
         )
     with Workspace(settings, makes_store=False) as workspace:
         now = workspace.clock.now()
-        policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --keep-raw {keep_raw.strip()}'"
+        policy = f"on {now:%Y-%m-%d}, by 'benchfarm store prune --older-than {older_than.strip()}'"
         pruned = workspace.store.prune_raw(
             now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial
         )

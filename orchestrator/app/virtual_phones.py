@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings, virtual_lab
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import EVERYWHERE
@@ -22,6 +23,29 @@ DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabRequest:
+    """Which virtual phones are wanted."""
+
+    profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = ()
+    serial: Annotated[str, opt("--serial -s", "Serial number of the one phone.")] = ""
+    speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0
+    seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0
+    rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False
+
+    def specs(self, taken: Collection[str] = ()) -> list[Any]:
+        """Return the phones, with serial numbers that aren't taken; raises UsageError."""
+        asked = [name.partition("@") for name in self.profiles or DEFAULT_PROFILES]
+        if self.serial and len(asked) > 1:
+            raise UsageError("--serial is for one phone", hint="name one profile")
+        names = tuple(name for name, _, _ in asked)
+        known = serials_for(names, taken=taken)
+        return [
+            virtual_lab.phone_spec(name, self.serial or serial, rooted=self.rooted, usb=usb)
+            for (name, serial), (_, _, usb) in zip(known, asked, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """A lab that is up."""
 
@@ -29,40 +53,17 @@ class Started:
     phones: Sequence[Any]
     adb_server: str
     pid: int
-    speed: float
 
 
-def start(
-    settings: Settings,
-    profiles: Sequence[str] = (),
-    *,
-    speed: float = 1.0,
-    seed: int = 0,
-    rooted: bool = False,
-    exit_with_parent: bool = False,
-) -> Started:
+def start(settings: Settings, request: LabRequest, *, exit_with_parent: bool = False) -> Started:
     """Start a lab and connect its phones; when anything fails, all that was started is stopped
     again.
 
-    Args:
-        settings: name its folder.
-        profiles: one for each phone, ``PROFILE`` or ``PROFILE@1-2.3`` with its USB path; the usual
-            ones when empty.
-        speed: seconds of the phones in one real second.
-        seed: of the phones' noise.
-        rooted: whether they have su.
-        exit_with_parent: whether the lab ends with this process.
+    ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
     from orchestrator.devices.own_server import OwnServer, find_adb
 
-    folder = settings.lab_folder
-    asked = [name.partition("@") for name in profiles or DEFAULT_PROFILES]
-    specs = [
-        virtual_lab.phone_spec(name, serial, rooted=rooted, usb=usb)
-        for (name, serial), (_, _, usb) in zip(
-            serials_for(tuple(name for name, _, _ in asked)), asked, strict=True
-        )
-    ]
+    folder, specs = settings.lab_folder, request.specs()
     server = OwnServer.start(
         binary=find_adb(settings.adb, settings.environ),
         state_folder=folder,
@@ -75,8 +76,8 @@ def start(
             folder,
             specs,
             adb_key=folder / ".android" / "adbkey.pub",
-            time_factor=speed,
-            seed=seed,
+            time_factor=request.speed,
+            seed=request.seed,
             exit_with_parent=exit_with_parent,
             environ=settings.environ,
         )
@@ -88,30 +89,28 @@ def start(
     except BaseException:
         stop(settings)
         raise
-    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid, speed=speed)
+    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid)
 
 
-def attach(settings: Settings, profile: str, *, serial: str = "") -> dict[str, Any]:
-    """Plug one more phone in at a lab that is up, and return what it says of it.
+def is_up(settings: Settings) -> bool:
+    """Whether a lab runs."""
+    try:
+        virtual_lab.read_lab(settings.lab_folder)
+    except UsageError:
+        return False
+    return _server(settings) is not None
 
-    Raises UsageError.
-    """
-    name, _, usb = profile.partition("@")
+
+def attach(settings: Settings, request: LabRequest) -> Started:
+    """Plug more phones in at a lab that is up; raises UsageError."""
     folder, server = settings.lab_folder, _server(settings)
-    present = virtual_lab.read_lab(folder).phones
-    if server is None:
-        raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
-    if not serial:
-        taken = {phone.serial for phone in present}
-        serial = next(
-            serial for _, serial in serials_for((name,) * (len(taken) + 1)) if serial not in taken
-        )
-    spec = virtual_lab.phone_spec(name, serial, usb=usb)
-    phone: dict[str, Any] = virtual_lab.lab_request(
-        folder, {"request": "add", "phone": spec.to_json()}
-    )["phone"]
-    server.connect_tcp(phone["address"])
-    return phone
+    assert server is not None, "is_up has said so"
+    lab = virtual_lab.read_lab(folder)
+    for spec in request.specs({phone.serial for phone in lab.phones}):
+        added = {"request": "add", "phone": spec.to_json()}
+        server.connect_tcp(virtual_lab.lab_request(folder, added)["phone"]["address"])
+    lab = virtual_lab.read_lab(folder)
+    return Started(phones=lab.phones, adb_server=str(server.address), pid=lab.pid)
 
 
 def detach(settings: Settings, serial: str) -> None:
@@ -129,21 +128,22 @@ def detach(settings: Settings, serial: str) -> None:
         server.disconnect(address)
 
 
-def serials_for(profiles: tuple[str, ...]) -> list[tuple[str, str]]:
+def serials_for(profiles: tuple[str, ...], *, taken: Collection[str] = ()) -> list[tuple[str, str]]:
     """Return (profile, serial number) pairs: ``VIRTUAL-PIXEL-3``, and numbered from the second of a
-    kind on.
+    kind on; those that are ``taken`` are left out.
     """
     known = virtual_lab.profile_names()
-    seen: Counter[str] = Counter()
+    used = set(taken)
     pairs = []
-    for profile in profiles or DEFAULT_PROFILES:
+    for profile in profiles:
         if profile not in known:
             raise UsageError(
                 f"there is no virtual phone {profile!r}", hint=f"there are: {', '.join(known)}"
             )
-        seen[profile] += 1
-        number = f"-{seen[profile]}" if seen[profile] > 1 else ""
-        pairs.append((profile, f"VIRTUAL-{profile.upper()}{number}"))
+        first = f"VIRTUAL-{profile.upper()}"
+        names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+        used.add(serial := next(name for name in names if name not in used))
+        pairs.append((profile, serial))
     return pairs
 
 

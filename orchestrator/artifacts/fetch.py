@@ -73,7 +73,7 @@ def parse_mirror(text: str) -> Mirror | None:
         if split is None or split.scheme not in {"http", "https"} or not split.hostname:
             raise UsageError(
                 f"{shown(part)!r} can't be a mirror: it isn't an http or https address",
-                hint="give PREFIX or ORIGIN=PREFIX with --mirror or $BENCHFARM_MIRROR, for example https://mirror.example/",
+                hint="give PREFIX or ORIGIN=PREFIX in $BENCHFARM_MIRROR, for example https://mirror.example/",
             )
     return Mirror(prefix=prefix, origin=origin)
 
@@ -213,7 +213,7 @@ class Downloader:
             if urlsplit(target).scheme != urlsplit(url).scheme:
                 raise DownloadError(
                     f"{shown(url)} redirects to another scheme, {shown(target)}: refused",
-                    hint="give the right address in the build file, or a mirror with --mirror",
+                    hint="give the right address in the build file, or a mirror in $BENCHFARM_MIRROR",
                 )
             url = target
         raise DownloadError(f"{shown(url)}: more than {_REDIRECTS_MAX} redirects")
@@ -243,7 +243,7 @@ def _take(response: requests.Response, url: str, draft: Path, on_progress: Progr
     if total is None and response.headers.get("Transfer-Encoding") != "chunked":
         raise DownloadError(
             f"{shown(url)}: the server tells no length, so that a file that was cut off looks whole",
-            hint="fetch it through a mirror that tells lengths (--mirror)",
+            hint="fetch it through a mirror that tells lengths ($BENCHFARM_MIRROR)",
         )
     if total is not None and total > _SIZE_MAX:
         raise DownloadError(f"{shown(url)} has {total} bytes, which no benchmark program has")

@@ -169,23 +169,17 @@ class Adapters:
             self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()])
         )
 
-    def build_fetcher(self, *, mirror: str = "") -> BuildFetcher:
-        """What downloads declared builds; ``mirror`` wins over the environment's.
-
-        Raises UsageError for a wrong one.
-        """
+    def build_fetcher(self) -> BuildFetcher:
+        """What downloads declared builds; raises UsageError for a wrong mirror."""
         from orchestrator.artifacts.fetch import BuildFetcher
 
-        return BuildFetcher(self.library, self.downloader(mirror=mirror))
+        return BuildFetcher(self.library, self.downloader())
 
-    def downloader(self, *, mirror: str = "") -> Downloader:
-        """What downloads files; ``mirror`` wins over the environment's.
-
-        Raises UsageError for a wrong one.
-        """
+    def downloader(self) -> Downloader:
+        """What downloads files; raises UsageError for a wrong mirror."""
         from orchestrator.artifacts.fetch import Downloader, parse_mirror
 
-        named = parse_mirror(mirror or self.settings.mirror)
+        named = parse_mirror(self.settings.mirror)
         folder = self.settings.cache_folder / "downloads"
         return Downloader(folder, mirror=named)
 

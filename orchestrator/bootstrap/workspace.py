@@ -189,9 +189,7 @@ class Workspace(Adapters):
         from orchestrator.devices.discovery import NetworkPhones
 
         for address, error in NetworkPhones(self.settings.data_folder).join(server):
-            told = (
-                f"can't be connected: {error}; 'benchfarm device disconnect {address}' forgets it"
-            )
+            told = f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
             self.note(address, told)
 
     def plugged_server(self) -> AdbServer:

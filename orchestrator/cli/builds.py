@@ -10,8 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import typer
+
 from orchestrator.app.builds import (
     AddRequest,
+    MakeRequest,
     add_build,
     fetch_builds,
     find_build,
@@ -22,10 +25,10 @@ from orchestrator.app.builds import (
 )
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
-from orchestrator.errors import ArtifactError
+from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.tables.column import DATA, Column, Kind
@@ -50,16 +53,38 @@ _BUILDS: Final[Mapping[str, str]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Which:
+    """Which of a tool's builds is shown."""
+
+    abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = (
+        "arm64-v8a"
+    )
+    build: Annotated[
+        str, opt("--build", "Build that a plan would name (default: the default build).")
+    ] = ""
+
+
 @command("build list", has_table=True)
 def list_builds(
     settings: Settings,
+    context: typer.Context,
+    tool: Annotated[str, arg("Show what this one uses: native, apk, litert-native ...")] = "",
+    *,
+    which: Which,
     everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
     verify: Annotated[bool, opt("--verify", "Check every cached file by its sha256.")] = False,
 ) -> CommandResult:
-    """List the builds, and which release is in use.
+    """List the builds in use, or show which one a tool uses.
 
     Example: benchfarm build list
+
+    Example: benchfarm build list native --abi arm64-v8a
     """
+    if tool:
+        refuse(context, {"everything", "verify"}, "for one tool")
+        return _used(settings, tool, which)
+    refuse(context, {"abi", "build"}, "without a tool")
     with Workspace(settings) as workspace:
         if verify:
             return _verified(workspace)
@@ -128,26 +153,45 @@ _LISTED: Sequence[Column[_ListedBuild]] = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class FetchOptions:
+    """How builds are had."""
+
+    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = ()
+    keep_pin: Annotated[
+        bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")
+    ] = False
+    checkout: Annotated[
+        Path | None, opt("--checkout", "Build it from this checkout of the program's source.")
+    ] = None
+    target: Annotated[
+        str, opt("--target", "With --checkout: Bazel's target (default: the declared recipe).")
+    ] = ""
+
+
 @command("build fetch")
 def fetch(
     settings: Settings,
     names: Annotated[Texts, arg("Builds, as 'benchfarm build list' names them.")],
-    *,
-    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
-    keep_pin: Annotated[
-        bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")
-    ] = False,
-    mirror: Annotated[
-        str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
-    ] = "",
+    options: FetchOptions,
 ) -> CommandResult:
-    """Download programs and libraries, and use them.
+    """Download programs and libraries, or build one, and use them.
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
+
+    Example: benchfarm build fetch mine --checkout litert --target
+    //tflite/tools/benchmark:benchmark_model
+
+    To build one needs bazel or bazelisk, and for Android its NDK.
     """
+    if options.checkout is not None:
+        return _made(settings, names, options)
+    abi, keep_pin = options.abi, options.keep_pin
+    if options.target:
+        raise UsageError("--target is for --checkout", hint="name the checkout of the source")
     on_progress = downloads_on_stderr(settings.log_format)
     with Workspace(settings) as workspace:
-        fetcher = workspace.build_fetcher(mirror=mirror)
+        fetcher = workspace.build_fetcher()
         get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
         fetched, problems = fetch_builds(workspace, names, abi, get)
     lines = [line for result in fetched for line in _fetched_lines(result)]
@@ -184,24 +228,16 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
 
 
-@command("build make")
-def make(
-    settings: Settings,
-    name: Annotated[str, arg("Build, as 'benchfarm build list' names it.")],
-    *,
-    source: Annotated[Path, opt("--source", "Checkout of the program's source.")],
-    abi: Annotated[str, opt("--abi", "ABI to build for.")] = "arm64-v8a",
-    target: Annotated[str, opt("--target", "Bazel's target (default: the declared recipe).")] = "",
-) -> CommandResult:
-    """Build a program from its source, and use it.
-
-    Example: benchfarm build make mine --source litert --target
-    //tflite/tools/benchmark:benchmark_model
-
-    Needs bazel or bazelisk, and for Android its NDK.
-    """
+def _made(settings: Settings, names: Sequence[str], options: FetchOptions) -> CommandResult:
+    """Build one program from its source."""
+    abis = options.abi or ("arm64-v8a",)
+    if len(names) != 1 or len(abis) != 1 or options.checkout is None:
+        raise UsageError("--checkout builds one program for one ABI", hint="name one of each")
+    request = MakeRequest(
+        name=names[0], abi=abis[0], source=options.checkout.absolute(), target=options.target
+    )
     with Workspace(settings) as workspace:
-        build, commands = make_build(workspace, name, abi, source.absolute(), target)
+        build, commands = make_build(workspace, request)
     return CommandResult(
         text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands}
     )
@@ -227,23 +263,10 @@ def pin(
     )
 
 
-@command("build which")
-def which(
-    settings: Settings,
-    tool: Annotated[str, arg("native, apk, litert-native ...")],
-    abi: Annotated[
-        str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")
-    ] = "arm64-v8a",
-    build: Annotated[
-        str, opt("--build", "Build that a plan would name (default: the default build).")
-    ] = "",
-) -> CommandResult:
-    """Show which program would be used, and where it is from.
-
-    Example: benchfarm build which native --abi arm64-v8a
-    """
+def _used(settings: Settings, tool: str, which: Which) -> CommandResult:
+    """Return which program a tool would use, and where it is from."""
     with Workspace(settings) as workspace:
-        kept, facts, spec, release = find_build(workspace, tool, abi, build)
+        kept, facts, spec, release = find_build(workspace, tool, which.abi, which.build)
     lines = [*_build_lines(kept), *_of_file(facts, spec)]
     if release is not None:
         lines.append(f"  release: {_titled(release)}")

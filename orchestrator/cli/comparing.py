@@ -177,7 +177,9 @@ class PairOptions:
 
     model: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
     detect: Annotated[str, opt("--detect", "Smallest relative difference to detect.")] = "2%"
-    most_pairs: Annotated[int, opt("--most-pairs", "Measure at most N pairs.", min=2)] = 200
+    most_pairs: Annotated[
+        int, opt("--runs -n", "Measure at most N pairs, each a process a side.", min=2)
+    ] = 200
     pair_budget: Annotated[
         str, opt("--budget", "Time budget of one comparison on one device, for example '20 min'.")
     ] = ""
@@ -212,7 +214,7 @@ def ab(
 
     Example: benchfarm ab build:OLD build:NEW -m model.tflite
 
-    Two equal sides tell what the phone can resolve, as 'benchfarm device aa'.
+    Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
     """
     request = pairs.request(options, sides=sides, name="ab")
     output.check()
@@ -247,8 +249,8 @@ def _of_pairs(result: CampaignEnded) -> tuple[list[str], dict[str, object]]:
 class BisectOptions:
     """The two ends of the row of builds."""
 
-    good: Annotated[str, opt("--good", "The build that was fast: NAME@DIGITS.")]
-    bad: Annotated[str, opt("--bad", "The build that is slow: NAME@DIGITS.")]
+    good: Annotated[str, arg("The build that was fast: NAME@DIGITS.")]
+    bad: Annotated[str, arg("The build that is slow: NAME@DIGITS.")]
     since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h"
 
 
@@ -264,7 +266,7 @@ def bisect(
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
-    Example: benchfarm bisect --good tflite@4f1c --bad tflite@9e02 -m model.tflite -s SERIAL
+    Example: benchfarm bisect tflite@4f1c tflite@9e02 -m model.tflite -s SERIAL
 
     Each step measures two builds in turns on one phone.
     """

@@ -8,14 +8,16 @@ import json
 import platform
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from orchestrator import __version__
 from orchestrator.app import resolution
-from orchestrator.app.doctor import Finding, of_host, problem
+from orchestrator.app.doctor import Finding, of_farm, of_host
 from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
@@ -34,11 +36,11 @@ from orchestrator.app.phones import (
 )
 from orchestrator.app.time_limits import waiting
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import Wait, command
+from orchestrator.cli.frame import DryRun, Wait, command, refuse
 from orchestrator.cli.progress import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.errors import DeviceError, StoreError, UsageError
+from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import write_file
 from orchestrator.ports import CheckResult, Device, PhoneCheck
 from orchestrator.records.answers import DoneAnswer
@@ -75,22 +77,29 @@ def restore(
     settings: Settings,
     serials: Annotated[Texts, arg("Serial numbers (default: all with open changes).")] = (),
     *,
-    take: Annotated[
-        bool, opt("--take", "Include phones leased by another computer whose process is dead.")
+    force: Annotated[
+        bool, opt("--force", "Also phones leased by another computer whose process is dead.")
     ] = False,
+    dry_run: DryRun = False,
 ) -> CommandResult:
     """Restore phones that an interrupted run left changed.
 
     Example: benchfarm device restore SERIAL
 
-    Also for phones that this computer changed earlier and that are attached again.
+    Example: benchfarm device restore SERIAL --dry-run
+
+    Also phones that this computer changed earlier and that are attached again. A dry run compares
+    each with its state before any change; the exit code is 1 when something differs.
     """
-    if take and not serials:
+    if force and not serials:
         raise UsageError(
-            "--take needs the phones' serial numbers", hint="benchfarm device restore --take SERIAL"
+            "--force needs the phones' serial numbers",
+            hint="benchfarm device restore --force SERIAL",
         )
+    if dry_run:
+        return _compared(settings, serials)
     with Workspace(settings) as workspace:
-        results = restore_phones(workspace, serials or None, take=take)
+        results = restore_phones(workspace, serials or None, take=force)
     restored = {
         serial: list(undone) for item in results for serial, undone in item.restored.items()
     }
@@ -115,26 +124,17 @@ def restore(
 
 @command("device connect")
 def connect(
-    settings: Settings, address: Annotated[str, arg("HOST[:PORT] that the phone shows.")]
+    settings: Settings,
+    address: Annotated[str, arg("HOST[:PORT] that the phone shows.")],
+    *,
+    undo: Annotated[bool, opt("--undo", "Disconnect it, and forget its address.")] = False,
 ) -> DoneAnswer:
     """Connect a phone by Wi-Fi, and remember it.
 
     Example: benchfarm device connect 192.168.1.20:40123
     """
     with Workspace(settings, makes_store=False) as workspace:
-        return connect_phone(workspace, address)
-
-
-@command("device disconnect")
-def disconnect(
-    settings: Settings, address: Annotated[str, arg("HOST[:PORT] that was connected.")]
-) -> DoneAnswer:
-    """Disconnect a phone, and forget its address.
-
-    Example: benchfarm device disconnect 192.168.1.20:40123
-    """
-    with Workspace(settings, makes_store=False) as workspace:
-        return disconnect_phone(workspace, address)
+        return (disconnect_phone if undo else connect_phone)(workspace, address)
 
 
 @command("device pair")
@@ -208,39 +208,31 @@ _TOLD_PROPERTIES = re.compile(
 )
 
 
-@command("device aa")
-def equal_sides(
-    settings: Settings,
-    serials: Annotated[
-        Listed, opt("--serial -s", "Serial number (default: all attached phones).")
-    ] = (),
-    *,
+@dataclass(frozen=True, kw_only=True)
+class EqualSides:
+    """How equal sides are measured, beside a check."""
+
+    sessions: Annotated[
+        int,
+        opt("--sessions", "Measure equal sides in N sessions: which changes show.", min=0),
+    ] = 0
     model: Annotated[
         Path | None, opt("--model -m", "Model to measure (default: a sample model).")
-    ] = None,
-    delegates: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = USUAL_DELEGATE.value,
-    sessions: Annotated[int, opt("--sessions", "Sessions, each a campaign.", min=1)] = 4,
-    processes: Annotated[int, opt("--invocations -n", "Processes per session.", min=2)] = 12,
-    wait: Wait = "",
-) -> CommandResult:
-    """Measure equal sides: which changes a phone can show.
+    ] = None
+    delegate: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = USUAL_DELEGATE.value
+    runs: Annotated[int, opt("--runs -n", "Processes per session.", min=2)] = 12
+    wait: Wait = ""
 
-    Example: benchfarm device aa -s SERIAL
-
-    Sessions of earlier days count as well: run it weekly. 'benchfarm device check' prints what is
-    known.
-    """
-    plan = bench_plan(
-        {
-            "models": [str(model or resolution.sample_model())],
-            "devices": list(serials),
-            "delegates": delegates,
-            "invocations": processes,
-        }
-    )
-    with workspace_telling(settings) as workspace:
-        workspace.wait = waiting(wait)
-        return equal_sides_of(workspace, plan, sessions=sessions)
+    def plan(self, serials: Sequence[str]) -> Plan:
+        """Return the plan of one session."""
+        return bench_plan(
+            {
+                "models": [str(self.model or resolution.sample_model())],
+                "devices": list(serials),
+                "delegates": self.delegate,
+                "invocations": self.runs,
+            }
+        )
 
 
 def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> CommandResult:
@@ -261,27 +253,44 @@ def equal_sides_of(workspace: Workspace, plan: Plan, *, sessions: int = 4) -> Co
     return replace(shown(*parts[:-1], facts={"resolutions": found}), is_kept=True)
 
 
-@command("device check")
-def check(
-    settings: Settings,
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Which phones are checked, and what is written."""
+
     serials: Annotated[
         Listed, opt("--serial -s", "Serial number (default: all attached phones).")
-    ] = (),
-    *,
-    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None,
-    out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None,
+    ] = ()
+    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None
+    out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
+
+
+@command("device check")
+def check(
+    settings: Settings, context: typer.Context, options: CheckOptions, sides: EqualSides
 ) -> CommandResult:
     """Check on the phone everything that benchfarm relies on.
 
     Example: benchfarm device check -s 0A1B2C3D
 
+    Example: benchfarm device check -s 0A1B2C3D --sessions 4
+
     Prints what works, what works another way and what is missing, with what that costs. The phone
     is left as it was. One file, without the phone's serial number, is written to attach to a bug
-    report. Exit code 3 when a check fails.
+    report. Exit code 3 when a check fails. With --sessions one configuration is measured in several
+    sessions first; those of earlier days count as well, so run it weekly.
     """
     results, texts, failed = [], [], False
-    with Workspace(settings, makes_store=False) as workspace:
-        for device, facts, checks, path in check_phones(workspace, serials, apk=apk, out=out):
+    serials = options.serials
+    if not sides.sessions:
+        refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
+    with workspace_telling(settings, makes_store=bool(sides.sessions)) as workspace:
+        if sides.sessions:
+            workspace.wait = waiting(sides.wait)
+            plan = sides.plan(serials)
+            resolution.measure_equal_sides(workspace, plan, sessions=sides.sessions)
+        for device, facts, checks, path in check_phones(
+            workspace, serials, apk=options.apk, out=options.out
+        ):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
@@ -299,7 +308,9 @@ def check(
             texts += [
                 f"{one_line(item.text)}\n{text.render(resolution.resolution_table(item))}"
                 for item in known
-            ] or [f"what it can resolve isn't known: benchfarm device aa -s {facts.serial}"]
+            ] or [
+                f"what it can resolve isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
+            ]
     return CommandResult(
         text="\n\n".join(texts),
         data={"phones": results},
@@ -365,28 +376,20 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
 
 
 @command("doctor", has_table=True)
-def doctor(settings: Settings) -> CommandResult:
-    """Check this computer, adb and the phones for problems.
+def doctor(
+    settings: Settings,
+    *,
+    farm: Annotated[
+        bool, opt("--farm", "Check only the farm: queue, clocks, hosts, phones.")
+    ] = False,
+) -> CommandResult:
+    """Check this computer, adb, the phones and the farm.
 
     Example: benchfarm doctor
     """
     with Workspace(settings, makes_store=False) as workspace:
-        return told(of_host(workspace))
-
-
-def findings(
-    settings: Settings, of_farm: Callable[[Workspace], list[Finding]], *, host: bool
-) -> CommandResult:
-    """Return what the checks of a farm found.
-
-    With ``host`` of this host as well, also without a queue.
-    """
-    with Workspace(settings) as workspace:
-        try:
-            found = of_farm(workspace)
-        except StoreError as error:
-            found = [problem("queue", str(error), error.hint or "mend that, then ask again")]
-        return told([*found, *(of_host(workspace) if host else [])])
+        found = [] if farm else of_host(workspace)
+        return told([*of_farm(workspace, must_be_there=farm), *found])
 
 
 def told(findings: Sequence[Finding]) -> CommandResult:
@@ -424,33 +427,29 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 )
 
 
-_Serial = Annotated[str, arg("Serial number of the phone.")]
-
-
-@command("device audit")
-def audit(settings: Settings, serial: _Serial) -> CommandResult:
-    """Compare a phone with its state before any change.
-
-    Example: benchfarm device audit SERIAL
-
-    Exit code 1 when something differs.
-    """
+def _compared(settings: Settings, serials: Sequence[str]) -> CommandResult:
+    """Compare phones with their state before any change."""
     with Workspace(settings) as workspace:
-        facts, pending, differences = audit_phone(workspace, serial)
-    is_clean = not pending and not differences
-    state = "as it was" if is_clean else "not as it was"
-    lines = [f"{serial}{_virtual(facts.is_virtual)}: {state}"]
-    lines += [f"  still to be undone: {one_line(item)}" for item in pending]
-    lines += [f"  {one_line(item.text)}" for item in differences]
-    if pending:
-        lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
-    data = {
-        "serial": serial,
-        "clean": is_clean,
-        "pending": pending,
-        "differences": differences,
-    }
-    return CommandResult(text="\n".join(lines), data=data, exit_code=int(not is_clean))
+        audited = [
+            audit_phone(workspace, serial)
+            for serial in serials or workspace.conditioner.unrestored()
+        ]
+    lines, data = [], []
+    for facts, pending, differences in audited:
+        serial, is_clean = facts.serial, not pending and not differences
+        state = "as it was" if is_clean else "not as it was"
+        lines.append(f"{serial}{_virtual(facts.is_virtual)}: {state}")
+        lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+        lines += [f"  {one_line(item.text)}" for item in differences]
+        if pending:
+            lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
+        found = {"serial": serial, "clean": is_clean}
+        data.append({**found, "pending": pending, "differences": differences})
+    return CommandResult(
+        text="\n".join(lines) or "nothing to restore",
+        data=data,
+        exit_code=int(not all(item["clean"] for item in data)),
+    )
 
 
 def _virtual(is_virtual: bool) -> str:

@@ -1,4 +1,4 @@
-"""``benchfarm explain``, ``docs`` and ``completion``: terms, codes, pages, a shell's TAB key."""
+"""``benchfarm explain`` and ``completion``: terms, codes, pages, a shell's TAB key."""
 
 from __future__ import annotations
 
@@ -69,67 +69,55 @@ def plain(text: str) -> str:
 @command("explain")
 def explain(
     word: Annotated[
-        str, arg("Term or code, such as partial or throttled (default: list all).")
+        str, arg("Term, code or page, such as partial, throttled or plans (default: list all).")
     ] = "",
 ) -> CommandResult:
-    """Explain a term or a code that benchfarm prints.
+    """Explain a term or a code, or show a page of the docs.
 
     Example: benchfarm explain throttled
+
+    Example: benchfarm explain guides/compare | less
     """
-    known = list(entries())
+    known, folder = list(entries()), data_folder("docs")
+    pages = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted(folder.rglob("*.md"))
+    }
     wanted = word.strip().strip("'\"`").casefold().replace("_", "-")
     if not wanted:
-        text = "\n".join(
+        terms = [
             f"{page}: {', '.join(item.term for item in known if item.page == page)}"
             for page in PAGES
-        )
-        return CommandResult(text=text, data=known)
+        ]
+        heads = {name: path.read_text("utf-8").partition("\n")[0] for name, path in pages.items()}
+        about = {name: plain(head.lstrip("# ")) for name, head in heads.items()}
+        table = text_table(("page", "about"), list(about.items()))
+        text = "\n".join([*terms, "", table])
+        return CommandResult(text=text, data={"terms": known, "pages": about})
+    name = wanted.removeprefix("docs/").removesuffix(".md")
+    fitting = [page for page in pages if page == name or page.endswith(f"/{name}")]
     found = [
         item
         for item in known
         if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}
     ]
+    if not found and len(fitting) == 1:
+        text = pages[fitting[0]].read_text("utf-8").rstrip("\n")
+        return CommandResult(text=text, data={"page": fitting[0], "markdown": text})
     if not found:
-        hint = nearest(wanted, [item.term for item in known]) or "'benchfarm explain' lists them"
-        raise UsageError(f"nothing explains {word!r}", hint=hint)
+        near = nearest(wanted, [*(item.term for item in known), *pages])
+        raise UsageError(
+            f"{word!r} is {'several pages' if fitting else 'no term, code or page'}",
+            hint=f"choose of {', '.join(fitting)}"
+            if fitting
+            else near or "'benchfarm explain' lists them",
+        )
     lines = []
     for item in found:
         lines.append(f"{item.term}  (docs/{item.page})")
         lines.extend(f"  {head}: {text}" for head, text in item.columns.items())
+    lines += [f"more: benchfarm explain docs/{page}.md" for page in fitting]
     return CommandResult(text="\n".join(lines), data=found)
-
-
-@command("docs")
-def docs(
-    page: Annotated[
-        str, arg("Page, such as plans or docs/guides/compare.md (default: list all).")
-    ] = "",
-) -> CommandResult:
-    """Show a page of the documentation.
-
-    Example: benchfarm docs guides/compare
-
-    Example: benchfarm docs plans | less
-    """
-    folder = data_folder("docs")
-    paths = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for path in sorted(folder.rglob("*.md"))
-    }
-    if not page:
-        texts = {name: path.read_text("utf-8").partition("\n")[0] for name, path in paths.items()}
-        rows = [(name, plain(text.lstrip("# "))) for name, text in texts.items()]
-        return CommandResult(text=text_table(("page", "about"), rows), data=dict(rows))
-    wanted = page.removeprefix("docs/").removesuffix(".md")
-    found = [name for name in paths if name == wanted or name.endswith(f"/{wanted}")]
-    if len(found) != 1:
-        hint = nearest(wanted, list(paths)) or "'benchfarm docs' lists them"
-        raise UsageError(
-            f"{page!r} is {'several pages' if found else 'no page'} of the documentation",
-            hint=f"choose of {', '.join(found)}" if found else hint,
-        )
-    text = paths[found[0]].read_text("utf-8").rstrip("\n")
-    return CommandResult(text=text, data={"page": found[0], "markdown": text})
 
 
 _SHELLS: Final = ("bash", "zsh", "fish")

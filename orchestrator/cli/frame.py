@@ -43,7 +43,7 @@ _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnsw
 #: none is common.
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--serial", "--wait"}),
-    "Measuring": frozenset({"--budget", "--detect", "--most-pairs", "--since"}),
+    "Measuring": frozenset({"--budget", "--detect", "--since"}),
     "Output": frozenset({"--json", "--format", "--out", "--fail-on", "--summary", "--title"}),
     "Advanced": frozenset({"--tool", "--build", "--timeout"}),
 }
@@ -93,16 +93,56 @@ def _abouts() -> Mapping[str, str]:
     return {word: about for words in sections().values() for word, about in words.items()}
 
 
-#: Options and words of commands that have another name now; no help names them.
-_OLD_OPTIONS: Final = {
-    "--device": "--serial",
-    "--phone": "--serial",
-    "--invocations": "--runs",
-    "--num-runs": "--inferences",
-    "--wait": "--watch",
-    "--fresh": "--since",
+#: Options that have another name now, by their old name: the first that a command has is meant.
+_OLD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--device": ("--serial",),
+    "--phone": ("--serial",),
+    "--invocations": ("--runs",),
+    "--num-runs": ("--inferences",),
+    "--wait": ("--watch",),
+    "--take": ("--force",),
+    "--source": ("--checkout",),
+    "--hidden": ("--all",),
+    "--host": ("--with-host",),
+    "--metrics-host": ("--host",),
+    "--metrics-port": ("--port",),
+    "--devices": ("--serial",),
+    "--reports": ("--limit",),
+    "--keep-raw": ("--older-than",),
+    "--most-pairs": ("--runs",),
+    "--outcome": ("--status",),
+    "--version": ("--release",),
+    "--seconds": ("--budget",),
+    "--fresh": ("--force", "--since"),
+    "--accept-changed": ("--force",),
 }
-_OLD_WORDS: Final = {"lab": "virtual"}
+#: Commands that have another name now, by their first words. No help names them.
+_OLD_WORDS: Final = {
+    "lab": "virtual",
+    "virtual add": "virtual up",
+    "virtual remove": "virtual down",
+    "device disconnect": "device connect --undo",
+    "device audit": "device restore --dry-run",
+    "device aa": "device check --sessions 4",
+    "farm doctor --no-host": "doctor --farm",
+    "farm doctor": "doctor",
+    "farm resume": "farm pause --undo",
+    "build make": "build fetch",
+    "build which": "build list",
+    "model samples --out": "model fetch samples --out",
+    "model samples": "model list",
+    "model diff": "model inspect",
+    "docs": "explain",
+}
+
+
+def _in_todays_words(words: list[str]) -> list[str]:
+    """Return the words of a command line with its command by the name that it has now."""
+    for old, new in _OLD_WORDS.items():
+        before = old.split()
+        if words[: len(before)] == before:
+            words = [*new.split(), *words[len(before) :]]
+    return words
 
 
 class Root(typer.core.TyperGroup):
@@ -124,8 +164,7 @@ class Root(typer.core.TyperGroup):
 
         Raises UsageError naming the words that are like an unknown one.
         """
-        if args and args[0] in _OLD_WORDS:
-            args = [_OLD_WORDS[args[0]], *args[1:]]
+        args = _in_todays_words(args)
         if not args or args[0] in _abouts():
             return super().resolve_command(ctx, args)
         commands, self.commands = (
@@ -206,8 +245,10 @@ class Command(typer.core.TyperCommand):
         words = []
         for word in args:
             name, equals, value = word.partition("=")
-            new = _OLD_OPTIONS.get(name, "") if name not in known else ""
-            words.append(f"{new}{equals}{value}" if new in known else word)
+            meant = (
+                new for new in _OLD_OPTIONS.get(name, ()) if name not in known and new in known
+            )
+            words.append(f"{next(meant, name)}{equals}{value}")
         found: list[str] = super().parse_args(ctx, words)
         return found
 
@@ -400,6 +441,7 @@ def _html(out: Path | None) -> Path | None:
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
+DryRun = Annotated[bool, opt("--dry-run", "Only list what would be done.")]
 Legend = Annotated[bool, opt("--legend", "Explain every word and mark of the table.")]
 Wait = Annotated[
     str,

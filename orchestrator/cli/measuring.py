@@ -284,11 +284,10 @@ def quickstart(settings: Settings) -> CommandResult:
     # Its phones are its own: those of 'benchfarm virtual up' go on.
     with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
         own = replace(settings, state_folder=Path(folder))
-        phones = virtual_phones.start(own, speed=_PHONE_SPEED, exit_with_parent=True)
+        wanted = virtual_phones.LabRequest(speed=_PHONE_SPEED)
+        phones = virtual_phones.start(own, wanted, exit_with_parent=True)
         try:
-            serials = tuple(
-                serial for _, serial in virtual_phones.serials_for(virtual_phones.DEFAULT_PROFILES)
-            )
+            serials = tuple(phone.serial for phone in phones.phones)
             result = bench(own, virtual_phones.quickstart_options(serials), None)
         finally:
             virtual_phones.stop_quietly(own)

@@ -18,7 +18,7 @@ from orchestrator.app.run_logs import log_text
 from orchestrator.app.status import running_here, state_of
 from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
 from orchestrator.cli.terminal import say
 from orchestrator.errors import StoreError, UsageError
@@ -48,7 +48,7 @@ _Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs
 def campaigns(
     settings: Settings,
     *,
-    hidden: Annotated[bool, opt("--hidden", "List hidden campaigns too.")] = False,
+    hidden: Annotated[bool, opt("--all", "Hidden campaigns too.")] = False,
     name: Annotated[str, opt("--name", "Only campaigns with this in their name.")] = "",
     status: Annotated[str, opt("--status", "Only running, finished, interrupted ... ones.")] = "",
     limit: _Limit = None,
@@ -76,7 +76,7 @@ def campaigns(
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"
     if out_of_lists and not hidden:
-        nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --hidden' lists them"
+        nothing = f"all {len(out_of_lists)} campaigns are hidden: 'benchfarm results list --all' lists them"
     elif name or status:
         nothing = "no campaign fits"
     rows = [
@@ -95,7 +95,7 @@ class RunFilter:
 
     device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = ""
     delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = ""
-    outcome: Annotated[str, opt("--outcome", "Only completed, failed, timed-out ... ones.")] = ""
+    outcome: Annotated[str, opt("--status", "Only completed, failed, timed-out ... ones.")] = ""
     limit: _Limit = None
 
     def fits(self, run: RunRecord) -> bool:
@@ -115,10 +115,10 @@ def runs(
 ) -> CommandResult:
     """List the runs of a campaign.
 
-    Example: benchfarm results runs newest --outcome failed
+    Example: benchfarm results runs newest --status failed
     """
     if which.outcome and which.outcome not in list(Outcome):
-        raise UsageError(f"--outcome: {not_one_of(which.outcome, Outcome)}")
+        raise UsageError(f"--status: {not_one_of(which.outcome, Outcome)}")
     limit = which.limit
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
@@ -242,17 +242,17 @@ _Named = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAM
 def prune(
     settings: Settings,
     *,
-    keep_raw: Annotated[str, opt("--keep-raw", "Keep raw output up to this age (90d).")],
-    dry_run: Annotated[bool, opt("--dry-run", "Only list what would be deleted.")] = False,
+    older_than: Annotated[str, opt("--older-than", "Of campaigns that are older than this, 90d.")],
+    dry_run: DryRun = False,
     compact: Annotated[bool, opt("--compact", "Shrink the store's file afterwards.")] = False,
 ) -> CommandResult:
     """Delete the raw output of old campaigns. Figures and verdicts stay.
 
-    Example: benchfarm store prune --keep-raw 90d --dry-run
+    Example: benchfarm store prune --older-than 90d --dry-run
     """
     path = settings.store_file
     pruned, before, after = stored.prune(
-        settings, keep_raw=keep_raw, is_trial=dry_run, compact=compact
+        settings, older_than=older_than, is_trial=dry_run, compact=compact
     )
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"

@@ -9,10 +9,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+import typer
+
 from orchestrator.app import virtual_phones
 from orchestrator.app.options import Texts, arg, opt
+from orchestrator.app.virtual_phones import LabRequest
 from orchestrator.bootstrap import Settings, Workspace, virtual_lab
-from orchestrator.cli.frame import command
+from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.tables.column import Column, Kind, fields_of
@@ -21,19 +24,16 @@ from orchestrator.units import counted
 
 
 @command("virtual up", has_table=True)
-def up(
-    settings: Settings,
-    profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = (),
-    *,
-    speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0,
-    seed: Annotated[int, opt("--seed", "Seed of the phones' noise.")] = 0,
-    rooted: Annotated[bool, opt("--rooted", "Give the phones su, as on rooted ones.")] = False,
-) -> CommandResult:
-    """Start virtual phones (default: a Pixel 3 and a Pixel 4).
+def up(settings: Settings, context: typer.Context, request: LabRequest) -> CommandResult:
+    """Start virtual phones (default: two), or attach more.
 
     Example: benchfarm virtual up pixel-3 pixel-8
     """
-    lab = virtual_phones.start(settings, profiles, speed=speed, seed=seed, rooted=rooted)
+    if request.profiles and virtual_phones.is_up(settings):
+        refuse(context, {"speed", "seed"}, "for phones that join others")
+        lab = virtual_phones.attach(settings, request)
+    else:
+        lab = virtual_phones.start(settings, request)
     phones = [fields_of(phone, *(item.name for item in fields(phone))) for phone in lab.phones]
     return shown(
         _phones(phones),
@@ -67,38 +67,22 @@ _PHONES: Final[Sequence[Column[Mapping[str, Any]]]] = (
 )
 
 
-@command("virtual add")
-def add(
-    settings: Settings,
-    profile: Annotated[str, arg("Profile of the phone. PROFILE@1-2.3 sets its USB path.")],
-    serial: Annotated[str, opt("--serial", "Serial number (default: from the profile).")] = "",
-) -> CommandResult:
-    """Attach another virtual phone.
-
-    Example: benchfarm virtual add pixel-7
-    """
-    phone = virtual_phones.attach(settings, profile, serial=serial)
-    return CommandResult(text=f"{phone['serial']} is plugged in at {phone['address']}", data=phone)
-
-
-@command("virtual remove")
-def remove(
-    settings: Settings, serial: Annotated[str, arg("The phone's serial number.")]
-) -> CommandResult:
-    """Detach a virtual phone; its files end with it.
-
-    Example: benchfarm virtual remove VIRTUAL-PIXEL-3
-    """
-    virtual_phones.detach(settings, serial)
-    return CommandResult(text=f"{serial} is unplugged", data={"serial": serial})
-
-
 @command("virtual down")
-def down(settings: Settings) -> CommandResult:
-    """Stop the virtual phones and their adb server.
+def down(
+    settings: Settings,
+    serials: Annotated[Texts, arg("Phones to detach (default: all, and their adb server).")] = (),
+) -> CommandResult:
+    """Stop the virtual phones and their adb server, or detach some.
 
     Example: benchfarm virtual down
     """
+    for serial in serials:
+        virtual_phones.detach(settings, serial)
+    if serials:
+        return CommandResult(
+            text="\n".join(f"{serial} is unplugged" for serial in serials),
+            data={"serials": serials},
+        )
     stopped, server_stopped = virtual_phones.stop(settings)
     text = "the lab is down" if stopped or server_stopped else "no lab was up"
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
@@ -152,7 +136,7 @@ def program(
     file: Annotated[Path, arg("File to write.")],
     name: Annotated[str, opt("--program", "Program that it imitates.")] = "benchmark_model",
     abi: Annotated[str, opt("--abi", "ABI of the program.")] = "arm64-v8a",
-    version: Annotated[str, opt("--version", "Version that it reports.")] = "virtual",
+    version: Annotated[str, opt("--release", "Version that it reports.")] = "virtual",
     time: Annotated[
         float,
         opt(

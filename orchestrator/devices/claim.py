@@ -207,7 +207,7 @@ def check_free(standing: Standing, serial: str) -> None:
             f"in use by {standing.holder}",
             serial=serial,
             hint="wait until it is done; the note expires by itself when its owner has died, and "
-            "'benchfarm device restore --take SERIAL' is for who knows that it has",
+            "'benchfarm device restore --force SERIAL' is for who knows that it has",
         )
     if standing.strays:
         raise DeviceBusyError(

@@ -329,7 +329,7 @@ class DeviceSelection:
             "none",
         ),
     ] = ()
-    host: Annotated[bool, Key("Include this computer.", "--host", DEVICES)] = False
+    host: Annotated[bool, Key("Include this computer.", "--with-host", DEVICES)] = False
     one_of_each: Annotated[
         Text,
         _by("fact"),

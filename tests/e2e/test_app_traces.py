@@ -129,12 +129,12 @@ def test_the_text_says_what_the_inferences_are_made_of(
 def test_an_app_that_writes_no_slices_is_told_with_the_next_step(lab: Lab, tmp_path: Path) -> None:
     serial = lab.serials[0]
     words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path)
-    done = lab.cli(*words, "--seconds", 0.3)
-    assert (done.exit_code, "didn't run meanwhile: name its --activity" in done.stdout) == (1, True)
+    done = lab.cli(*words, "--budget", 0.3)
+    assert (done.exit_code, "didn't run meanwhile: name its activity" in done.stdout) == (1, True)
     failed = lab.cli(*words, "--during", "false", "--json")
     assert failed.exit_code == 1
     assert "exit code 1" in failed.json["faults"][0]
-    refused = lab.cli(*words, "--seconds", 1, "--activity", ".Nowhere")
+    refused = lab.cli(*words, "--budget", 1, "--app", f"{PACKAGE}/.Nowhere")
     assert (refused.exit_code, "can't be started" in refused.stderr) == (3, True)
     as_before(lab, serial)
 
@@ -145,20 +145,20 @@ def test_what_cannot_be_traced_is_refused_before_anything_is_changed(
     old = lab.serials[1]
     install(lab, old, tmp_path, debuggable=False)
     try:
-        done = lab.cli("trace", "--app", PACKAGE, "-s", old, "--seconds", 1)
+        done = lab.cli("trace", "--app", PACKAGE, "-s", old, "--budget", 1)
     finally:
         install(lab, old, tmp_path, debuggable=True)
     assert (done.exit_code, "neither debuggable nor profileable" in done.stderr) == (2, True)
     for words, text in (
-        (("--app", "com.example.none", "--seconds", 1), "isn't installed"),
-        (("--app", "x; reboot", "--seconds", 1), "isn't the name of an Android package"),
+        (("--app", "com.example.none", "--budget", 1), "isn't installed"),
+        (("--app", "x; reboot", "--budget", 1), "isn't the name of an Android package"),
         (
-            ("--app", PACKAGE, "--activity", ".A$(id)", "--seconds", 1),
+            ("--app", f"{PACKAGE}/.A$(id)", "--budget", 1),
             "isn't the name of an activity",
         ),
-        (("--app", PACKAGE, "--seconds", 1, "--during", "true"), "can't be used together"),
+        (("--app", PACKAGE, "--budget", 1, "--during", "true"), "can't be used together"),
         (("--app", PACKAGE, "--threads", 2), "means nothing with --app"),
-        ((model, "--seconds", 1), "means nothing without --app"),
+        ((model, "--budget", 1), "means nothing without --app"),
         ((), "nothing to trace"),
     ):
         done = lab.cli("trace", *words, "-s", lab.serials[0])
@@ -174,7 +174,7 @@ def test_an_app_that_runs_is_left_running_unless_a_restart_is_wanted(
     lab.fault(serial, "program-hang")
     lab.shell(serial, using())
     pid = lab.shell(serial, f"pidof {PACKAGE}")
-    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 0.3)
+    words = ("trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--budget", 0.3)
     done = lab.cli(*words)
     assert (done.exit_code, "ran before" in done.stdout, "--restart ends it" in done.stdout) == (
         1,
@@ -213,7 +213,7 @@ def test_an_app_that_ends_meanwhile_is_told(lab: Lab, model: Path, tmp_path: Pat
     lab.fault(serial, "program-hang")
     lab.shell(serial, using())
     process = lab.cli.start(
-        "trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--seconds", 3, "--json"
+        "trace", "--app", PACKAGE, "-s", serial, "--out", tmp_path, "--budget", 3, "--json"
     )
     assert process.stderr is not None
     assert any("is being recorded" in line for line in process.stderr)

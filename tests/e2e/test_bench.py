@@ -117,7 +117,7 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert shown.startswith("3 earlier runs: --limit 0")
     assert (
         "did you mean 'failed'?"
-        in lab.cli("results", "runs", "--outcome", "faild").ended_with(2).stderr
+        in lab.cli("results", "runs", "--status", "faild").ended_with(2).stderr
     )
 
 

@@ -69,8 +69,8 @@ def usual_pause_s(runs: list[dict[str, Any]]) -> float:
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     lab.cli("store", "backup", tmp_path / "copy.sqlite").ok()
     before = lab.cli("report", "--format", "csv").ok().stdout
-    trial = lab.cli("store", "prune", "--keep-raw", "0s", "--dry-run", "--json").ok().json
-    done = lab.cli("store", "prune", "--keep-raw", "0s", "--json").ok().json
+    trial = lab.cli("store", "prune", "--older-than", "0s", "--dry-run", "--json").ok().json
+    done = lab.cli("store", "prune", "--older-than", "0s", "--json").ok().json
     assert trial["runs"] == done["runs"] > 0
     # What takes less room than a note of its deletion stays.
     campaigns = [item["campaign_id"] for item in lab.cli("results", "list", "--json").ok().json]
@@ -81,7 +81,7 @@ def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     ]
     logs = ((run_id, lab.cli("results", "log", run_id).ok().stdout) for run_id in run_ids)
     run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
-    assert "--keep-raw 0s" in shown
+    assert "--older-than 0s" in shown
     assert "0 changed" in lab.cli("results", "reparse").ok().stdout
     assert lab.cli("report", "--format", "csv").ok().stdout == before
     kept = (

@@ -59,7 +59,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert "is here and in use" in first.stdout
     assert "prog: " in first.stderr
     assert "(100 %)" in first.stderr
-    old = declared("build", "which", "native", "--build", "prog", "--json").ok().json
+    old = declared("build", "list", "native", "--build", "prog", "--json").ok().json
     assert old["build"]["path"].startswith(str(declared.home))
     assert old["release"]["files"][0]["url"] == "https://files.example/latest/prog"
     publish(2)
@@ -103,14 +103,13 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(
         "name: gone\ntitle: T\ntool: native\nprogram: gone\nabis: {arm64-v8a: {url: 'https://files.example/gone'}}\n"
     )
     server.put(f"{PLACE}/prog", program("1"))
-    done = declared(
-        "build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--mirror", server.url, "--json"
-    )
+    mirror = {"BENCHFARM_MIRROR": server.url}
+    done = declared("build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--json", **mirror)
     assert done.exit_code == 4
     assert [item["name"] for item in done.json["fetched"]] == ["prog"]
     (problem,) = done.json["problems"]
     assert (problem["name"], problem["code"]) == ("gone", "not-there")
-    alone = declared("build", "fetch", "gone", "--mirror", server.url)
+    alone = declared("build", "fetch", "gone", **mirror)
     assert alone.exit_code == 4
     assert "files.example/gone isn't there (HTTP 404)" in alone.stderr
 
@@ -120,10 +119,9 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(
     [
         (("fetch", "nothing"), 2, "no build 'nothing' is declared"),
         (("fetch", "prog", "--abi", "mips"), 2, "prog isn't declared for 'mips'"),
-        (("fetch", "prog", "--mirror", "nowhere"), 2, "can't be a mirror"),
         (("use", "prog@12"), 4, "no release 'prog@12' is on this computer"),
-        (("which", "natif"), 2, "'natif' isn't one of"),
-        (("which", "native"), 4, "no build of native for arm64-v8a is on this computer"),
+        (("list", "natif"), 2, "'natif' isn't one of"),
+        (("list", "native"), 4, "no build of native for arm64-v8a is on this computer"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_with_its_code(
@@ -138,15 +136,16 @@ def test_interrupted_download_leaves_nothing_in_the_cache(
     declared: Cli, server: FileServer
 ) -> None:
     server.put(f"{PLACE}/prog", program("1"), faults=[("hang after", 50)])
-    words = ("build", "fetch", "prog", "--abi", "arm64-v8a", "--mirror", server.url)
-    running = declared.start(*words)
+    words = ("build", "fetch", "prog", "--abi", "arm64-v8a")
+    mirror = {"BENCHFARM_MIRROR": server.url}
+    running = declared.start(*words, **mirror)
     assert server.hanging.wait(60)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=300)
     assert running.returncode == 130, stderr
     assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 0
     server.released.set()
-    declared(*words).ok()
+    declared(*words, **mirror).ok()
     assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 1
 
 
@@ -154,7 +153,7 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
     path = tmp_path / "android_aarch64_benchmark_model.apk"
     path.write_bytes(benchmark_apk())
     cli("build", "add", path).ok()
-    found = cli("build", "which", "apk", "--build", "benchmark_model_apk", "--json").ok().json
+    found = cli("build", "list", "apk", "--build", "benchmark_model_apk", "--json").ok().json
     assert found["package"] == "org.tensorflow.lite.benchmark"
     assert (found["debuggable"], found["min_sdk"]) == (True, 23)
     assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
@@ -203,7 +202,7 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(
     assert [(item["is_virtual"], item["in_use_for"]) for item in releases] == [
         (True, ["arm64-v8a"])
     ] * 2
-    done = cli("build", "which", "native")
+    done = cli("build", "list", "native")
     assert done.exit_code == 4
     assert (
         "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)"
@@ -250,7 +249,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) -> None:
-    words = ("build", "make", "mine", "--source", checkout, "--target", "//x:prog")
+    words = ("build", "fetch", "mine", "--checkout", checkout, "--target", "//x:prog")
     path = f"{checkout.parent / 'tools'}:/usr/bin:/bin"
     made = cli(*words, "--json", PATH=path).ok()
     assert made.json["commands"] == ["bazel build -c opt --config=android_arm64 //x:prog"]
@@ -266,20 +265,20 @@ def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) ->
 def test_what_bazel_made_is_found_by_the_name_of_the_builds_program(
     declared: Cli, checkout: Path
 ) -> None:
-    words = ("build", "make", "prog", "--source", checkout, "--target", "//x:arm64_package")
+    words = ("build", "fetch", "prog", "--checkout", checkout, "--target", "//x:arm64_package")
     declared(*words, PATH=f"{checkout.parent / 'tools'}:/usr/bin:/bin").ok()
 
 
 def test_where_nothing_can_be_built_it_is_said_what_to_do(declared: Cli, checkout: Path) -> None:
-    words = ("--source", checkout)
+    words = ("--checkout", checkout)
     said = (
-        declared("build", "make", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin")
+        declared("build", "fetch", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin")
         .ended_with(4)
         .said
     )
     assert "bazel or bazelisk isn't on PATH" in said
     assert "benchfarm build add FILE --name prog" in said
-    said = declared("build", "make", "prog", *words).ended_with(2).said
+    said = declared("build", "fetch", "prog", *words).ended_with(2).said
     assert "prog for arm64-v8a declares no recipe" in said
-    said = declared("build", "make", "prog", *words, "--target", "$(id)").ended_with(2).said
+    said = declared("build", "fetch", "prog", *words, "--target", "$(id)").ended_with(2).said
     assert "is no target" in said

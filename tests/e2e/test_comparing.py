@@ -22,7 +22,7 @@ from tests.samples.places import MODELS
 
 QUICK = ("--min-secs", "0.1")
 #: As few pairs as say something of a large difference.
-FEW = (*QUICK, "--most-pairs", "5")
+FEW = (*QUICK, "--runs", "5")
 #: On a computer that does much else.
 PATIENCE_S = 600.0
 
@@ -97,7 +97,7 @@ def test_a_small_difference_of_known_size_is_found_when_it_is_asked_for(bench: B
         bench.program("old"),
         bench.program("three", 3),
         "--json",
-        "--most-pairs",
+        "--runs",
         "40",
         detect="2.5%",
     )
@@ -231,7 +231,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
 def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
     process = bench.cli.start(
         "ab", bench.program("old"), bench.program("killed", 15), "-m", bench.model, "-s", bench.serial,
-        "--detect", "2%", "--min-secs", "2", "--most-pairs", "10",
+        "--detect", "2%", "--min-secs", "2", "--runs", "10",
     )  # fmt: skip
     assert process.stderr is not None
     for line in process.stderr:
@@ -266,7 +266,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     listed = bench.cli("build", "list", "--all", "--json").ok().json
     mine = {item["tag"]: item["release_id"] for item in listed if item["name"] == "mine"}
     words = (
-        "bisect", "--good", f"mine@{mine['v0']}", "--bad", f"mine@{mine['v5']}", "-m", bench.model, "-s",
+        "bisect", f"mine@{mine['v0']}", f"mine@{mine['v5']}", "-m", bench.model, "-s",
         bench.serial, "--detect", "20%", *FEW,
     )  # fmt: skip
     found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
@@ -278,9 +278,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     again = bench.cli(*words).ok()
     assert f"first bad: mine@{mine['v4']} (v4); last good: mine@{mine['v3']} (v3)" in again.stdout
     assert len(bench.cli("results", "list", "--json").ok().json) == stored
-    swapped = bench.cli(
-        "bisect", "--good", f"mine@{mine['v5']}", "--bad", f"mine@{mine['v0']}", "-m", bench.model
-    )
+    swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "archived after" in swapped.stderr
 

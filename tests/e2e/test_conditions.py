@@ -54,9 +54,9 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     rooted.shell(serial, "settings put global window_animation_scale 0.5")
     change = '{"what": "window animation scale", "undo": "settings put global window_animation_scale 1.0"}'
     rooted.shell(serial, f"mkdir -p {folder}; echo '{change}' >{folder}/undo")
-    audit = rooted.cli("device", "audit", serial, "--json")
+    audit = rooted.cli("device", "restore", "--dry-run", serial, "--json")
     assert audit.exit_code == 1
-    assert audit.json["pending"] == ["window animation scale"]
+    assert audit.json[0]["pending"] == ["window animation scale"]
     restored = rooted.cli("device", "restore", "--json").ok().json
     assert restored["restored"] == {serial: ["window animation scale"]}
     assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
@@ -73,8 +73,8 @@ def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: La
         done = rooted.cli("device", "restore", serial)
         assert done.exit_code == 3
         assert "process 7 on lab-west" in done.stdout
-        assert rooted.cli("device", "restore", "--take").exit_code == 2
-        rooted.cli("device", "restore", "--take", serial).ok()
+        assert rooted.cli("device", "restore", "--force").exit_code == 2
+        rooted.cli("device", "restore", "--force", serial).ok()
         assert "owner" not in rooted.shell(serial, f"ls {folder}").split()
     finally:
         rooted.shell(serial, f"rm -f {folder}/owner")

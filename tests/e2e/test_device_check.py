@@ -78,11 +78,12 @@ def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(
 ) -> None:
     serial = lab.serials[1]
     short = ("-s", serial, "-n", "4")
-    first = lab.cli("device", "aa", *short, "--sessions", "3", "--json").ok().json["resolutions"]
+    first = lab.cli("device", "check", *short, "--sessions", "3", "--json").ok().json["phones"]
+    first = first[0]["resolutions"]
     assert [len(item["sessions"]) for item in first] == [3]
     assert all(len(session["pairs"]) == 2 for session in first[0]["sessions"])
     # Sessions add up from day to day, and equal sides of a comparison are sessions too.
-    shown = lab.cli("device", "aa", *short, "--sessions", "1").ok().stdout
+    shown = lab.cli("device", "check", *short, "--sessions", "1").ok().stdout
     assert f"{serial} (Google Pixel 4 (virtual))" in shown
     assert "4 sessions" in shown
     assert "two sessions" in shown

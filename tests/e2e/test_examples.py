@@ -203,7 +203,7 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
     assert "report: " in said
     assert (
         "linux"
-        in cli("build", "which", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
+        in cli("build", "list", "native", "--abi", f"linux-{platform.machine()}").ok().stdout
     )
 
 
@@ -218,7 +218,7 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
         lab.cli,
         "",
         *words,
-        "--most-pairs",
+        "--runs",
         "3",
         "--min-secs",
         "0.1",
@@ -240,11 +240,11 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
 
 
 def test_sample_models_are_copied_and_replace_no_other_file(cli: Cli, tmp_path: Path) -> None:
-    copied = cli("model", "samples", "--out", tmp_path / "here", "--json").ok().json
+    copied = cli("model", "fetch", "samples", "--out", tmp_path / "here", "--json").ok().json
     assert [Path(item["path"]).parent for item in copied] == [tmp_path / "here"] * 2
-    cli("model", "samples", "--out", tmp_path / "here").ok()
+    cli("model", "fetch", "samples", "--out", tmp_path / "here").ok()
     Path(copied[0]["path"]).write_bytes(b"somebody's own")
-    again = cli("model", "samples", "--out", tmp_path / "here")
+    again = cli("model", "fetch", "samples", "--out", tmp_path / "here")
     assert again.exit_code == 2
     assert "is there already and is another file" in again.stderr
     assert Path(copied[0]["path"]).read_bytes() == b"somebody's own"

@@ -245,7 +245,7 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
         "4 stored",
         "4 stored; 4 of 4 without a result",
     )
-    doctor = cli("farm", "doctor", "--json", **environ).json
+    doctor = cli("doctor", "--json", **environ).json
     (problem,) = (
         item
         for item in doctor["findings"]
@@ -263,7 +263,7 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
     host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
     facts = "jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
     farm.queue.rows(f"UPDATE farm_jobs SET facts = {facts} WHERE submission = %s", name)
-    host("farm", "resume", f"phone:{host.serial}")
+    host("farm", "pause", "--undo", f"phone:{host.serial}")
     farm.until(lambda: farm.jobs(name)[0]["tries"] > 0)
     # A further try would take the note away.
     host("farm", "pause", f"phone:{host.serial}")
@@ -301,7 +301,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)
-    farm.one("farm", "resume", f"phone:{farm.one.serial}")
+    farm.one("farm", "pause", "--undo", f"phone:{farm.one.serial}")
     jobs = farm.until_ended(name)
     assert {job["serial"]: (job["host"], job["came_later"]) for job in jobs} == {
         farm.one.serial: ("one", False),
@@ -333,7 +333,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
         "5",
     )
     assert host("farm", "status", usual)["jobs"][0]["status"] == "waits"
-    host("farm", "resume", f"phone:{host.serial}")
+    host("farm", "pause", "--undo", f"phone:{host.serial}")
     (job,) = farm.jobs(urgent)
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
@@ -363,7 +363,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
         rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M
     )
     farm.one("farm", "cancel", f"{name}-one")
-    host("farm", "resume", "host:two")
+    host("farm", "pause", "--undo", "host:two")
     farm.until_announced(host)
     farm.until_ended(usual)
     farm.expect_no_loss(usual, 4, before)

@@ -102,7 +102,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
             lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S
         )
         assert states()[measured] == ""
-        doctor = lab.cli("farm", "doctor", "--no-host", "--json", BENCHFARM_STORE=database.url).json
+        doctor = lab.cli("doctor", "--farm", "--json", BENCHFARM_STORE=database.url).json
         assert any(
             item["level"] == "problem" and free in item["text"] for item in doctor["findings"]
         ), doctor

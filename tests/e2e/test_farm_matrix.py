@@ -383,5 +383,5 @@ def test_submitter_killed(cell: Cell, phase: str) -> None:
         submitter.wait(30)
     assert cell.farm.jobs(cell.name) == []
     cell.submit()
-    one("farm", "resume")
+    one("farm", "pause", "--undo")
     cell.check()

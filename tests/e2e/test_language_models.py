@@ -96,7 +96,7 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
         "xnnpack",
         "--detect",
         "10%",
-        "--most-pairs",
+        "--runs",
         "8",
         *SMALL,
     )

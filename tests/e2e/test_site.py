@@ -105,29 +105,29 @@ def without_farm(page: str) -> str:
 
 def test_site_is_written_once_and_renewed_when_a_note_is_added(weeks, tmp_path):
     out = tmp_path / "public"
-    first = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
+    first = weeks("history", "site", "--out", out, "--limit", "2", "--json").ok().json
     assert (first["series"], first["nights"], first["reports"]) == (12, NIGHTS, 2)
     assert first["unchanged"] == first["removed"] == 0
-    again = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
+    again = weeks("history", "site", "--out", out, "--limit", "2", "--json").ok().json
     assert (again["written"], again["unchanged"]) == (0, first["written"])
     weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "new driver").ok()
-    renewed = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
+    renewed = weeks("history", "site", "--out", out, "--limit", "2", "--json").ok().json
     # Two series and the overview.
     assert (renewed["written"], renewed["removed"]) == (3, 0)
     assert "new driver" in (out / "index.html").read_text()
-    fresh = weeks("history", "site", "--out", out, "--reports", "2", "--fresh", "--json").ok().json
+    fresh = weeks("history", "site", "--out", out, "--limit", "2", "--force", "--json").ok().json
     assert fresh["written"] == 0
-    fewer = weeks("history", "site", "--out", out, "--reports", "1", "--json").ok().json
+    fewer = weeks("history", "site", "--out", out, "--limit", "1", "--json").ok().json
     # What linked to the report that is gone: the series that ran that night, and the index.
     assert (fewer["written"], fewer["removed"]) == (9, 1)
 
 
 def test_report_is_written_anew_when_a_run_is_read_anew_without_another_latency(weeks, tmp_path):
     out = tmp_path / "public"
-    weeks("history", "site", "--out", out, "--reports", "2").ok()
+    weeks("history", "site", "--out", out, "--limit", "2").ok()
     newest = newest_of(weeks)
     read_again(weeks)
-    renewed = weeks("history", "site", "--out", out, "--reports", "2", "--json").ok().json
+    renewed = weeks("history", "site", "--out", out, "--limit", "2", "--json").ok().json
     assert renewed["written"] == 1
     assert "seen when it was read again" in (out / "campaigns" / f"{newest}.html").read_text()
 

@@ -32,7 +32,7 @@ def test_what_is_kept_on_the_disk_is_shown_with_what_frees_it(lab: Lab, measured
     assert rows["store"]["size_bytes"] >= Path(rows["store"]["path"]).stat().st_size
     assert rows["reports"]["files"] >= 1
     text = lab.cli("store", "usage").ok().stdout
-    assert "benchfarm store prune --keep-raw" in text
+    assert "benchfarm store prune --older-than" in text
 
 
 def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:

@@ -38,9 +38,9 @@ def test_a_phone_that_was_connected_is_connected_again_until_it_is_forgotten(
     assert listed() == [phone.address]
     server.disconnect(phone.address)
     assert listed() == [phone.address]
-    assert "is disconnected" in cli("device", "disconnect", phone.address).ok().stdout
+    assert "is disconnected" in cli("device", "connect", "--undo", phone.address).ok().stdout
     assert listed() == []
-    assert "wasn't remembered" in cli("device", "disconnect", phone.address).ok().stdout
+    assert "wasn't remembered" in cli("device", "connect", "--undo", phone.address).ok().stdout
 
 
 def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothing_up(
@@ -54,7 +54,7 @@ def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothi
     )
     done = cli("devices", "--json")
     assert [item["address"] for item in done.ok().json] == [phone.address]
-    assert "benchfarm device disconnect 127.0.0.1:1" in done.stderr
+    assert "benchfarm device connect 127.0.0.1:1 --undo" in done.stderr
     assert "no address" not in done.said
     adb_server.run("disconnect")
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
-from orchestrator.cli.frame import Json, command
+from orchestrator.cli.frame import DryRun, Json, command
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, shown
 from orchestrator.cli.terminal import say, tell
@@ -57,7 +57,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     )
     text = f"{done.jobs} jobs ended on {done.host}"
     if done.drained:
-        text += f"; {done.drained} is drained: 'benchfarm farm resume {done.drained}', then start the worker again"
+        text += f"; {done.drained} is drained: 'benchfarm farm pause --undo {done.drained}', then start the worker again"
     return CommandResult(text=text, data=done)
 
 
@@ -327,22 +327,19 @@ def cancel(
 def pause(
     settings: Settings,
     scopes: _Scopes = (),
+    *,
     drain: Annotated[bool, opt("--drain", "End workers after their jobs.")] = False,
+    undo: Annotated[bool, opt("--undo", "Resume dispatch after a pause or a drain.")] = False,
 ) -> DoneAnswer:
-    """Pause dispatch. Running jobs continue.
+    """Pause dispatch, or resume it. Running jobs continue.
 
     Example: benchfarm farm pause host:lab-2 --drain
+
+    Example: benchfarm farm pause --undo
     """
+    if undo:
+        return control.release(settings, scopes)
     return control.hold(settings, scopes, "drain" if drain else "pause")
-
-
-@command("farm resume")
-def resume(settings: Settings, scopes: _Scopes = ()) -> DoneAnswer:
-    """Resume dispatch after a pause or a drain.
-
-    Example: benchfarm farm resume
-    """
-    return control.release(settings, scopes)
 
 
 @command("farm forget")
@@ -363,25 +360,10 @@ def clean(
     older_than: Annotated[
         str, opt("--older-than", "Delete jobs that ended before this age.")
     ] = "30 d",
-    dry_run: Annotated[bool, opt("--dry-run", "Only list what would be deleted.")] = False,
+    dry_run: DryRun = False,
 ) -> DoneAnswer:
     """Delete old jobs and files that no job needs. Results stay.
 
     Example: benchfarm farm clean --dry-run
     """
     return control.clean(settings, older_than=older_than, is_trial=dry_run)
-
-
-@command("farm doctor")
-def doctor(
-    settings: Settings,
-    with_host: Annotated[bool, opt("--host/--no-host", "Include this host.")] = True,
-) -> CommandResult:
-    """Check queue, clocks, hosts and phones.
-
-    Example: benchfarm farm doctor
-    """
-    from orchestrator.cli.devices import findings
-    from orchestrator.extensions.farm.doctor import of_farm
-
-    return findings(settings, of_farm, host=with_host)

@@ -177,7 +177,7 @@ def _holds(holds: dict[str, str]) -> list[Finding]:
         warning(
             "holds",
             f"{scope} is held ({kind})",
-            f"'benchfarm farm resume {scope}' when it may work again",
+            f"'benchfarm farm pause --undo {scope}' when it may work again",
         )
         for scope, kind in sorted(holds.items())
     ]

@@ -74,12 +74,12 @@ class WorkerRequest:
     ] = 180.0
     metrics_port: Annotated[
         int | None,
-        opt("--metrics-port", "Port for Prometheus metrics of this host.", min=0, max=65535),
+        opt("--port", "Port for Prometheus metrics of this host.", min=0, max=65535),
     ] = None
     metrics_host: Annotated[
         str,
         opt(
-            "--metrics-host",
+            "--host",
             "Address for them. Any other than this computer's own requires a token.",
         ),
     ] = "127.0.0.1"
@@ -197,7 +197,7 @@ def _numbers_served(
     settings: Settings, store: Store, listening: Listening, say: Say
 ) -> Iterator[None]:
     """Serve ``/metrics`` of this host while the context lasts."""
-    require_packages("--metrics-port", "prometheus_client")
+    require_packages("farm worker --port", "prometheus_client")
     from orchestrator.extensions.history import web
     from orchestrator.extensions.history.metrics import Numbers
 

@@ -75,9 +75,9 @@ class SiteRequest:
     since: Since = ""
     title: Title = TITLE
     reports: Annotated[
-        int | None, opt("--reports", "Write a page for at most N campaigns (default: all).", min=0)
+        int | None, opt("--limit", "Write a page for at most N campaigns (default: all).", min=0)
     ] = None
-    fresh: Annotated[bool, opt("--fresh", "Write existing reports again.")] = False
+    fresh: Annotated[bool, opt("--force", "Write existing reports again.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

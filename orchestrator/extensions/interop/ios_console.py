@@ -37,8 +37,8 @@ def import_files(workspace: Workspace, request: ImportRequest) -> Imported:
     from orchestrator.models.inspect import identify_model
 
     if not request.device or not request.models:
-        raise UsageError("these results don't say what they are of: give --device and --model")
-    require_printable(device=request.device, app=request.app, name=request.name)
+        raise UsageError("these results don't say what they are of: give --serial and --model")
+    require_printable(serial=request.device, app=request.app, name=request.name)
     models = [identify_model(path) for path in request.models]
     sources = [(path, read_source(path)) for path in request.files]
     facts = _facts(workspace, request.device, request.profile)

@@ -39,7 +39,7 @@ class TableRequest:
     """
 
     devices: Annotated[
-        Listed, opt("--devices", "Profiles, names or serial numbers (a,b) (default: all).")
+        Listed, opt("--serial -s", "Profiles, names or serial numbers (a,b) (default: all).")
     ] = ()
     configurations: Annotated[
         Texts, opt("--config", "'CPU, 4 threads', GPU, NNAPI ... Repeat for several.")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.cli.terminal import tell
+from orchestrator.errors import UsageError
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.files import BuildRequest, Folder
 from orchestrator.plugins import (
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
     from orchestrator.models.language_model import LanguageModelFacts
     from orchestrator.records.case import Model
-
-_ModelFile = Annotated[Path, arg("Model file (.tflite).")]
 
 
 def _lines(facts: ModelFacts) -> list[str]:
@@ -110,28 +109,28 @@ def _tensor(tensor: TensorFacts) -> str:
     return f"{tensor.name}: {tensor.dtype} {list(tensor.shape_signature)}{scale}"
 
 
-@command("model inspect")
-def inspect(model: _ModelFile) -> CommandResult:
-    """Show a model's facts and operators.
+@command("model inspect", has_table=True)
+def inspect(
+    model: Annotated[Path, arg("Model file (.tflite).")],
+    other: Annotated[Path | None, arg("Another one, to show what differs in it.")] = None,
+) -> CommandResult:
+    """Show a model's facts, or what differs from another.
 
     Example: benchfarm model inspect model.tflite
+
+    Example: benchfarm model inspect a.tflite b.tflite
+
+    Of two models the exit code is 1 unless the files are identical.
     """
+    if other is not None:
+        return _difference(model, other)
     facts = model_files.inspect(model)
     lines = _lines(facts) if isinstance(facts, ModelFacts) else _bundle_lines(facts)
     return CommandResult(text="\n".join(lines), data=facts)
 
 
-@command("model diff", has_table=True)
-def diff(
-    first: Annotated[Path, arg("Model file (.tflite).", metavar="A")],
-    second: Annotated[Path, arg("Model file (.tflite).", metavar="B")],
-) -> CommandResult:
-    """Compare two models: sizes, tensors, operators.
-
-    Example: benchfarm model diff a.tflite b.tflite
-
-    Exit code 1 unless the files are identical.
-    """
+def _difference(first: Path, second: Path) -> CommandResult:
+    """Return what differs between two models."""
     from orchestrator.extensions.models.diff import compare_models
 
     found = compare_models(first, second)
@@ -164,18 +163,6 @@ def diff(
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-@command("model samples", has_table=True)
-def samples(
-    out: Annotated[Path | None, opt("--out -o", "Copy them into this folder.")] = None,
-) -> CommandResult:
-    """Show the sample models, or copy them.
-
-    Example: benchfarm model samples --out .
-    """
-    models = model_files.samples(out)
-    return shown(Table(name="models", caption="Sample models", columns=_SAMPLES, rows=models))
 
 
 def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
@@ -238,22 +225,24 @@ def fetch(
     names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
     *,
     out: Folder = None,
-    mirror: Annotated[
-        str, opt("--mirror", "Download from PREFIX, or ORIGIN=PREFIX ($BENCHFARM_MIRROR).")
-    ] = "",
-    accept_changed: Annotated[
-        bool, opt("--accept-changed", "Accept content that differs from the first download.")
+    force: Annotated[
+        bool, opt("--force", "Accept content that differs from the first download.")
     ] = False,
 ) -> CommandResult:
-    """Download models of the published tables.
+    """Download published models, or copy the samples.
 
     Example: benchfarm model fetch mobilenet_v1
 
+    Example: benchfarm model fetch samples --out .
+
     A model must have the content of its first download.
     """
-    entries = model_files.fetch(
-        settings, names, out=out, mirror=mirror, accept_changed=accept_changed
-    )
+    if model_files.SAMPLES in names:
+        if len(names) > 1:
+            raise UsageError("the samples are copied alone", hint="fetch the others by themselves")
+        models = model_files.samples(model_files.places(settings, out)[0])
+        return shown(Table(name="models", caption="Sample models", columns=_SAMPLES, rows=models))
+    entries = model_files.fetch(settings, names, out=out, accept_changed=force)
     columns: Sequence[Column[tuple[ManifestEntry, str]]] = (
         *(column.of(lambda row: row[0]) for column in _ENTRY),
         Column("status", "", lambda row: row[1]),
@@ -307,7 +296,8 @@ def list_models(
             rows=known.models,
             nothing=f"no models in {known.manifest} yet",
         ),
+        f"samples: {', '.join(str(model.path) for model in known.samples)}",
         f"can be built: {', '.join(known.buildable)}",
         f"can be fetched: {', '.join(known.fetchable)}",
-        facts=fields_of(known, "manifest", "buildable", "fetchable"),
+        facts=fields_of(known, "manifest", "buildable", "fetchable", "samples"),
     )

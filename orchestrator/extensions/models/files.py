@@ -35,6 +35,8 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 
 
 _AS_IS = "as-is"
+#: What the models that came with benchfarm are called together.
+SAMPLES = "samples"
 
 
 Folder = Annotated[
@@ -198,7 +200,7 @@ def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
 
 
 def fetch(
-    settings: Settings, names: Sequence[str], *, out: Path | None, mirror: str, accept_changed: bool
+    settings: Settings, names: Sequence[str], *, out: Path | None, accept_changed: bool
 ) -> list[tuple[ManifestEntry, str]]:
     """Download models of the published tables, each held to the content that it had at first sight.
 
@@ -217,7 +219,7 @@ def fetch(
                 f"no published model is called {name!r}", hint=f"choose of {', '.join(known)}"
             )
     with Workspace(settings) as workspace:
-        downloader = workspace.downloader(mirror=mirror)
+        downloader = workspace.downloader()
         return [
             _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
             for name in dict.fromkeys(names)
@@ -257,7 +259,7 @@ def _fetched(
             raise ArtifactError(
                 f"{model.name}: {model.url} has another content than at first sight: "
                 f"its sha256 is {sha256}, was {before.sha256}",
-                hint="find out why; --accept-changed takes the new one",
+                hint="find out why; --force takes the new one",
             )
         arrival.replace(target)
     finally:
@@ -282,6 +284,8 @@ class KnownModels:
     models: Sequence[ManifestEntry]
     buildable: Sequence[str]
     fetchable: Sequence[str]
+    #: Those that came with benchfarm.
+    samples: Sequence[Model]
 
 
 def known_models(settings: Settings, folder: Path | None) -> KnownModels:
@@ -297,7 +301,11 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     _, manifest = places(settings, folder)
     entries = sorted(load_manifest(manifest).values(), key=lambda entry: entry.name)
     return KnownModels(
-        manifest=manifest, models=entries, buildable=list(NAMES), fetchable=list(published_models())
+        manifest=manifest,
+        models=entries,
+        buildable=list(NAMES),
+        fetchable=[*published_models(), SAMPLES],
+        samples=samples(None),
     )
 
 

@@ -21,7 +21,7 @@ from orchestrator.engine.events import Notice
 from orchestrator.engine.restoring import restore, why_not_restored
 from orchestrator.errors import BenchfarmError, DeviceCommandError, OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TraceRecording
-from orchestrator.extensions.trace.runs import TraceRequest, check_folder, write_trace
+from orchestrator.extensions.trace.runs import LONGEST_S, TraceRequest, check_folder, write_trace
 from orchestrator.extensions.trace.slices import AppSummary, summarise_app
 from orchestrator.extensions.trace.trace_file import read_recording
 from orchestrator.ports import Device
@@ -32,8 +32,6 @@ from orchestrator.scripts import ask
 
 _PACKAGE: Final = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+", re.ASCII)
 _ACTIVITY: Final = re.compile(r"\.?[A-Za-z_][\w$]*(\.[A-Za-z_][\w$]*)*", re.ASCII)
-#: Nothing is recorded for longer: the trace would be too large.
-LONGEST_S: Final = 600.0
 #: How often the phone is asked for the app meanwhile, which also renews that it is ours.
 _LOOK_S: Final = 10.0
 #: From this API level on every app's slices are written.
@@ -135,12 +133,12 @@ def _check(request: TraceRequest, folder: Path) -> None:
         )
     if request.activity and not _ACTIVITY.fullmatch(request.activity):
         raise UsageError(
-            f"--activity {request.activity!r} isn't the name of an activity",
+            f"{request.activity!r} isn't the name of an activity",
             hint="such as .MainActivity, no package/",
         )
     if request.during and request.seconds is not None:
         raise UsageError(
-            "--during and --seconds can't be used together",
+            "--during and --budget can't be used together",
             hint="a command says itself when it ends",
         )
     if request.during and not _words(request.during):
@@ -307,7 +305,7 @@ def _faults(
     if summary is None or summary.has_slices:
         return
     if not seen.pids and not seen.before:
-        yield f"{request.package} didn't run meanwhile: name its --activity, or start it while it is recorded"
+        yield f"{request.package} didn't run meanwhile: name its activity, or start it while it is recorded"
     elif seen.before & seen.pids:
         yield (
             f"no operator wrote a slice: {request.package} ran before, and a model that was loaded then writes none; "

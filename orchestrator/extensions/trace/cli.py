@@ -36,7 +36,7 @@ _ROWS = 30
 #: Options of a model's run, and of an app.
 _KEYS = "delegates threads tools builds num_runs timeout"
 _OF_A_RUN = {"model", *_KEYS.split()}
-_OF_AN_APP = {"activity", "during", "seconds", "restart"}
+_OF_AN_APP = {"during", "budget", "restart"}
 
 
 @command("trace")
@@ -58,12 +58,12 @@ def trace(
 
     Example: benchfarm trace model.tflite --delegate gpu
 
-    Example: benchfarm trace --app com.example.camera --activity .MainActivity --seconds 20
+    Example: benchfarm trace --app com.example.camera/.MainActivity --budget 20s
 
     The trace opens in the Perfetto UI; what each operator took is summed up.
     """
     folder = request.out or settings.data_folder / "traces"
-    if request.package:
+    if request.app:
         refuse(context, _OF_A_RUN, "with --app")
         return _trace_app(settings, request, options, folder)
     refuse(context, _OF_AN_APP, "without --app")

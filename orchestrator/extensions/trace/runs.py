@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app import measuring
 from orchestrator.app.measuring import MeasuredCampaign
 from orchestrator.app.options import arg, opt
+from orchestrator.app.time_limits import span_of
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.trace.run_pass import TRACE
@@ -26,26 +27,49 @@ from orchestrator.units import split
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
+#: An app is recorded at least and at most so long.
+LEAST_S: Final = 0.1
+LONGEST_S: Final = 600.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRequest:
     """What is traced, and with what: a run of a model, or an app while it is used."""
 
     model: Annotated[Path | None, arg("Model file (.tflite); none with --app.")] = None
-    package: Annotated[
-        str, opt("--app", "Package of an app of yours, traced while it is used.")
+    app: Annotated[
+        str,
+        opt(
+            "--app", "Package of an app of yours, traced while it is used; PACKAGE/.Main starts it."
+        ),
     ] = ""
-    activity: Annotated[str, opt("--activity", "With --app: the activity to start (.Main).")] = ""
     during: Annotated[str, opt("--during", "With --app: record while this command runs here.")] = ""
-    seconds: Annotated[
-        float | None,
-        opt("--seconds", "With --app: record so long, not until Ctrl-C.", min=0.1, max=600),
-    ] = None
+    budget: Annotated[
+        str, opt("--budget", "With --app: record so long (20 s), not until Ctrl-C.")
+    ] = ""
     restart: Annotated[bool, opt("--restart", "With --app: end the running app first.")] = False
     has_summary: Annotated[
         bool, opt("--summary/--no-summary", "Read the trace after recording it.")
     ] = True
     out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None
+
+    @property
+    def package(self) -> str:
+        """The app's package; empty for a run of a model."""
+        return self.app.partition("/")[0]
+
+    @property
+    def activity(self) -> str:
+        """The activity to start; empty for none."""
+        return self.app.partition("/")[2]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long an app is recorded; None for until Ctrl-C. Raises UsageError."""
+        seconds = span_of("--budget", self.budget)
+        if seconds is not None and not LEAST_S <= seconds <= LONGEST_S:
+            raise UsageError(f"--budget {self.budget} isn't between 0.1 s and 10 min")
+        return seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

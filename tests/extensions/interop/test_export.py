@@ -550,7 +550,7 @@ def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
 def test_results_of_apps_still_need_a_device_and_a_model(tmp_path):
     path = tmp_path / "report.json"
     path.write_bytes(b"{}")
-    assert "--device" in benchfarm(tmp_path / "home", "import", path, code=2)
+    assert "--serial" in benchfarm(tmp_path / "home", "import", path, code=2)
 
 
 def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(

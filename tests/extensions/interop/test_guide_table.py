@@ -86,7 +86,7 @@ def cells_of(html):
 )
 def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, configurations):
     page = table(
-        tmp_path, "--source", "published", "--devices", devices, *configurations, "--format", "html"
+        tmp_path, "--source", "published", "--serial", devices, *configurations, "--format", "html"
     )
     shown = cells_of(page)
     drawn = {
@@ -111,7 +111,7 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, conf
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
     both = ("--source", "store,published")
-    shown = json.loads(table(home, *both, "--devices", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
+    shown = json.loads(table(home, *both, "--serial", "pixel-3,Pixel 4", *AS_THE_GUIDE, "--json"))
     own = [row for row in shown["rows"] if "benchfarm" in row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
     assert {row["is_virtual"] for row in shown["rows"] if row not in own} == {False}
@@ -137,7 +137,7 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert "a part of the operators ran on the CPU" in pixel_4["cells"][1]["notes"]
     for form in ("text", "markdown", "html", "csv", "latex"):
         text = table(
-            home, "--devices", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form
+            home, "--serial", "pixel-3", *AS_THE_GUIDE, "--source", "store", "--format", form
         )
         assert "23.9" in text
         assert "(virtual)" in text.replace("\\", "")
@@ -190,17 +190,17 @@ def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
     assert "the store has no results yet" in refused.stderr
     assert "--source published" in refused.stderr
     assert "23.9 ms" in table(tmp_path / "new", "--source", "published")
-    assert "no figure" in table(tmp_path / "new", "--source", "published", "--devices", "pixel-8")
+    assert "no figure" in table(tmp_path / "new", "--source", "published", "--serial", "pixel-8")
     own = json.loads(table(stored(tmp_path / "home", small_lab()), "--json"))["rows"]
     assert own
     assert all("benchfarm" in row["source"] for row in own)
 
 
 @pytest.mark.parametrize(
-    "devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--devices", "pixle-3")]
+    "devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--serial", "pixle-3")]
 )
 def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
-    refused = Cli(home=tmp_path)("table", "--devices", *devices).ended_with(2)
+    refused = Cli(home=tmp_path)("table", "--serial", *devices).ended_with(2)
     assert "there is no device 'pixle-3'" in refused.stderr
     assert "did you mean 'pixel-3'?" in refused.stderr
 

@@ -26,7 +26,7 @@ def test_an_iphone_is_imported_and_reported(cli: Cli, tmp_path: Path, model: Pat
         cli(
             "import",
             given,
-            "--device",
+            "--serial",
             "lab-xs",
             "--profile",
             "iphone-xs",

@@ -162,7 +162,7 @@ def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
 def test_a_name_that_can_not_be_shown_is_refused(
     take: Callable[..., CommandResult], device: str
 ) -> None:
-    with pytest.raises(UsageError, match="--device"):
+    with pytest.raises(UsageError, match="--serial"):
         take(iphone_console(use_gpu="true"), device=device)
 
 

@@ -45,7 +45,8 @@ def server():
 
 
 def fetch(server, home: Path, *options: str, url: str = "", **environ: str) -> tuple[int, dict]:
-    words = ("model", "fetch", NAME, "--json", "--mirror", url or server.url, *options)
+    words = ("model", "fetch", NAME, "--json", *options)
+    environ = {"BENCHFARM_MIRROR": url or server.url, **environ}
     done = Cli(home=home)(*words, **environ)
     return done.exit_code, done.json
 
@@ -84,7 +85,7 @@ def test_other_content_than_at_first_sight_is_refused_until_it_is_accepted(serve
     assert "another content than at first sight" in told["error"]["message"]
     assert not kept.exists()
     assert list((tmp_path / "models").iterdir()) == []
-    assert fetch(server, tmp_path, "--accept-changed")[1][0]["status"] == "changed"
+    assert fetch(server, tmp_path, "--force")[1][0]["status"] == "changed"
     assert kept.read_bytes() == INT8
     assert len(load_manifest(tmp_path / "models.yaml")) == 1
 

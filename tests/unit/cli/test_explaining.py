@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.explaining import docs, entries, explain
+from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.parity import Outputs
@@ -44,15 +44,15 @@ def test_without_a_word_all_are_listed() -> None:
 
 
 def test_a_page_that_a_message_names_is_shown_as_it_is_named() -> None:
-    assert docs("docs/guides/compare.md").text == docs("compare").text
-    assert docs("reference/plans").text.startswith("# Plans\n")
-    assert "reference/plans" in docs().text
-    with pytest.raises(UsageError, match="no page") as caught:
-        docs("reference/plan")
+    assert explain("docs/guides/compare.md").text == explain("guides/compare").text
+    assert explain("reference/plans").text.startswith("# Plans\n")
+    assert "reference/plans" in explain("").text
+    with pytest.raises(UsageError, match="no term, code or page") as caught:
+        explain("reference/plan")
     assert "reference/plans" in caught.value.hint
 
 
 def test_a_word_that_names_several_pages_lists_them() -> None:
     with pytest.raises(UsageError, match="several pages") as caught:
-        docs("virtual-phones")
+        explain("virtual-phones")
     assert caught.value.hint == "choose of guides/virtual-phones, reference/virtual-phones"

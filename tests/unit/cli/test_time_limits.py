@@ -1,4 +1,4 @@
-"""What ``--budget``, ``--until`` and ``--keep-raw`` mean."""
+"""What ``--budget``, ``--until`` and ``--older-than`` mean."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str
 def test_an_age_without_its_unit_deletes_nothing(age: str, tmp_path: Path) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     with pytest.raises(UsageError):
-        prune(settings, keep_raw=age, dry_run=False, compact=False)
+        prune(settings, older_than=age, dry_run=False, compact=False)
     assert not (tmp_path / "store.sqlite").exists()
