@@ -72,7 +72,7 @@ def down(
     settings: Settings,
     serials: Annotated[Texts, arg("Phones to detach (default: all, and their adb server).")] = (),
 ) -> CommandResult:
-    """Stop the virtual phones and their adb server, or detach some.
+    """Stop all virtual phones, or detach some.
 
     Example: benchfarm virtual down
     """
