@@ -19,31 +19,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.errors import BenchfarmError, LinkLostError
+from orchestrator.ports import ShellResult
 
 FOLDER: Final = Path(__file__).resolve().parent / "devices" / "scripts"
 #: How often a question is sent until its answer is whole.
 ATTEMPTS: Final = 3
 #: Behind the mark that ends an answer, in place of a section's name.
 _END: Final = "."
-
-
-class Result(Protocol):
-    """What a shell printed, and its exit code."""
-
-    @property
-    def exit_code(self) -> int:
-        """The shell's exit code."""
-
-    @property
-    def stdout(self) -> bytes:
-        """Its standard output."""
-
-    @property
-    def stderr(self) -> bytes:
-        """Its standard error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +81,7 @@ def framed(scripts: Mapping[str, str]) -> str:
     return traps + "".join(sections)
 
 
-def read(result: Result) -> Answer | None:
+def read(result: ShellResult) -> Answer | None:
     """Return what framed scripts answered, None when it isn't whole."""
     noise, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
     if not parts or parts[-1].partition(b"\n")[0].strip() != _END.encode():
@@ -113,7 +98,9 @@ def read(result: Result) -> Answer | None:
     )
 
 
-def ask(shell: Callable[[str], Result], scripts: Mapping[str, str], *, serial: str = "") -> Answer:
+def ask(
+    shell: Callable[[str], ShellResult], scripts: Mapping[str, str], *, serial: str = ""
+) -> Answer:
     """Run scripts that may be run twice and return their answer, asked for again while it isn't
     whole.
 

@@ -47,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},
     "installation": {"errors"},
-    "scripts": {"errors"},
+    "scripts": {"errors", "ports"},
     "config": PORTS | {"documents", "passes", "plugins", "predicates"},
     "devices": PORTS | {"documents"},
     "artifacts": PORTS | {"documents", "programs"},

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
 
-#: How long a virtual phone may take to let its server in.
-_JOIN_TIMEOUT_S: Final = 3.0
 #: How long a phone may take to be listed once its port has power.
 _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
@@ -171,25 +169,23 @@ class Workspace(Adapters):
         """Connect the lab's phones that its server doesn't know: one that was restarted has
         forgotten all.
         """
-        from orchestrator.devices.discovery import parse_devices
+        from orchestrator.devices.discovery import join
 
-        try:
+        with contextlib.suppress(DeviceError, UsageError):
             phones = virtual_lab.read_lab(self.settings.lab_folder).phones
-            known = {item.address for item in parse_devices(server.device_list())}
-        except (DeviceError, UsageError):
-            return
-        for phone in phones:
-            if phone.address not in known:
-                # One that is booting refuses; it is announced as missing then.
-                with contextlib.suppress(DeviceError):
-                    server.connect_tcp(phone.address, timeout_s=_JOIN_TIMEOUT_S)
+            # One that is booting refuses; it is announced as missing then.
+            list(join(server, [phone.address for phone in phones]))
 
     def _join_network(self, server: AdbServer) -> None:
         """Connect the remembered phones that a server doesn't know; report those that can't be."""
-        from orchestrator.devices.discovery import NetworkPhones
+        from orchestrator.devices.discovery import NetworkPhones, join
 
         for address, error in NetworkPhones(self.settings.data_folder).join(server):
             told = f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
+        for address, error in join(server, NetworkPhones(self.settings.data_folder).addresses()):
+            told = (
+                f"can't be connected: {error}; 'benchfarm device disconnect {address}' forgets it"
+            )
             self.note(address, told)
 
     def plugged_server(self) -> AdbServer:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -228,8 +228,7 @@ class AdbServer:
         """
         _check_tcp(address)
         deadline = Deadline(timeout_s, self._clock)
-        while not self._join(address, deadline):
-            deadline.check("connecting", serial=address)
+        self._await(address, deadline, lambda: self._join(address, deadline))
 
     def pair(self, address: str, code: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
         """Pair this computer with a phone that shows a code (Wireless debugging).
@@ -257,22 +256,31 @@ class AdbServer:
 
         Raises DeviceTimeoutError, or DeviceUnusableError.
         """
-        pause_s = _SHORTEST_PAUSE_S
-        while True:
-            state = self.state_of(transport)
-            if state == "device":
-                return
-            if state == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
+
+        def state() -> str:
+            told = self.state_of(transport)
+            if told == "unauthorized" and deadline.remaining_s < deadline.seconds / 2:
                 raise DeviceUnauthorizedError(
                     "the phone doesn't know this computer", serial=transport, hint=_TAP_ALLOW
                 )
-            self._clock.wait(min(pause_s, deadline.remaining_s))
-            pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
+            return told or "absent"
+
+        self._await(transport, deadline, state)
+
+    def _await(self, transport: str, deadline: Deadline, state: Callable[[], str]) -> None:
+        """Look on and on until a phone's state is ``device``.
+
+        Raises DeviceTimeoutError.
+        """
+        pause_s = _SHORTEST_PAUSE_S
+        while (found := state()) != "device":
             if deadline.expired:
                 raise DeviceTimeoutError(
-                    f"the phone didn't come within {deadline.seconds:g} s (its state is {state or 'absent'})",
+                    f"the phone didn't come within {deadline.seconds:g} s (its state is {found})",
                     serial=transport,
                 )
+            self._clock.wait(min(pause_s, deadline.remaining_s))
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
 
     def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:
         """Get a phone back whose link was lost; revives our own server before.
@@ -287,24 +295,20 @@ class AdbServer:
             return
         if fresh:
             self.disconnect(transport)
-        pause_s = _SHORTEST_PAUSE_S
-        while True:
+
+        def state() -> str:
             # A phone that reboots refuses connections for a while: that is no reason to give it up.
             with contextlib.suppress(LinkLostError, NoDeviceError):
-                if self._join(transport, deadline):
-                    return
-            self._clock.wait(min(pause_s, deadline.remaining_s))
-            pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
-            deadline.check("getting the phone back", serial=transport)
+                return self._join(transport, deadline)
+            return "absent"
 
-    def _join(self, address: str, deadline: Deadline) -> bool:
-        """Try once to have a TCP phone in state ``device``.
+        self._await(transport, deadline, state)
 
-        False when it wasn't to be, but may be next time.
-        """
+    def _join(self, address: str, deadline: Deadline) -> str:
+        """Try once to have a TCP phone in state ``device``; return the state that it is in then."""
         state = self.state_of(address)
         if state == "device":
-            return True
+            return state
         if state:
             # "already connected" is also said of an entry that is offline for good.
             self.disconnect(address)
@@ -327,7 +331,7 @@ class AdbServer:
             raise DeviceUnauthorizedError(
                 "the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW
             )
-        return state == "device"
+        return state or "absent"
 
 
 def is_tcp(transport: str) -> bool:

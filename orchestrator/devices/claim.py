@@ -24,16 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.clock import Clock
-from orchestrator.devices.sockets import reason_of, writing_failure
+from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
-    DeviceCommandError,
     InterruptedByUserError,
 )
-from orchestrator.ports import Device, ShellResult
+from orchestrator.ports import ShellResult
 from orchestrator.records.device import DeviceFacts
-from orchestrator.scripts import Answer, ask, call
+from orchestrator.scripts import Answer, call
 
 if TYPE_CHECKING:
     from orchestrator.devices.phone import AdbDevice
@@ -174,6 +173,7 @@ def parse_standing(text: str) -> Standing:
     found: dict[str, str] = {}
     strays: list[str] = []
     is_written = False
+    text, _, free = text.partition("\nfree\n")
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "written":
@@ -181,7 +181,7 @@ def parse_standing(text: str) -> Standing:
         elif word == "stray":
             name, _, pids = rest.partition(" ")
             strays.append(f"{name} (pid {pids.strip()})")
-        elif word in {"held", "serial", "boot", "free"}:
+        elif word in {"held", "serial", "boot"}:
             found.setdefault(word, rest.strip())
     held, until, words = (*found.get("held", "").split(" ", 2), "", "", "")[:3]
     return Standing(
@@ -194,7 +194,7 @@ def parse_standing(text: str) -> Standing:
         held_s=float(held) if held.isdigit() else 0.0,
         held_until_s=float(until) if until.isdigit() else 0.0,
         strays=tuple(strays),
-        free_bytes=_free_bytes(found.get("free", "")),
+        free_bytes=parse_free_bytes(free),
     )
 
 
@@ -224,11 +224,6 @@ def _writer_of(words: str) -> str:
         return f"process {int(note['pid'])} on {note['host']}"
     except (ValueError, KeyError, TypeError):
         return "another computer"
-
-
-def _free_bytes(line: str) -> int | None:
-    fields = line.split()
-    return int(fields[3]) * 1024 if len(fields) >= 6 and fields[3].isdigit() else None
 
 
 #: How often a phone is looked at whose holder may have died.
@@ -269,8 +264,7 @@ class Claims:
         self.let_go(device)
         hold_s = self._lease_s * _speed_of(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
-        answer = ask(device.shell, {"claim": script, **(then or {})}, serial=device.serial)
-        _check(device, answer)
+        answer = device.ask({"claim": script, **(then or {})}, what=_using(device), must=True)
         standing = replace(parse_standing(answer.text("claim")), then=answer)
         if standing.is_written:
             # Builtins only; after another boot it does nothing.
@@ -317,26 +311,11 @@ class Claims:
     def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
         self.let_go(device)
-        must(device, call("release", device.work_folder, self.token))
+        device.must(call("release", device.work_folder, self.token), what=_using(device))
 
 
-def must(device: Device, script: str) -> ShellResult:
-    """Run a script in our folder that has to succeed.
-
-    Raises DeviceStorageError, DeviceCommandError.
-    """
-    result = device.shell(script)
-    _check(device, result)
-    return result
-
-
-def _check(device: Device, result: ShellResult | Answer) -> None:
-    if result.exit_code != 0:
-        text = reason_of(result)
-        what = f"our folder {device.work_folder} can't be used"
-        raise writing_failure(text, serial=device.serial, what=what) or DeviceCommandError(
-            f"{what}: {text}", serial=device.serial
-        )
+def _using(device: AdbDevice) -> str:
+    return f"using our folder {device.work_folder}"
 
 
 def _speed_of(facts: DeviceFacts) -> float:

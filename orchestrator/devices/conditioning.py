@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.devices.claim import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free, must
+from orchestrator.devices.claim import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.fitness import danger, wait_until_fit
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.phone import AdbDevice
@@ -343,7 +343,10 @@ class LadderConditioner:
         text = format_changes([change for change in changes if not change.port])
         folder, file = quote(device.work_folder), _UNDO_FILE
         written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
-        must(device, f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}")
+        device.must(
+            f"mkdir -p {folder} && cd {folder} && {written if text else f'rm -f {file}'}",
+            what=f"writing down in {device.work_folder} what is to be undone",
+        )
 
     def _make(self, device: Device, steps: Sequence[tuple[QuietStep, str]], tell: _Tell) -> None:
         """Take steps, each with what was read before it; one that the phone refuses is told, and

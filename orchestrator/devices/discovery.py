@@ -356,23 +356,22 @@ class NetworkPhones:
             self._write([item for item in known if item != address])
         return address in known
 
-    def join(self, server: AdbServer) -> Iterator[tuple[str, DeviceError]]:
-        """Connect the phones that a server doesn't know; yield those that can't be, and why."""
-        if not (addresses := self.addresses()):
-            return
-        known = {item.address for item in parse_devices(server.device_list())}
-        for address in addresses:
-            if address not in known:
-                try:
-                    server.connect_tcp(address, timeout_s=_JOIN_TIMEOUT_S)
-                except DeviceError as error:
-                    yield address, error
-
     def _write(self, addresses: list[str]) -> None:
         try:
             write_whole(self._path, "".join(f"{address}\n" for address in addresses))
         except OSError as error:
             raise HostStorageError(f"{self._path} can't be written: {error}") from error
+
+
+def join(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, DeviceError]]:
+    """Connect the phones that a server doesn't know; yield those that can't be, and why."""
+    known = {item.address for item in parse_devices(server.device_list())} if addresses else set()
+    for address in addresses:
+        if address not in known:
+            try:
+                server.connect_tcp(address, timeout_s=_JOIN_TIMEOUT_S)
+            except DeviceError as error:
+                yield address, error
 
 
 def full_address(text: str) -> str:

@@ -55,17 +55,14 @@ class FileLease:
 
     def live_holder(self, serial: Serial) -> str:
         """Return who holds the device now, in words; empty for nobody."""
-        return self._locks.live_holder(_lock_name(serial))
+        return self._locks.live_holder(serial)
 
     def live_holders(self) -> dict[Serial, str]:
         """Return the devices that somebody holds now, each with its holder."""
-        return {
-            Serial(name.removeprefix("device-")): who
-            for name, who in self._locks.live_holders().items()
-        }
+        return {Serial(name): who for name, who in self._locks.live_holders().items()}
 
     def _take(self, serial: Serial, wait_s: float) -> Callable[[], None]:
-        release = self._locks.take(_lock_name(serial), wait_s=wait_s)
+        release = self._locks.take(serial, wait_s=wait_s)
         if release is None:
             raise DeviceBusyError(
                 f"in use by {self.live_holder(serial) or 'another process'}",
@@ -73,10 +70,6 @@ class FileLease:
                 hint="wait until it is done, or choose another device",
             )
         return release
-
-
-def _lock_name(serial: Serial) -> str:
-    return f"device-{serial}"
 
 
 class QuarantineFolder:

@@ -24,8 +24,8 @@ from orchestrator.devices.sockets import (
     STDERR,
     STDOUT,
     Connection,
-    PacketReader,
     encode_packet,
+    packets,
     quote,
     reason_of,
     service_failure,
@@ -39,8 +39,6 @@ from orchestrator.devices.transfer import (
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
-    DeviceError,
-    DeviceTimeoutError,
     DeviceUnusableError,
     LinkLostError,
     LogOverrunError,
@@ -49,6 +47,7 @@ from orchestrator.errors import (
 from orchestrator.ports import Seen, ShellResult
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.scripts import Answer
 
 #: After so long without a line the follower gets ``b""``.
 MOMENT_S: Final = 0.1
@@ -102,8 +101,6 @@ def _begin_log(
         for line in lines:
             if line == ready.encode():
                 break
-            if connection.deadline.expired:
-                raise DeviceTimeoutError("the log didn't begin in time", serial=link.serial)
         connection.deadline = Deadline(_FOREVER_S, link.clock)
     except BaseException:
         connection.close()
@@ -140,53 +137,29 @@ def _going_on(lines: Iterator[bytes], begin: Callable[[str], Iterator[bytes]]) -
 
 
 def _lines(connection: Connection) -> Generator[bytes]:
-    reader, said = PacketReader(), bytearray()
-    rest = b""
-    while True:
-        if not connection.readable(MOMENT_S):
+    """Yield the lines that logcat prints, ``b""`` when none came for a moment; raise what its end
+    means.
+    """
+    rest, said = b"", b""
+    for packet in packets(connection, wait_s=MOMENT_S):
+        if packet is None:
             yield b""
             continue
-        data = connection.read_some()
-        if not data:
-            raise LinkLostError("the log's stream ended", serial=connection.serial)
-        output, ending = _output(connection, reader, data, said)
-        rest += output
-        *whole, rest = rest.split(b"\n")
-        if len(rest) > _LONGEST_LINE_BYTES:
-            whole, rest = [*whole, rest], b""
-        for line in whole:
-            if line:
-                yield line
-        if ending is not None:
-            raise ending
-
-
-def _output(
-    connection: Connection, reader: PacketReader, data: bytes, said: bytearray
-) -> tuple[bytes, DeviceError | None]:
-    """Return what logcat printed, and at its end the error that it is; what it complained of is
-    added to ``said``.
-
-    Raises LinkLostError.
-    """
-    output = bytearray()
-    try:
-        for packet_id, payload in reader.feed(data):
-            if packet_id == STDOUT:
-                output += payload
-            elif packet_id == STDERR:
-                said[:] = (said + payload)[-_COMPLAINT_BYTES:]
-            elif packet_id == EXIT:
-                reason = (
-                    bytes(said or output[-_COMPLAINT_BYTES:]).decode("utf-8", "replace").strip()
-                )
-                what = f"logcat ended with exit code {payload[0] if payload else '?'}"
-                return bytes(output), service_failure(
-                    reason, serial=connection.serial, what=what
-                ) or LinkLostError(f"{what}: {reason!r}", serial=connection.serial)
-    except ValueError as error:
-        raise LinkLostError(f"logcat: {error}", serial=connection.serial) from error
-    return bytes(output), None
+        packet_id, payload = packet
+        if packet_id == STDOUT:
+            *whole, rest = (rest + payload).split(b"\n")
+            if len(rest) > _LONGEST_LINE_BYTES:
+                whole, rest = [*whole, rest], b""
+            yield from filter(None, whole)
+            said = payload[-_COMPLAINT_BYTES:]
+        elif packet_id == STDERR:
+            said = (said + payload)[-_COMPLAINT_BYTES:]
+        elif packet_id == EXIT:
+            reason = said.decode("utf-8", "replace").strip()
+            what = f"logcat ended with exit code {payload[0] if payload else '?'}"
+            raise service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
+                f"{what}: {reason!r}", serial=connection.serial
+            )
 
 
 #: The one folder where the shell user may write and execute on every phone.
@@ -356,6 +329,16 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
         """See Device.shell."""
         return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
+
+    def ask(
+        self, scripts: Mapping[str, str], *, timeout_s: float = 30.0, what: str, must: bool = False
+    ) -> Answer:
+        """See PhoneLink.ask."""
+        return self._link.ask(scripts, timeout_s=timeout_s, what=what, must=must)
+
+    def must(self, command: str, *, what: str) -> str:
+        """See PhoneLink.must."""
+        return self._link.must(command, what=what)
 
     def read_file(
         self, path: str, *, package: str = "", limit_bytes: int = 64 << 20

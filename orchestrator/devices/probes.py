@@ -276,6 +276,25 @@ def parse_meminfo(text: str) -> dict[str, int]:
     }
 
 
+def parse_free_bytes(text: str) -> int | None:
+    """Read ``df -k``: bytes available; None when the columns can't be told apart."""
+    lines = text.strip().splitlines()
+    if len(lines) < 2:
+        return None
+    head = lines[0].replace("Mounted on", "Mounted").split()
+    row = " ".join(lines[1:]).split()  # a long device name moves the figures to a line of their own
+    column = next(
+        (number for number, name in enumerate(head) if name in {"Available", "Avail", "Free"}),
+        len(row),
+    )
+    # Old toolbox's df ignores -k and prints 1.5G.
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", row[column]) if column < len(row) else None
+    if found is None:
+        return None
+    factor = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
+    return int(float(found[1]) * factor)
+
+
 def parse_first_number(text: str) -> float | None:
     """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a
     minute).

@@ -379,6 +379,32 @@ class PacketReader:
             del self._rest[:start]
 
 
+def packets(
+    connection: Connection, outgoing: bytes = b"", *, wait_s: float = float("inf")
+) -> Iterator[tuple[int, bytes] | None]:
+    """Send what goes out and yield the packets (id, payload) that come; None when nothing came
+    within ``wait_s``.
+
+    Raises LinkLostError when the connection ends, which it may before the exit packet.
+    """
+    reader, rest = PacketReader(), memoryview(outgoing)
+    while True:
+        sent, data = connection.exchange(rest, wait_s=wait_s)
+        rest = rest[sent:]
+        if data is None:
+            yield None
+            continue
+        if not data:
+            raise LinkLostError(
+                f"{connection.what}: the link ended before the exit code of the command",
+                serial=connection.serial,
+            )
+        try:
+            yield from reader.feed(data)
+        except ValueError as error:
+            raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
+
+
 def run_shell(
     connection: Connection,
     command: str,
@@ -397,37 +423,25 @@ def run_shell(
     when ``cancelled`` is set (what runs gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
-    outgoing = memoryview(
-        b"".join(
-            encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES])
-            for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
-        )
-        + encode_packet(CLOSE_STDIN)
+    pieces = (
+        encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES])
+        for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
     )
-    reader, stdout, stderr = PacketReader(), BothEnds(most_bytes), BothEnds(most_bytes)
-    while True:
+    outgoing = b"".join((*pieces, encode_packet(CLOSE_STDIN)))
+    stdout, stderr = BothEnds(most_bytes), BothEnds(most_bytes)
+    wait_s = float("inf") if cancelled is None else CANCEL_LOOK_S
+    if cancelled is not None and cancelled.is_set():
+        raise InterruptedByUserError
+    for packet in packets(connection, outgoing, wait_s=wait_s):
+        match packet:
+            case (id_, payload) if id_ == STDOUT:
+                stdout.add(payload)
+            case (id_, payload) if id_ == STDERR:
+                stderr.add(payload)
+            case (id_, payload) if id_ == EXIT and payload:
+                return ShellResult(
+                    exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content()
+                )
         if cancelled is not None and cancelled.is_set():
             raise InterruptedByUserError
-        sent, data = connection.exchange(
-            outgoing, wait_s=float("inf") if cancelled is None else CANCEL_LOOK_S
-        )
-        outgoing = outgoing[sent:]
-        if data is None:
-            continue
-        if not data:
-            raise LinkLostError(
-                f"{connection.what}: the link ended before the exit code of the command",
-                serial=connection.serial,
-            )
-        try:
-            for packet_id, payload in reader.feed(data):
-                if packet_id == STDOUT:
-                    stdout.add(payload)
-                elif packet_id == STDERR:
-                    stderr.add(payload)
-                elif packet_id == EXIT and payload:
-                    return ShellResult(
-                        exit_code=payload[0], stdout=stdout.content(), stderr=stderr.content()
-                    )
-        except ValueError as error:
-            raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
+    raise AssertionError("packets end with an error")

@@ -15,6 +15,7 @@ from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, no_checksum, push_timeout_s
+from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.devices.sockets import CANCEL_LOOK_S, quote, service_failure, without_stack
 from orchestrator.errors import (
     DeviceError,
@@ -210,25 +211,6 @@ def _expected(source: Path, sha256: str, *, like: str) -> str:
         return sha256
     with source.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def parse_free_bytes(text: str) -> int | None:
-    """Read ``df -k``: bytes available; None when the columns can't be told apart."""
-    lines = text.strip().splitlines()
-    if len(lines) < 2:
-        return None
-    head = lines[0].replace("Mounted on", "Mounted").split()
-    row = " ".join(lines[1:]).split()  # a long device name moves the figures to a line of their own
-    column = next(
-        (number for number, name in enumerate(head) if name in {"Available", "Avail", "Free"}),
-        len(row),
-    )
-    # Old toolbox's df ignores -k and prints 1.5G.
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", row[column]) if column < len(row) else None
-    if found is None:
-        return None
-    factor = {"": 1024, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}[found[2]]
-    return int(float(found[1]) * factor)
 
 
 #: The package manager checks, compiles and copies after the last byte has come.

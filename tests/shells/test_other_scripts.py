@@ -26,7 +26,7 @@ def test_a_phone_is_held_by_one_until_he_releases_it(shell: Shell) -> None:
     def claim(token: str, take: str = "") -> str:
         return shell.call("claim", folder, token, 60, words, take, then="echo ours").stdout.decode()
 
-    assert re.match(r"written\nserial S1\nboot \S+\n(stray .*\n)*free .*\nours\n$", claim("t1"))
+    assert re.match(r"written\nserial S1\nboot \S+\n(stray .*\n)*free\n(.*\n)+ours\n$", claim("t1"))
     held = claim("t2")
     assert re.match(r"held (59|60) \d+ " + re.escape(words) + "\nserial S1\n", held)
     assert "ours" not in held

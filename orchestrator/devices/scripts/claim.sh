@@ -3,7 +3,7 @@
 #   claim FOLDER TOKEN SECONDS WORDS TAKE
 # The note (owner) is valid for SECONDS of the phone's uptime and says WORDS. TAKE, if not empty: whoever has it, it is ours
 # then. Prints lines: `held LEFT UNTIL WORDS` of another's note, or `written`; `serial S`, `boot ID`, `stray NAME PID...` of
-# foreign programs that measure, `free` and df's last line. What the caller sends after it is run only if the phone is ours;
+# foreign programs that measure, `free`, and df's lines. What the caller sends after it is run only if the phone is ours;
 # else it exits with 0. Exit code 1: FOLDER can't be used.
 [ -d "$1" ] || mkdir -p "$1"
 cd "$1" || exit 1
@@ -40,5 +40,6 @@ n="benchmark_model benchmark_model_plus_flex benchmark_litert_model"
 ! pidof $n >/dev/null || for n in $n; do
     p=$(pidof "$n") && echo "stray $n $p"
 done
-echo "free $(df -k . | tail -n 1)"
+echo free
+df -k .
 [ -n "$ours" ] || exit 0

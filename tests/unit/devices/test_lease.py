@@ -105,7 +105,7 @@ def test_who_holds_a_phone_is_told_by_the_lock_whatever_was_written_down(tmp_pat
     holder.kill()
     # Not waited for: it is a zombie, and its pid is still taken.
     os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
-    assert [path.name for path in tmp_path.iterdir()] == [f"device-{PHONE}.lock"]
+    assert [path.name for path in tmp_path.iterdir()] == [f"{PHONE}.lock"]
     assert (lease.live_holder(PHONE), lease.live_holders()) == ("", {})
     holder.communicate()
     with lease.acquire(PHONE):

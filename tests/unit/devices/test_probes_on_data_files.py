@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices import discovery, probes, runs, transfer
+from orchestrator.devices import discovery, probes, runs
 from tests.samples.places import DATA
 
 FOLDER = DATA / "probes"
-MODULES = {"blobs": transfer, "discovery": discovery, "probes": probes, "processes": runs}
+MODULES = {"discovery": discovery, "probes": probes, "processes": runs}
 
 
 def agrees(found: object, expected: object) -> bool:
