@@ -180,12 +180,8 @@ class Workspace(Adapters):
         """Connect the remembered phones that a server doesn't know; report those that can't be."""
         from orchestrator.devices.discovery import NetworkPhones, join
 
-        for address, error in NetworkPhones(self.settings.data_folder).join(server):
-            told = f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
         for address, error in join(server, NetworkPhones(self.settings.data_folder).addresses()):
-            told = (
-                f"can't be connected: {error}; 'benchfarm device disconnect {address}' forgets it"
-            )
+            told = f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
             self.note(address, told)
 
     def plugged_server(self) -> AdbServer:

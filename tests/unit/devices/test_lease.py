@@ -109,7 +109,7 @@ def test_who_holds_a_phone_is_told_by_the_lock_whatever_was_written_down(tmp_pat
     assert (lease.live_holder(PHONE), lease.live_holders()) == ("", {})
     holder.communicate()
     with lease.acquire(PHONE):
-        (tmp_path / f"device-{PHONE}.lock").write_text("no note")
+        (tmp_path / f"{PHONE}.lock").write_text("no note")
         assert lease.live_holder(PHONE) == "another process"
     assert list(tmp_path.iterdir()) == []
 
