@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -279,6 +280,12 @@ ModelT = TypeVar("ModelT")
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
 
+@cache
+def adapter_of(model: type[Any]) -> TypeAdapter[Any]:
+    """Return what reads values as a model; making it takes longer than reading a plan with it."""
+    return TypeAdapter(model)
+
+
 def checked(
     source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None
 ) -> ModelT:
@@ -291,7 +298,9 @@ def checked(
     faults = Faults(source)
     try:
         rules = {TEXTS: True, **(context or {})}
-        result = TypeAdapter(model).validate_python(source.value, extra="forbid", context=rules)
+        result: ModelT = adapter_of(cast("Any", model)).validate_python(
+            source.value, extra="forbid", context=rules
+        )
     except ValidationError as error:
         details = error.errors(include_url=False)
         for detail in details:

@@ -125,12 +125,20 @@ def import_all() -> None:
         threads = os.listdir("/proc/self/task")  # noqa: PTH208
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
-    from orchestrator.records import campaign, case, device, run, verdict
+    from orchestrator.config import yaml_file
+    from orchestrator.records import campaign, case, device, plan, run, verdict
+    from orchestrator.store import runs
 
-    # What nearly all commands make of these when they open a store.
-    for kind in (campaign.Terms, case.Build, case.Case, case.Model, device.DeviceFacts, device.DeviceState,
-                 run.ToolReport, verdict.QualityVerdict):  # fmt: skip
+    # What nearly all commands make of these when they read a plan and open a store.
+    for kind in (campaign.Campaign, campaign.Status, campaign.Terms, case.Build, case.Case, case.Model,
+                 case.SkippedCase, device.DeviceFacts, device.DeviceState, run.ToolReport, runs._document_kind(),
+                 verdict.QualityVerdict):  # fmt: skip
         documents.adapter_of(kind)
+    yaml_file.adapter_of(plan.Plan)
+    # And of virtual phones and models.
+    for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.lab", "benchfarm_virtual.fault_kinds",
+                 "benchfarm_virtual.samples", "benchfarm_virtual.programs.process"):  # fmt: skip
+        importlib.import_module(name)
 
 
 def next_order(orders: socket.socket) -> dict[str, Any] | None:
