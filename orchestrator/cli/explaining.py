@@ -14,7 +14,9 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
-from orchestrator.tables.escapes import text_table
+from orchestrator.tables.column import Column
+from orchestrator.tables.table import Table
+from orchestrator.tables.text import render
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 
@@ -91,7 +93,12 @@ def explain(
         ]
         heads = {name: path.read_text("utf-8").partition("\n")[0] for name, path in pages.items()}
         about = {name: plain(head.lstrip("# ")) for name, head in heads.items()}
-        table = text_table(("page", "about"), list(about.items()))
+        columns = (
+            Column[tuple[str, str]]("page", "page", lambda row: row[0]),
+            Column[tuple[str, str]]("about", "about", lambda row: row[1]),
+        )
+        rows = list(about.items())
+        table = render(Table(name="docs", caption="The pages", columns=columns, rows=rows))
         text = "\n".join([*terms, "", table])
         return CommandResult(text=text, data={"terms": known, "pages": about})
     name = wanted.removeprefix("docs/").removesuffix(".md")

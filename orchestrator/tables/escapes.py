@@ -85,27 +85,6 @@ def markdown_table(
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
 
 
-def text_table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int] = ()
-) -> str:
-    """Return a table for a terminal; the columns at the places in ``right`` are aligned to the
-    right.
-    """
-    lines = [[one_line(cell) for cell in row] for row in (heads, *rows)]
-    widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
-    drawn = []
-    for cells in lines:
-        gaps = [
-            " " * (width - display_width(cell)) for cell, width in zip(cells, widths, strict=True)
-        ]
-        padded = [
-            gap + cell if place in right else cell + gap
-            for place, (cell, gap) in enumerate(zip(cells, gaps, strict=True))
-        ]
-        drawn.append("  ".join(padded).rstrip())
-    return "\n".join(drawn)
-
-
 def display_width(text: str) -> int:
     """Return how many columns of a terminal a visible text takes: wide characters two, combining
     ones none.

@@ -7,8 +7,6 @@ never mixed.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,10 +25,11 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
-from orchestrator.tables.column import NOTHING
-from orchestrator.tables.escapes import csv_text, markdown_table, markdown_text, text_table, visible
+from orchestrator.tables.column import NOTHING, Column, Form, Kind
+from orchestrator.tables.escapes import markdown_text, visible
 from orchestrator.tables.labels import MODEL_HASH, unique_labels
 from orchestrator.tables.rows import origin_of
+from orchestrator.tables.table import Table, render
 from orchestrator.units import US_PER_MS, counted, format_figure, tokens_per_s
 
 MEASURED: Final = "measured with benchfarm"
@@ -38,17 +37,6 @@ IMPORTED: Final = "measured elsewhere and imported"
 #: What no older figure can surpass (MeasuredCase.worth).
 BEST_WORTH: Final = (True, 2)
 _EMPTY: Final = "There is no figure for these devices and configurations.\n"
-_CSV_HEADS: Final = (
-    "model",
-    "device",
-    "is_virtual",
-    "configuration",
-    "latency_ms",
-    "source",
-    "campaign_id",
-    "notes",
-    "tokens_per_s",
-)
 _LATEX_SPECIAL: Final = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -64,7 +52,7 @@ _ENDED_WITHOUT_FIGURE: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class Configuration:
     """A configuration that the table is asked for: ``CPU, 4 threads``, ``GPU``."""
 
     delegate: DelegateName
@@ -174,7 +162,7 @@ class Line:
 class GuideTable:
     """The whole table."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[Configuration, ...]
     lines: tuple[Line, ...]
 
     @property
@@ -217,7 +205,7 @@ class GuideTable:
         )
 
 
-def parse_column(text: str) -> Column:
+def parse_configuration(text: str) -> Configuration:
     """Return the configuration that a person names, such as ``CPU, 4 threads`` or ``GPU``.
 
     Raises UsageError.
@@ -229,14 +217,14 @@ def parse_column(text: str) -> Column:
             f"{text!r} is no configuration",
             hint="name a delegate and, if it matters, threads: 'CPU, 4 threads', 'GPU', 'NNAPI', 'Core ML'",
         )
-    return Column(
+    return Configuration(
         delegate=DelegateName(name), threads=int(match.group(2)) if match.group(2) else None
     )
 
 
 def usual_columns(
     published: Sequence[PublishedFigure], measured: Sequence[MeasuredCase]
-) -> tuple[Column, ...]:
+) -> tuple[Configuration, ...]:
     """Return the configurations that there are figures for, the CPU's first."""
     found = {
         (figure.delegate, figure.threads) for figure in published if figure.latency_us is not None
@@ -244,12 +232,12 @@ def usual_columns(
     found |= {(item.case.delegate, _threads_that_count(item.case)) for item in measured}
     order = [*DelegateName, *sorted(delegate for delegate, _ in found if delegate.is_of_plugin)]
     ordered = sorted(found, key=lambda key: (order.index(key[0]), key[1] or 0))
-    return tuple(Column(delegate=delegate, threads=threads) for delegate, threads in ordered)
+    return tuple(Configuration(delegate=delegate, threads=threads) for delegate, threads in ordered)
 
 
 def published_lines(
     figures: Sequence[PublishedFigure],
-    columns: Sequence[Column],
+    columns: Sequence[Configuration],
     *,
     is_wanted: Callable[[str, Sequence[str]], bool],
 ) -> Iterator[Line]:
@@ -265,7 +253,9 @@ def published_lines(
             yield Line(model=model, device=device, source=source, cells=cells)
 
 
-def measured_lines(measured: Sequence[MeasuredCase], columns: Sequence[Column]) -> Iterator[Line]:
+def measured_lines(
+    measured: Sequence[MeasuredCase], columns: Sequence[Configuration]
+) -> Iterator[Line]:
     """Yield a line for each model, which is its content, and device; see :func:`_measured_cell` for
     its cells.
     """
@@ -293,7 +283,7 @@ def _of_processes(count: int) -> str:
     return "one invocation" if count == 1 else f"{count} invocations"
 
 
-def _published_cell(figures: Sequence[PublishedFigure], column: Column) -> Cell:
+def _published_cell(figures: Sequence[PublishedFigure], column: Configuration) -> Cell:
     for figure in figures:
         if column.fits(figure.delegate, figure.threads) and figure.latency_us is not None:
             threads = (
@@ -317,7 +307,7 @@ def _threads_that_count(case: Case) -> int | None:
     return case.threads if case.delegate.is_cpu and case.threads > 0 else None
 
 
-def _measured_cell(items: Sequence[MeasuredCase], column: Column) -> Cell:
+def _measured_cell(items: Sequence[MeasuredCase], column: Configuration) -> Cell:
     """Return the best known figure of the plainest case of a configuration, the newest of equal
     ones.
 
@@ -395,7 +385,7 @@ def _has_turned_wrong(item: MeasuredCase, others: Sequence[MeasuredCase]) -> boo
     )
 
 
-def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
+def _notes(item: MeasuredCase, column: Configuration) -> Iterator[str]:
     case, result = item.case, item.result
     assert result.summary is not None, "it has a figure"
     count = result.summary.count
@@ -433,49 +423,40 @@ def _notes(item: MeasuredCase, column: Column) -> Iterator[str]:
 
 def format_text(table: GuideTable) -> str:
     """Return the table for a terminal; notes stand below by their numbers."""
-    heads, *rows = _rows(table)
-    drawn = text_table(heads, rows, right=range(2, 2 + len(table.columns)))
-    return "\n".join([drawn, "", *map(visible, _legend(table))]) + "\n" if table.lines else _EMPTY
+    return _with_legend(table, Form.TEXT, "\n".join(map(visible, _legend(table))))
 
 
 def format_markdown(table: GuideTable) -> str:
     """Return the table as a Markdown table."""
-    # The marks are ours: digits in parentheses, which Markdown leaves as they are.
-    heads, *rows = ([markdown_text(text) for text in row] for row in _rows(table))
-    lines = markdown_table(heads, rows, right=range(2, 2 + len(table.columns)))
-    legend = "  \n".join(map(markdown_text, _legend(table)))
-    return "\n".join([*lines, "", legend]) + "\n" if table.lines else _EMPTY
+    # The marks are ours: digits in parentheses, which Markdown shows as they are.
+    return _with_legend(table, Form.MARKDOWN, "  \n".join(map(markdown_text, _legend(table))))
+
+
+def _with_legend(table: GuideTable, form: Form, legend: str) -> str:
+    drawn = str(render(_lines_table(table), form)).rstrip("\n")
+    return f"{drawn}\n\n{legend}\n" if table.lines else _EMPTY
 
 
 def format_csv(table: GuideTable) -> str:
-    """Return a line for each figure (RFC 4180, but lines end in LF): latency in ms, a language
-    model's of a token.
-    """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_CSV_HEADS)
-    for line in table.lines:
-        for column, cell in zip(table.columns, line.cells, strict=True):
-            latency = "" if cell.latency_us is None else f"{cell.latency_us / US_PER_MS:.6g}"
-            speed = "" if cell.speed is None else f"{cell.speed:.6g}"
-            whose = [
-                csv_text(line.model),
-                csv_text(line.device),
-                str(line.is_virtual).lower(),
-                csv_text(column.label),
-            ]
-            notes = csv_text("; ".join(cell.notes))
-            writer.writerow(
-                [*whose, latency, csv_text(line.source), cell.campaign_id, notes, speed]
-            )
-    return out.getvalue()
+    """Return a line for each figure: latency in ms, a language model's of a token."""
+    figures = [
+        (line, column, cell)
+        for line in table.lines
+        for column, cell in zip(table.columns, line.cells, strict=True)
+    ]
+    return str(render(Table(name="guide", caption="", columns=_FIGURES, rows=figures), Form.CSV))
 
 
 def format_latex(table: GuideTable) -> str:
     """Return a ``tabular`` that needs no package."""
     if not table.lines:
         return f"% {_EMPTY}"
-    heads, *rows = (" & ".join(map(_latex, row)) + r" \\" for row in _rows(table))
+    columns = _lines_table(table).columns
+    cells = zip(*(column.cells(table.lines) for column in columns), strict=True)
+    heads, *rows = (
+        " & ".join(map(_latex, row)) + r" \\"
+        for row in ([column.title for column in columns], *cells)
+    )
     sides = f"ll{'r' * len(table.columns)}{'l' * (len(table.sources) > 1)}"
     body = [
         rf"\begin{{tabular}}{{{sides}}}",
@@ -523,28 +504,46 @@ def to_document(table: GuideTable) -> dict[str, object]:
     }
 
 
-def _rows(table: GuideTable) -> list[list[str]]:
-    """Return the heads and a row for each line, each with its source where there are several."""
-    has_sources, notes = len(table.sources) > 1, table.notes
-    rows = [
-        [
-            "Model",
-            "Device",
-            *(column.label for column in table.columns),
-            *(["Source"] if has_sources else []),
-        ]
+def _lines_table(table: GuideTable) -> Table[Line]:
+    """Return the lines as a table for people, each with its source where there are several."""
+    numbers = {note: number for number, note in enumerate(table.notes, start=1)}
+
+    def figures(place: int, configuration: Configuration) -> Column[Line]:
+        def shown(line: Line) -> str:
+            cell = line.cells[place]
+            marks = ",".join(str(numbers[note]) for note in table.notes_of(cell))
+            return f"{cell.text} ({marks})" if marks else cell.text
+
+        label = configuration.label
+        return Column(label, label, lambda line: None, kind=Kind.NUMBER, shown=shown)
+
+    columns = [
+        Column[Line]("model", "Model", lambda line: line.model),
+        Column[Line]("device", "Device", lambda line: line.device),
+        *(figures(place, column) for place, column in enumerate(table.columns)),
     ]
-    for line in table.lines:
-        numbers = [
-            ",".join(str(notes.index(note) + 1) for note in table.notes_of(cell))
-            for cell in line.cells
-        ]
-        cells = [
-            f"{cell.text} ({of})" if of else cell.text
-            for cell, of in zip(line.cells, numbers, strict=True)
-        ]
-        rows.append([line.model, line.device, *cells, *([line.source] if has_sources else [])])
-    return rows
+    if len(table.sources) > 1:
+        columns.append(Column("source", "Source", lambda line: line.source))
+    return Table(name="guide", caption="", columns=columns, rows=table.lines)
+
+
+#: A figure of the table: its line, its configuration and its cell.
+_Figure = tuple[Line, Configuration, Cell]
+_FIGURES: Final[tuple[Column[_Figure], ...]] = (
+    Column("model", "", lambda it: it[0].model),
+    Column("device", "", lambda it: it[0].device),
+    Column("is_virtual", "", lambda it: str(it[0].is_virtual).lower()),
+    Column("configuration", "", lambda it: it[1].label),
+    Column("latency_ms", "", lambda it: _digits(it[2].latency_us, US_PER_MS)),
+    Column("source", "", lambda it: it[0].source),
+    Column("campaign_id", "", lambda it: it[2].campaign_id),
+    Column("notes", "", lambda it: "; ".join(it[2].notes)),
+    Column("tokens_per_s", "", lambda it: _digits(it[2].speed)),
+)
+
+
+def _digits(value: float | None, unit: float = 1.0) -> str:
+    return "" if value is None else f"{value / unit:.6g}"
 
 
 def _legend(table: GuideTable) -> Iterable[str]:

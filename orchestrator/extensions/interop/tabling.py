@@ -82,7 +82,7 @@ def build(workspace: Workspace, request: TableRequest) -> GuideTable:
 
     shown = [figure for figure in figures if is_wanted(figure.model, (figure.device,))]
     columns = tuple(
-        map(guide_table.parse_column, request.configurations)
+        map(guide_table.parse_configuration, request.configurations)
     ) or guide_table.usual_columns(shown, measured)
     lines = [
         *guide_table.measured_lines(measured, columns),

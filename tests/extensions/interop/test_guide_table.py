@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.interop.guide_table import Column, parse_column
+from orchestrator.extensions.interop.guide_table import Configuration, parse_configuration
 from orchestrator.extensions.interop.published import load_published
 from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import BuildSha, CampaignId, DelegateName, ModelSha, RunId, ToolName
@@ -99,7 +99,7 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path, devices, conf
         (
             figure.model,
             figure.device,
-            Column(delegate=figure.delegate, threads=figure.threads).label,
+            Configuration(delegate=figure.delegate, threads=figure.threads).label,
         ): figure.text or "---"
         for figure in load_published()
         if figure.device in {names[device] for device in devices.split(",")}
@@ -208,14 +208,14 @@ def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_
 @pytest.mark.parametrize("text", ["", "TPU", "CPU, four threads", "GPU,", "CPU, 4 threads, fast"])
 def test_a_configuration_that_means_nothing_is_refused(text):
     with pytest.raises(UsageError, match="is no configuration"):
-        parse_column(text)
+        parse_configuration(text)
 
 
 def test_configurations_are_read_as_people_write_them():
-    assert parse_column("cpu,4 threads").label == "CPU, 4 threads"
-    assert parse_column("Core ML").delegate is DelegateName.COREML
-    assert parse_column("XNNPACK, 1 thread").threads == 1
-    assert parse_column("gpu").threads is None
+    assert parse_configuration("cpu,4 threads").label == "CPU, 4 threads"
+    assert parse_configuration("Core ML").delegate is DelegateName.COREML
+    assert parse_configuration("XNNPACK, 1 thread").threads == 1
+    assert parse_configuration("gpu").threads is None
 
 
 def test_virtual_and_real_phones_of_one_kind_are_different_rows(tmp_path):
