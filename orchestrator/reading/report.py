@@ -153,8 +153,8 @@ def build_report(
             doubts,
         )
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
-    run.warmup, run.inference = warmup_and_inference(log)
-    doubts += contradictions(log, run.warmup, run.inference)
+    run.warmup, run.inference = _warmup_and_inference(log)
+    doubts += _contradictions(log, run.warmup, run.inference)
     if log.failures.invoke_failure:
         # Failing calls are timed too: their times are of nothing.
         run.warmup = run.inference = None
@@ -273,7 +273,7 @@ def _has_result_line(log: Transcript) -> bool:
     )
 
 
-def warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
+def _warmup_and_inference(log: Transcript) -> tuple[LatencySummary | None, LatencySummary | None]:
     """Tell warm-up from measurement: by the result line where there is one, else by the lines
     before each.
 
@@ -336,7 +336,7 @@ def _inference_mean(log: Transcript, inference: LatencySummary | None) -> float 
     return log.banner.get("inference_avg") if not log.stats else None
 
 
-def contradictions(
+def _contradictions(
     log: Transcript, warmup: LatencySummary | None, inference: LatencySummary | None
 ) -> list[str]:
     """Return what the result line says differently from the statistics line of the same inferences."""

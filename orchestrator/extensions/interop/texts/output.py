@@ -21,7 +21,6 @@ from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.headers import is_long_logcat, iterate_long_logcat
 from orchestrator.extensions.interop.texts.ios_view import parse_ios_view
 from orchestrator.extensions.interop.texts.pasted import Rejoiner, parse_pasted
-from orchestrator.extensions.interop.texts.series import Series
 from orchestrator.extensions.interop.texts.splitting import (
     STARTING,
     RunSplitter,
@@ -41,7 +40,6 @@ from orchestrator.reading.lines import (
 )
 from orchestrator.reading.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.reading.report import build_report
-from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
 #: Texts without any line of a benchmark program are looked through for other forms up to this size.
@@ -146,20 +144,17 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
 def _lines(
     buffer: Buffer,
     splitter: RunSplitter | None = None,
-    requested: str = "",
     *,
     with_foreign: bool = True,
 ) -> Iterator[Line]:
     """Yield the lines that a splitter has to be fed with.
 
-    Blocks without any word of a benchmark are passed over while the splitter waits for none, and
-    runs that are like earlier ones are given to it as they are read. Without ``with_foreign`` most
-    lines of other tags are left out.
+    Blocks without any word of a benchmark are passed over while the splitter waits for none.
+    Without ``with_foreign`` most lines of other tags are left out.
     """
     if is_long_logcat(buffer):
         yield from iterate_long_logcat(buffer)
         return
-    series = None if splitter is None else Series(splitter, requested)
     rejoiner = Rejoiner()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
@@ -171,24 +166,19 @@ def _lines(
                 and not any(word in block for word in _TELLING_WORDS)
             ):
                 continue
-        whole = block.decode("utf-8", "replace")
         # Runs repeat most of their parameters: each text is taken apart once a block. Nobody
         # changes a line.
         known: dict[str, Line] = {}
-        for piece, is_last in ((whole, True),) if series is None else series.unlike_others(whole):
-            texts = piece.split("\n")
-            last = texts.pop()
-            for text in texts:
-                if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
-                    continue
-                line = known.get(text)
-                if line is None:
-                    line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])
-                yield from rejoiner.feed(line)
-            if last:
-                yield from rejoiner.feed(parse_pasted(last[:LONGEST_LINE_BYTES], cut=True))
-            if not is_last:
-                yield from rejoiner.flush()
+        *texts, last = block.decode("utf-8", "replace").split("\n")
+        for text in texts:
+            if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
+                continue
+            line = known.get(text)
+            if line is None:
+                line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])
+            yield from rejoiner.feed(line)
+        if last:
+            yield from rejoiner.feed(parse_pasted(last[:LONGEST_LINE_BYTES], cut=True))
     yield from rejoiner.end()
 
 
@@ -258,7 +248,7 @@ def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
     splitter = RunSplitter()
     language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
     # LiteRT-LM logs under a tag that many programs have.
-    for line in _lines(buffer, splitter, requested, with_foreign=language_model is not None):
+    for line in _lines(buffer, splitter, with_foreign=language_model is not None):
         splitter.feed(line)
         if language_model is not None:
             language_model.feed(line.raw)
@@ -278,10 +268,8 @@ def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolRepo
     """
     reports = [
         build_report(run, system=splitter.system, requested=requested)
-        if isinstance(run, Transcript)
-        else run
         for run in splitter.release(held)
-        if not (isinstance(run, Transcript) and (run.is_empty or run.is_of_litert_lm))
+        if not (run.is_empty or run.is_of_litert_lm)
     ]
     rows, splitter.rows = splitter.rows, []
     return _with_rows(reports, rows)

@@ -108,8 +108,8 @@ _OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for wo
 class RunSplitter:
     """Takes lines in order and deals them out to transcripts, one per process and run."""
 
-    #: In the order of their beginnings; of a run that is like an earlier one the report.
-    runs: list[Transcript | ToolReport] = field(default_factory=list)
+    #: In the order of their beginnings.
+    runs: list[Transcript] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
     _open: dict[int | None, Transcript] = field(default_factory=dict)
@@ -168,14 +168,6 @@ class RunSplitter:
             or any(run.takes_any_line for run in self._open.values())
         )
 
-    @property
-    def is_between_runs(self) -> bool:
-        """Whether ``STARTING!`` on a console opens a run that takes nothing of what stands before
-        it.
-        """
-        run = self._open.get(None)
-        return self.is_idle and (run is None or not (run.is_empty or run.has_only_start))
-
     def takes_row(self, text: str) -> bool:
         """Take a console's line that can be nothing but a row of the operator table that is being
         read.
@@ -188,19 +180,7 @@ class RunSplitter:
         run.profile.feed(text)
         return True
 
-    def add(self, report: ToolReport) -> None:
-        """Take a whole run of a console that was read at once; nothing that follows belongs to it."""
-        self._open.pop(None, None)
-        self._in_summary = False
-        self._of_all_options.clear()
-        self.runs.append(report)
-
-    @property
-    def transcripts(self) -> list[Transcript]:
-        """The runs that were read line by line."""
-        return [run for run in self.runs if isinstance(run, Transcript)]
-
-    def release(self, held: int) -> list[Transcript | ToolReport]:
+    def release(self, held: int) -> list[Transcript]:
         """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
         new run.
         """
@@ -266,9 +246,7 @@ class RunSplitter:
         if "count=" not in text and "failed!" not in text:
             return False
         run = self.runs[-1] if self.runs else None
-        has_percentiles = self._has_percentiles or (
-            isinstance(run, Transcript) and run.has_percentiles
-        )
+        has_percentiles = self._has_percentiles or (run is not None and run.has_percentiles)
         row = parse_row(
             text,
             in_summary=self._in_summary,
