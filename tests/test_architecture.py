@@ -126,7 +126,6 @@ DEBTS = {
         "engine": "events of a confirmation",
     },
     "interop": {
-        "app": "a run's log is read again as 'results log' wrote it",
         "cli": "runs are shown while they are read",
         "engine": "what is imported is judged as it is stored, and what a bundle holds is read again",
         "models": "a measured model is known by its content",

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
-from orchestrator.app.queue_beside import extension, owners_of, queue_beside
-from orchestrator.app.status import runner_elsewhere
+from orchestrator.app.status import extension, owners_of, queue_beside, runner_elsewhere
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.units import format_bytes

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.pairing import go_on
 from orchestrator.app.phones import restore_phones
-from orchestrator.app.queue_beside import owners_of
-from orchestrator.app.status import runner_elsewhere
+from orchestrator.app.status import owners_of, runner_elsewhere
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.engine.campaign import close_campaign

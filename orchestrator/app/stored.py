@@ -1,24 +1,30 @@
-"""Stored campaigns and runs by what people call them, read again; old raw output deleted, and the
-store copied.
+"""Stored campaigns and runs by what people call them, as text, and read again; old raw output
+deleted, the store copied, and what takes space on this disk.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from orchestrator import __version__
 from orchestrator.analysis.matching import Measured, measured_cases
-from orchestrator.bootstrap import Settings, Workspace
+from orchestrator.bootstrap import Settings, Workspace, this_computer
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_foreign
-from orchestrator.records.run import RunRecord
-from orchestrator.units import parse_age
+from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
+from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import Table
+from orchestrator.units import format_bytes, parse_age
 
 if TYPE_CHECKING:
     from orchestrator.engine.review import Review
@@ -281,3 +287,134 @@ def _size(path: Path | None) -> int:
     """Return the bytes of a store's file and its log, 0 for none."""
     files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
+
+
+#: What a log begins with.
+LOG_START: Final = "command: "
+
+
+def log_text(run: RunRecord, shown: tuple[Attachment, ...]) -> str:
+    """Return a run's log as text: how it was started, what was asked for, and what it printed."""
+    case = run.case
+    flags = one_line(shlex.join(f"--{name}={value}" for name, value in case.flags))
+    lines = [
+        f"{LOG_START}{one_line(run.command)}",
+        f"exit code: {run.exit_code}{', stopped at its time limit' if run.outcome is Outcome.TIMED_OUT else ''}",
+        f"tool: {case.tool.value}",
+        f"delegate asked for: {case.delegate}",
+        f"threads: {case.threads}",
+        *([f"flags: {flags}"] if flags else []),
+    ]
+    return "\n".join([*lines, *map(_section, shown)])
+
+
+def _section(attachment: Attachment) -> str:
+    text = attachment.data.decode("utf-8", "replace")
+    # What a phone printed must not be able to drive the terminal.
+    return "\n".join(
+        [f"--- {attachment.name} ({len(attachment.data)} bytes)", *map(one_line, text.splitlines())]
+    )
+
+
+def issue_of(workspace: Workspace, run: RunRecord) -> str:
+    """Return a run as a text for an issue tracker; nothing that names a person, a computer or a
+    phone is in it.
+    """
+    from orchestrator.report.issue import Reported, issue_text
+
+    store, case = workspace.store, run.case
+    campaign = store.campaign(run.campaign_id)
+    environ = workspace.settings.environ
+    hosts = [this_computer(), campaign.host if campaign is not None else ""]
+    words = [environ.get(name, "") for name in ("USER", "LOGNAME", "HOSTNAME", "HOME")]
+    words += [host.partition(" ")[0] for host in hosts]
+    # "root" and "host" name nobody.
+    private = {word for word in words if word not in {"root", "host", "/root"}}
+    return issue_text(
+        Reported(
+            run=run,
+            facts=store.devices().get(case.serial),
+            model=store.models().get(case.model_sha256),
+            build=store.builds().get(case.build_sha256),
+            attachments=store.attachments(run.run_id),
+            benchfarm_version=__version__,
+            private=sorted({*private, *({str(serial) for serial in store.devices()} - {"host"})}),
+        )
+    )
+
+
+_MADE_AGAIN: Final = "delete it: what is needed is made or fetched again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """One kind of file."""
+
+    name: str
+    path: Path
+    files: int
+    size_bytes: int
+    #: What frees its space.
+    freed_by: str
+
+
+_COLUMNS: Final[Sequence[Column[DiskUse]]] = (
+    Column("kind", "kind", lambda use: use.name),
+    Column("files", "files", lambda use: use.files, Kind.COUNT),
+    Column(
+        "size_bytes",
+        "size",
+        lambda use: use.size_bytes,
+        Kind.NUMBER,
+        shown=lambda use: format_bytes(use.size_bytes),
+        forms=EVERYWHERE,
+    ),
+    Column("path", "", lambda use: use.path, forms=DATA),
+    Column("freed_by", "freed by", lambda use: use.freed_by),
+)
+
+
+def disk_usage(settings: Settings) -> Table[DiskUse]:
+    """Return what the store, its reports and the cache take; what isn't there takes nothing."""
+    return Table(
+        name="usage",
+        caption="What is kept on this disk",
+        columns=_COLUMNS,
+        rows=list(_uses(settings)),
+    )
+
+
+def _uses(settings: Settings) -> Iterator[DiskUse]:
+    if (store := settings.store_file) is not None:
+        files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
+        sizes = [path.stat().st_size for path in files if path.is_file()]
+        yield DiskUse(
+            name="store",
+            path=store,
+            files=len(sizes),
+            size_bytes=sum(sizes),
+            freed_by="benchfarm store prune --older-than 90d --compact; benchfarm results remove",
+        )
+    for name, folder, freed_by in (
+        (
+            "reports",
+            settings.data_folder / "reports",
+            "delete it: benchfarm report writes it again",
+        ),
+        ("checks", settings.data_folder / "checks", "delete what isn't needed"),
+        ("cache", settings.cache_folder, _MADE_AGAIN),
+    ):
+        sizes = list(_sizes(folder))
+        yield DiskUse(
+            name=name, path=folder, files=len(sizes), size_bytes=sum(sizes), freed_by=freed_by
+        )
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the sizes of a folder's files; what vanishes meanwhile, or can't be read, is left out."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.lstat(f"{place}/{name}").st_size
+            except OSError:
+                continue

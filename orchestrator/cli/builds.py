@@ -26,7 +26,7 @@ from orchestrator.app.builds import (
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command, refuse
-from orchestrator.cli.progress import downloads_on_stderr
+from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec

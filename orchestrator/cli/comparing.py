@@ -20,7 +20,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
-from orchestrator.cli.progress import workspace_telling
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
 from orchestrator.engine.bisect import BisectResult, Probe
 from orchestrator.engine.events import CampaignEnded

@@ -37,7 +37,7 @@ from orchestrator.app.phones import (
 from orchestrator.app.time_limits import waiting
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import DryRun, Wait, command, refuse
-from orchestrator.cli.progress import workspace_telling
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceError, UsageError

@@ -22,7 +22,7 @@ from orchestrator.app.options import arg, opt
 from orchestrator.app.reporting import report_title, write_html
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
-from orchestrator.cli.progress import workspace_telling
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
 from orchestrator.cli.terminal import columns, say
 from orchestrator.clock import SystemClock

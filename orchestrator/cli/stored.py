@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 from orchestrator.app import resuming, stored
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.app.progress import describe_run
-from orchestrator.app.run_logs import log_text
 from orchestrator.app.status import running_here, state_of
-from orchestrator.app.stored import find_campaigns, find_run, reparse_campaigns
+from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
@@ -210,7 +209,7 @@ def log(
 
 
 def _issue(workspace: Workspace, run: RunRecord, out: Path | None) -> CommandResult:
-    from orchestrator.app.run_logs import issue_of
+    from orchestrator.app.stored import issue_of
 
     text = issue_of(workspace, run)
     if out is None:
@@ -297,7 +296,7 @@ def usage(settings: Settings) -> CommandResult:
 
     Example: benchfarm store usage
     """
-    from orchestrator.app.disk_usage import disk_usage
+    from orchestrator.app.stored import disk_usage
 
     return shown(disk_usage(settings))
 

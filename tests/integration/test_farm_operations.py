@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from orchestrator.app import queue_beside
+from orchestrator.app.status import QueueView, queue_beside
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import devices
 from orchestrator.devices.journal import Change
@@ -339,7 +339,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
     """Return the first page and the numbers as ``benchfarm serve`` gives them."""
     with ExitStack() as stack:
         opened = stack.enter_context(Workspace(settings))
-        queue = queue_beside.queue_beside(settings, stack)
+        queue = queue_beside(settings, stack)
         now = farm_of(opened, queue)
         page = serving.LivePages(opened, now, since=None, title="nights").page("")
         numbers = Numbers(opened, queue, now)
@@ -643,7 +643,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
     assert 7.9 * 86400 < float(ages["A"]) - float(ages["C"]) < 8.1 * 86400
 
 
-def farm_of(workspace: Workspace, queue: queue_beside.QueueView | None) -> FarmNow:
+def farm_of(workspace: Workspace, queue: QueueView | None) -> FarmNow:
     return FarmNow(workspace, queue, can_be_steered=False)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap import Settings, this_computer
+from orchestrator.cli.live import status
 from orchestrator.cli.measuring import RunRequest, run
-from orchestrator.cli.status import status
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId

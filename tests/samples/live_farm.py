@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.app.queue_beside import IN_QUARANTINE
+from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.series import night_of

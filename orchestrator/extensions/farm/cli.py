@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 from orchestrator.app import time_limits
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.cli.frame import DryRun, Json, command
-from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, format_of, shown
 from orchestrator.cli.terminal import say, tell
 from orchestrator.errors import InterruptedByUserError, UsageError

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.app.queue_beside import IN_QUARANTINE
+from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.bootstrap import Attached, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.app.queue_beside import IN_QUARANTINE
+from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import PROTOCOL, Database
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
-from orchestrator.app.queue_beside import queue_beside
-from orchestrator.cli.progress import workspace_telling
+from orchestrator.app.status import queue_beside
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
 from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError

@@ -13,8 +13,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-from orchestrator.app.queue_beside import IN_QUARANTINE, QueueView
-from orchestrator.app.status import doing_of, phone_elsewhere, running_here
+from orchestrator.app.status import (
+    IN_QUARANTINE,
+    QueueView,
+    doing_of,
+    phone_elsewhere,
+    running_here,
+)
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.series import first_moment, night_of

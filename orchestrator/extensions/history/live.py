@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.app.phones import release_phone
-from orchestrator.app.queue_beside import QueueView, extension
+from orchestrator.app.status import QueueView, extension
 from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import pages as site_pages

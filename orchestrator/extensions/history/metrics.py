@@ -25,7 +25,7 @@ from orchestrator.records.history import ConfirmationStatus
 from orchestrator.records.run import Outcome
 
 if TYPE_CHECKING:
-    from orchestrator.app.queue_beside import QueueView
+    from orchestrator.app.status import QueueView
     from orchestrator.extensions.history.farm_now import FarmNow
 
 #: Runs are counted of the campaigns begun in these hours.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from orchestrator.app.run_logs import LOG_START
+from orchestrator.app.stored import LOG_START
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import iterate_file
 from orchestrator.plugins import Settings, Workspace

@@ -11,7 +11,7 @@ import typer
 from orchestrator.bootstrap import Settings
 from orchestrator.cli import measuring
 from orchestrator.cli.frame import PlanKeys, command, refuse
-from orchestrator.cli.progress import workspace_telling
+from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult
 from orchestrator.extensions.trace import apps, runs
 from orchestrator.extensions.trace.apps import TracedApp

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.progress import JsonObserver
+from orchestrator.cli.live import JsonObserver
 from orchestrator.cli.terminal import write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError

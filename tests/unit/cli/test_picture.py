@@ -13,7 +13,7 @@ from rich.console import Console
 
 from orchestrator.app.progress import describe
 from orchestrator.app.status import PublishedStatus, running_here
-from orchestrator.cli.status import STYLES, TerminalObserver, about, picture
+from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.locks import Locks
 from orchestrator.records.campaign import (
