@@ -135,26 +135,49 @@ def draft_of(path: Path) -> Path:
 
 
 def write_whole(
-    path: Path, content: bytes | str | Iterable[bytes | str], *, is_private: bool = True
+    path: Path,
+    content: bytes | str | Iterable[bytes | str],
+    *,
+    is_private: bool = True,
+    is_durable: bool = False,
 ) -> None:
     """Write a file and its folder; an older one stays, and nothing is left beside it, when this
     fails.
 
     Pieces of a content are written as they come: the whole is never in memory.
 
-    A folder that has to be made is this user's alone, unless it isn't ``is_private``. Raises
-    OSError.
+    The file, and a folder that has to be made, are this user's alone, unless it isn't
+    ``is_private``. ``is_durable``: it is on the disk then, also when the power fails. Raises OSError.
     """
     draft = draft_of(path)
     try:
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(draft, flags, 0o600 if is_private else 0o666), "wb") as file:
             for piece in (content,) if isinstance(content, bytes | str) else content:
                 file.write(piece.encode() if isinstance(piece, str) else piece)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         draft.replace(path)
+        if is_durable:
+            folder = os.open(path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def keep_file(path: Path, content: bytes | str) -> None:
+    """Write a file of benchfarm's own whole; an older one stays when this fails.
+
+    Raises HostStorageError.
+    """
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise HostStorageError(f"{path} can't be written: {error.strerror or error}") from error
 
 
 def write_file(path: Path, data: bytes | str | Iterable[bytes | str]) -> None:

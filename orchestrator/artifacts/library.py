@@ -213,9 +213,10 @@ class BuildLibrary:
         Raises ArtifactError when it isn't what it was.
         """
         path = self.archive.path(file.sha256)
-        if path is None or not self.archive.is_whole(file):
+        if path is None or _known_sha256(path) != file.sha256:
             raise ArtifactError(
-                f"the kept copy of {file.name} is damaged or gone", hint="fetch or add it again"
+                f"{file.name} isn't what it was when it was added, or is gone: {path or 'no file'}",
+                hint="fetch or add it again: benchfarm build fetch NAME, or build add FILE",
             )
         return Arrival(path=path, file=file)
 
@@ -417,22 +418,8 @@ class BuildLibrary:
 
         Raises ArtifactError when a file isn't what it was.
         """
-        companions = []
-        path = self.archive.path(release.program.sha256)
-        if path is None or _known_sha256(path) != release.program.sha256:
-            raise ArtifactError(
-                f"{path or release.name} isn't what it was when it was added",
-                hint="add the file again: benchfarm build add FILE",
-            )
-        for file in release.libraries:
-            beside = self.archive.path(file.sha256)
-            if beside is None or _known_sha256(beside) != file.sha256:
-                raise ArtifactError(
-                    f"{file.name}, which belongs beside {release.name}, is damaged or gone",
-                    hint="fetch or add the program again",
-                )
-            companions.append(Companion(name=file.name, sha256=file.sha256, path=beside))
-        return replace(release.build(path), companions=tuple(companions))
+        program, *beside = [self.arrival(file) for file in release.files]
+        return replace(release.build(program.path), companions=tuple(map(_companion, beside)))
 
     def _from_path(self, path: Path, tool: ToolName, wanted: str) -> Build:
         facts = _known_program(path)
@@ -454,6 +441,9 @@ class BuildLibrary:
         check_set(
             program, facts, [item for item in beside if not item.file.group], self.archive.tags_of
         )
+        if not beside:
+            libraries = libraries_beside(tool, path.absolute())
+            beside = [_hashed(_arrival(libraries[item], item)) for item in libraries]
         return Build(
             name=name,
             tool=tool,
@@ -463,9 +453,7 @@ class BuildLibrary:
             package=facts.package,
             is_virtual=facts.is_fake,
             path=program.path,
-            companions=tuple(
-                Companion(name=i.file.name, sha256=i.file.sha256, path=i.path) for i in beside
-            ),
+            companions=tuple(map(_companion, beside)),
         )
 
     def _kept(self) -> Sequence[Release]:
@@ -598,6 +586,10 @@ class BuildLibrary:
 
 def _arrival(path: Path, name: str = "", *, group: str = "", tag: str = "") -> Arrival:
     return Arrival(path=path, file=ReleaseFile(name=name or path.name, group=group, tag=tag))
+
+
+def _companion(arrival: Arrival) -> Companion:
+    return Companion(name=arrival.file.name, sha256=arrival.file.sha256, path=arrival.path)
 
 
 def _hashed(arrival: Arrival) -> Arrival:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.bootstrap import virtual_lab
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import ArtifactError
-from orchestrator.files import sha256_of, write_whole
+from orchestrator.files import write_whole
 from orchestrator.planning.skips import NO_BUILD, tools_for
 from orchestrator.programs import program
 from orchestrator.records.case import (
@@ -94,10 +93,9 @@ class BuildChoice:
         if tool.is_declared and not named and not is_kept:
             how = f"benchfarm build add PATH/{own.file_name} --tool {tool}, or --build {tool}=PATH/{own.file_name}"
             return Skip(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
-        kept = _installed(
+        return _installed(
             lambda name: self._library.resolve_for(facts, tool, name_or_path=name), named
         )
-        return kept if is_kept or not isinstance(kept, Build) else _with_libraries(kept)
 
     def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
         """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of
@@ -186,21 +184,6 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
                 path=_kept(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
             )
             for library, data in libraries.items()
-        ),
-    )
-
-
-def _with_libraries(build: Build) -> Build:
-    """Return a program with the libraries that it needs from the folder that it lies in."""
-    from orchestrator.artifacts.library import libraries_beside
-
-    if build.path is None or build.companions or not program(build.tool).beside:
-        return build
-    libraries = libraries_beside(build.tool, build.path).items()
-    return replace(
-        build,
-        companions=tuple(
-            Companion(name=name, sha256=sha256_of(path), path=path) for name, path in libraries
         ),
     )
 

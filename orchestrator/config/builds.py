@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
+from orchestrator.config.yaml_file import NamedSection, Section, load_each, read_named
 from orchestrator.errors import PlanError, UsageError, nearest
 from orchestrator.fields import OneOrMany, Sha256, Text, not_one_of
 from orchestrator.plugins import plugins, program_sources
@@ -87,7 +87,7 @@ class LibrarySection(Section):
     )
 
 
-class BuildSection(Section):
+class BuildSection(NamedSection):
     """A whole build file: one program for several ABIs."""
 
     name: Annotated[Text, AfterValidator(_name)]
@@ -116,31 +116,19 @@ def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    found: dict[str, tuple[BuildSpec, ...]] = {}
     problems: list[str] = []
     defaults: dict[tuple[ToolName, str], str] = {}
-    for folder in folders:
-        for path in sorted(folder.glob("*.yaml")):
-            if path.stem in found:
-                continue
-            try:
-                specs = load_build(path)
-            except PlanError as error:
-                problems += error.faults or [str(error)]
-                continue
-            found[path.stem] = specs
-            for spec in specs:
-                if (
-                    spec.is_default
-                    and (other := defaults.setdefault((spec.tool, spec.abi), spec.name))
-                    != spec.name
-                ):
-                    problems.append(
-                        f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}"
-                    )
+    found = load_each(folders, load_build, problems)
+    for path, specs in found.items():
+        for spec in filter(lambda spec: spec.is_default, specs):
+            other = defaults.setdefault((spec.tool, spec.abi), spec.name)
+            if other != spec.name:
+                problems.append(
+                    f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}"
+                )
     if problems:
         raise PlanError("the build files have faults:", faults=problems)
-    return tuple(spec for name in sorted(found) for spec in found[name])
+    return tuple(spec for path in sorted(found, key=lambda path: path.stem) for spec in found[path])
 
 
 def load_build(path: Path) -> tuple[BuildSpec, ...]:
@@ -148,13 +136,7 @@ def load_build(path: Path) -> tuple[BuildSpec, ...]:
 
     Raises PlanError with one line for each fault.
     """
-    file = read_yaml(path)
-    section = checked(file, BuildSection)
-    faults = Faults(file)
-    if section.name != path.stem:
-        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
-    faults.raise_if_any()
-    return tuple(_specs(section, path.absolute().parent))
+    return tuple(_specs(read_named(path, BuildSection), path.absolute().parent))
 
 
 def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:

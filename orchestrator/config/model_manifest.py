@@ -11,9 +11,8 @@ import yaml
 from pydantic import Field
 
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
-from orchestrator.errors import HostStorageError
 from orchestrator.fields import AnyText, NamedPercent, Sha256, Text
-from orchestrator.files import write_whole
+from orchestrator.files import keep_file
 from orchestrator.records.model import Accuracy, ManifestEntry
 
 MANIFEST_NAME = "models.yaml"
@@ -113,10 +112,7 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
     text = yaml.dump(
         {"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120
     )
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise HostStorageError(f"{path} can't be written: {error.strerror}") from error
+    keep_file(path, text)
 
 
 def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:

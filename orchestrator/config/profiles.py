@@ -11,7 +11,14 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
+from orchestrator.config.yaml_file import (
+    NamedSection,
+    Section,
+    checked,
+    load_each,
+    read_named,
+    read_yaml,
+)
 from orchestrator.errors import PlanError
 from orchestrator.fields import Celsius, OneOrMany, Text, unique
 from orchestrator.records.case import DelegateName, Serial
@@ -45,7 +52,7 @@ class QuirkSection(Section):
     source: Text = ""
 
 
-class ProfileSection(Section):
+class ProfileSection(NamedSection):
     """A whole profile file."""
 
     name: Annotated[Text, AfterValidator(_profile_name)]
@@ -72,23 +79,18 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
     Raises:
         PlanError: with one line for each fault of all files.
     """
-    found: dict[str, DeviceProfile] = {}
     problems: list[str] = []
-    for folder in folders:
-        in_folder: dict[str, DeviceProfile] = {}
-        for path in sorted(folder.glob("*.yaml")):
-            try:
-                profile = load_profile(path)
-            except PlanError as error:
-                problems += error.faults or [str(error)]
-                continue
-            twin = next(
-                (other for other in in_folder.values() if _same_match(other, profile)), None
-            )
-            if twin is not None:
-                problems.append(f"{path}: match: fits the same phones as the profile {twin.name!r}")
-            in_folder[profile.name] = profile
-        found = {**in_folder, **found}
+    found = load_each(folders, load_profile, problems)
+    for path, profile in found.items():
+        for other_path, other in found.items():
+            if (
+                other_path.parent == path.parent
+                and other_path < path
+                and _same_match(other, profile)
+            ):
+                problems.append(
+                    f"{path}: match: fits the same phones as the profile {other.name!r}"
+                )
     if problems:
         raise PlanError("the device profiles have faults:", faults=problems)
     return tuple(sorted(found.values(), key=lambda profile: profile.name))
@@ -96,12 +98,7 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
 
 def load_profile(path: Path) -> DeviceProfile:
     """Read one profile file; raises PlanError with one line for each fault."""
-    file = read_yaml(path)
-    section = checked(file, ProfileSection)
-    faults = Faults(file)
-    if section.name != path.stem:
-        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
-    faults.raise_if_any()
+    section = read_named(path, ProfileSection)
     values = section.model_dump(exclude={"quirks", "thermal_limits"})
     return DeviceProfile(**values, thermal_limits_c=section.thermal_limits)
 

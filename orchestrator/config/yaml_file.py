@@ -11,7 +11,7 @@ process, at a few kilobytes of ``[``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -275,7 +275,14 @@ def _order(line: str) -> tuple[list[int], str]:
     return ([int(place[1]), int(place[2])] if place else [0, 0]), line
 
 
+class NamedSection(Section):
+    """The whole of a file that is called as it says."""
+
+    name: str
+
+
 ModelT = TypeVar("ModelT")
+NamedT = TypeVar("NamedT", bound=NamedSection)
 #: What pydantic calls a key that a section doesn't have, and a record.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
@@ -317,6 +324,41 @@ def checked(
         raise
     faults.raise_if_any()
     return result
+
+
+def read_named(path: Path, model: type[NamedT]) -> NamedT:
+    """Return a file as a section whose name is the file's.
+
+    Raises PlanError with one line for each fault.
+    """
+    file = read_yaml(path)
+    section = checked(file, model)
+    faults = Faults(file)
+    if section.name != path.stem:
+        faults.add(("name",), f"{section.name!r} must be the file's name, {path.stem!r}")
+    faults.raise_if_any()
+    return section
+
+
+def load_each(
+    folders: Sequence[Path], load: Callable[[Path], ModelT], problems: list[str]
+) -> dict[Path, ModelT]:
+    """Return what the files (``*.yaml``) of some folders hold; of two with one name the first
+    folder's.
+
+    The faults of all are added to ``problems``.
+    """
+    paths: dict[str, Path] = {}
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml")):
+            paths.setdefault(path.stem, path)
+    found: dict[Path, ModelT] = {}
+    for path in paths.values():
+        try:
+            found[path] = load(path)
+        except PlanError as error:
+            problems += error.faults or [str(error)]
+    return found
 
 
 def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails]) -> bool:

@@ -15,7 +15,7 @@ from orchestrator.devices.adb_server import AdbServer, is_tcp
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.errors import DeviceError, HostStorageError, LinkLostError, UsageError
-from orchestrator.files import write_whole
+from orchestrator.files import keep_file
 from orchestrator.ports import Seen
 from orchestrator.scripts import ATTEMPTS, Answer
 
@@ -357,10 +357,7 @@ class NetworkPhones:
         return address in known
 
     def _write(self, addresses: list[str]) -> None:
-        try:
-            write_whole(self._path, "".join(f"{address}\n" for address in addresses))
-        except OSError as error:
-            raise HostStorageError(f"{self._path} can't be written: {error}") from error
+        keep_file(self._path, "".join(f"{address}\n" for address in addresses))
 
 
 def join(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, DeviceError]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.errors import HostStorageError
-from orchestrator.files import draft_of, make_private
+from orchestrator.files import write_whole
 from orchestrator.records.case import Serial
 
 
@@ -148,18 +147,7 @@ class UndoJournal:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()
                 return
-            make_private(self.folder)
-            draft = draft_of(path)
-            with os.fdopen(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-            ) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-            folder = os.open(self.folder, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
+            write_whole(path, text, is_durable=True)
         except OSError as error:
             raise HostStorageError(
                 f"what is to be undone on {serial} can't be noted in {path}: {error}"

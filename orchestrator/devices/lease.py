@@ -13,8 +13,8 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.errors import DeviceBusyError, HostStorageError
-from orchestrator.files import write_whole
+from orchestrator.errors import DeviceBusyError
+from orchestrator.files import keep_file
 from orchestrator.locks import Locks
 from orchestrator.records.case import Serial
 
@@ -105,10 +105,7 @@ class QuarantineFolder:
         if path.exists():
             return
         note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
-        try:
-            write_whole(path, json.dumps(note) + "\n")
-        except OSError as error:
-            raise HostStorageError(f"{path} can't be written: {error}") from error
+        keep_file(path, json.dumps(note) + "\n")
 
     def release(self, serial: Serial) -> str:
         """Let a device in again; return why it was kept out, empty when it wasn't."""

@@ -6,9 +6,8 @@ from pathlib import Path
 from urllib.parse import quote as percent_encode
 
 from orchestrator.documents import adapter_of, dump_document
-from orchestrator.errors import HostStorageError
 from orchestrator.extensions.energy.records import PowerMeters
-from orchestrator.files import write_whole
+from orchestrator.files import keep_file
 from orchestrator.records.case import Serial
 
 
@@ -34,11 +33,7 @@ class MeterBook:
 
     def save(self, meters: PowerMeters) -> None:
         """Keep what was found, whole or not at all. Raises HostStorageError."""
-        path = self._path(meters.serial)
-        try:
-            write_whole(path, dump_document(meters) + "\n")
-        except OSError as error:
-            raise HostStorageError(f"{path} can't be written: {error}") from error
+        keep_file(self._path(meters.serial), dump_document(meters) + "\n")
 
     def _path(self, serial: Serial) -> Path:
         return self._folder / f"{percent_encode(serial, safe='')}.json"

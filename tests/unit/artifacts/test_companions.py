@@ -166,7 +166,7 @@ def test_damaged_library_is_told_before_anything_is_pushed(library, tmp_path):
     assert [name for name, _, intact in library.verify() if not intact] == ["libLiteRt.so"]
     with pytest.raises(
         ArtifactError,
-        match=r"libLiteRt\.so, which belongs beside benchmark_litert_model, is damaged",
+        match=r"libLiteRt\.so isn't what it was",
     ):
         library.resolve_for(PHONE, ToolName.LITERT_NATIVE)
     library.add(folder / "benchmark_model", name="benchmark_litert_model")
