@@ -158,7 +158,7 @@ OWNERS = {
         "extensions/farm/manifest.py",
         "extensions/runtimes",
     },
-    "regex": {"extensions/runtimes/patterns.py"},
+    "regex": {"extensions/runtimes/declaration.py"},
     "yaml": {"config"},
     "requests": {"artifacts", "extensions/history/notifying.py"},
     "urllib3": {"artifacts"},

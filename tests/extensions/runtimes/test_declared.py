@@ -15,6 +15,7 @@ from orchestrator.extensions.interop.texts.output import parse_file, parse_text
 from orchestrator.extensions.interop.texts.public import to_public
 from orchestrator.extensions.runtimes.declaration import (
     SHIPPED,
+    Pattern,
     declared,
     every_declared,
     lent,
@@ -22,7 +23,6 @@ from orchestrator.extensions.runtimes.declaration import (
 )
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader
-from orchestrator.extensions.runtimes.patterns import Pattern
 from orchestrator.records.case import DelegateName
 from tests.samples.beside import OTHER_PROGRAMS, needs_other_programs
 from tests.samples.places import DATA

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.interop.texts.headers import to_utf8
+from orchestrator.extensions.interop.texts.pasted import to_utf8
 from orchestrator.reading.lines import Buffer
 
 #: More than this isn't unpacked: a file of a few kilobytes may claim to hold terabytes.
