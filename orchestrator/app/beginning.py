@@ -20,8 +20,13 @@ from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import around_others, pass_of, passes
-from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
-from orchestrator.planning.output_checks import with_output_checks
+from orchestrator.planning.expansion import (
+    Expansion,
+    HostFiles,
+    expand,
+    reference_case,
+    with_output_checks,
+)
 from orchestrator.planning.skips import NO_BUILD, is_not_there
 from orchestrator.ports import Device
 from orchestrator.records.build_spec import BuildSpec

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.errors import ModelError
 from orchestrator.files import sha256_of
-from orchestrator.models.foreign import check_foreign
+from orchestrator.models.foreign import check_foreign, inspect_bundle, is_bundle
 from orchestrator.models.graph import (
     Graph,
     Operator,
@@ -26,7 +26,6 @@ from orchestrator.models.graph import (
     read_graph,
     widened,
 )
-from orchestrator.models.language_model import inspect_bundle, is_bundle
 from orchestrator.records.case import Model, ModelSha
 from orchestrator.records.model import ModelFacts, TensorFacts, is_foreign
 

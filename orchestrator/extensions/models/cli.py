@@ -29,7 +29,7 @@ from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
-    from orchestrator.models.language_model import LanguageModelFacts
+    from orchestrator.models.foreign import LanguageModelFacts
     from orchestrator.records.case import Model
 
 

@@ -19,8 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.extensions.models.building import BuildOrder
-from orchestrator.extensions.models.networks import make_network
+from orchestrator.extensions.models.building import BuildOrder, make_network
 from orchestrator.files import sha256_of
 
 #: Variants whose conversion measures the range of activations on data.

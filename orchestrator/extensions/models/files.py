@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
+import shutil
+import tarfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Listed
-from orchestrator.errors import ArtifactError, ModelError, UsageError
+from orchestrator.errors import ArtifactError, HostStorageError, ModelError, UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Settings, Texts, Workspace, arg, opt
-from orchestrator.records.model import ManifestEntry, ModelFacts
+from orchestrator.records.model import Accuracy, ManifestEntry, ModelFacts
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.extensions.models.published import PublishedModel
-    from orchestrator.models.language_model import LanguageModelFacts
+    from orchestrator.models.foreign import LanguageModelFacts
     from orchestrator.records.case import Model
+
 
 RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on them, and its outputs mean nothing"
 
@@ -107,7 +111,7 @@ def _source(text: str) -> str:
     """Return a name as it is and a file's whole path, so that the manifest's command works from
     everywhere.
     """
-    from orchestrator.extensions.models.networks import NAMES
+    from orchestrator.extensions.models.building import NAMES
 
     path = Path(text).expanduser()
     return text if text in NAMES or not path.exists() else str(path.absolute())
@@ -210,8 +214,6 @@ def fetch(
         UsageError: a name isn't known.
         ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
     """
-    from orchestrator.extensions.models.published import published_models
-
     known = published_models()
     for name in names:
         if name not in known:
@@ -235,7 +237,6 @@ def _fetched(
     accept_changed: bool,
 ) -> tuple[ManifestEntry, str]:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
-    from orchestrator.extensions.models.published import take_model
     from orchestrator.models.inspect import identify_model
 
     folder, manifest = places(settings, out)
@@ -291,8 +292,7 @@ class KnownModels:
 def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     """Return the models of a folder's manifest, or of the data folder's; raises UsageError."""
     from orchestrator.config.model_manifest import load_manifest
-    from orchestrator.extensions.models.networks import NAMES
-    from orchestrator.extensions.models.published import published_models
+    from orchestrator.extensions.models.building import NAMES
 
     if folder is not None and not folder.is_dir():
         raise UsageError(
@@ -314,8 +314,8 @@ def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
 
     Raises ModelError.
     """
+    from orchestrator.models.foreign import inspect_bundle
     from orchestrator.models.inspect import inspect_model
-    from orchestrator.models.language_model import inspect_bundle
     from orchestrator.records.model import is_language_model
 
     return inspect_bundle(path) if is_language_model(path) else inspect_model(path)
@@ -340,3 +340,72 @@ def samples(out: Path | None) -> list[Model]:
             write_file(copy, path.read_bytes())
         paths = copies
     return [identify_model(path) for path in paths]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedModel:
+    """One model of the published tables."""
+
+    name: str
+    #: As the tables call it.
+    title: str
+    url: str
+    accuracy: Accuracy
+
+
+def published_models() -> Mapping[str, PublishedModel]:
+    """Return them by name."""
+    with Path(__file__).with_name("published.csv").open(encoding="utf-8", newline="") as stream:
+        return {
+            row["name"]: PublishedModel(
+                name=row["name"],
+                title=row["title"],
+                url=row["url"],
+                accuracy=Accuracy(
+                    percent=float(row["top1_percent"]),
+                    metric="ImageNet top-1",
+                    source=row["accuracy_source"],
+                ),
+            )
+            for row in csv.DictReader(stream)
+        }
+
+
+def take_model(archive: Path, target: Path, *, label: str) -> None:
+    """Write the only .tflite file of a tar archive to ``target``.
+
+    Nothing else is unpacked, and names inside of the archive decide no path.
+
+    Raises:
+        ModelError: it is damaged, or holds no such file or several.
+        HostStorageError: no space left.
+    """
+    draft = target.with_name(f".{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(archive) as tar:
+            found = [
+                member for member in tar if member.isfile() and member.name.endswith(".tflite")
+            ]
+            if len(found) != 1:
+                names = ", ".join(repr(member.name) for member in found[:5])
+                raise ModelError(
+                    f"{label}: the archive has {f'several models: {names}' if found else 'no .tflite file'}"
+                )
+            source = tar.extractfile(found[0])
+            assert source is not None, "a regular file"
+            with draft.open("wb") as stream:
+                shutil.copyfileobj(source, stream)
+        draft.replace(target)
+    except (tarfile.TarError, zlib.error, EOFError) as error:
+        raise ModelError(
+            f"{label}: the archive is damaged: {error}", hint="fetch it again"
+        ) from error
+    except OSError as error:
+        if error.errno is None:  # gzip's own word for damage
+            raise ModelError(
+                f"{label}: the archive is damaged: {error}", hint="fetch it again"
+            ) from error
+        raise HostStorageError(f"{target} can't be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import ModelError
+from orchestrator.models.foreign import inspect_bundle
 from orchestrator.models.inspect import identify_model
-from orchestrator.models.language_model import inspect_bundle
 
 TINY = Path(__file__).parents[2] / "data" / "language_model" / "tiny.litertlm"
 
