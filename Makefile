@@ -120,7 +120,7 @@ lock: develop
 	$(PIP) --require-hashes -r requirements/pinned.txt
 	$(BIN)/python requirements/bill.py
 
-# Pins for those who only run it, a list of third parties with their licences, and a CycloneDX bill, all from the pins.
+# Pins for those who only run it, and a CycloneDX bill with licences, both from the pins.
 sbom: develop
 	$(BIN)/python requirements/bill.py
 

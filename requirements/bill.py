@@ -2,9 +2,9 @@
 about licences.
 
 ``python requirements/bill.py`` writes ``runtime.txt``, ``build.txt`` and ``sbom.cdx.json``
-(CycloneDX) here, and ``docs/reference/third-party.md``; ``--check`` says which of them are not as
-they would be written. It reads ``pinned.txt``, the requirements in ``pyproject.toml``, and the
-metadata of what is installed, which must be what is pinned.
+(CycloneDX) here; ``--check`` says which of them are not as they would be written. It reads
+``pinned.txt``, the requirements in ``pyproject.toml``, and the metadata of what is installed, which
+must be what is pinned.
 """
 
 from __future__ import annotations
@@ -181,27 +181,6 @@ def bill_of(chosen: Iterable[Package]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
-def notices_of(chosen: Iterable[Package]) -> str:
-    """Return the page of third parties."""
-    rows = [
-        f"| {item.name} | {item.version} | {item.licence.replace('|', '/')} |" for item in chosen
-    ]
-    return "\n".join(
-        [
-            "# Third parties",
-            "",
-            "What `requirements/runtime.txt` installs beside benchfarm, and the licence that each package states.",
-            "adbutils brings Google's adb program along (Apache-2.0). Written by `make sbom`;",
-            "[requirements/sbom.cdx.json](../../requirements/sbom.cdx.json) says the same in CycloneDX's form.",
-            "",
-            "| package | version | licence |",
-            "|---|---|---|",
-            *rows,
-            "",
-        ]
-    )
-
-
 def written() -> Mapping[Path, str]:
     """Return every file with its content."""
     pins = read_pins((HERE / "pinned.txt").read_text("utf-8"))
@@ -213,7 +192,6 @@ def written() -> Mapping[Path, str]:
         HERE / "build.txt": f"{head}what puts a checkout into an environment.\n"
         + "".join(item.lines for item in building),
         HERE / "sbom.cdx.json": bill_of(running),
-        REPO / "docs" / "reference" / "third-party.md": notices_of(running),
     }
 
 
