@@ -62,21 +62,12 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
     return passed | {name: have[name] for name in asked if name in have} | further
 
 
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 #: The system's own estimate of a process's start moves by so much.
 _START_S: Final = 2.0
 #: How long killed processes may take to be gone.
 _KILLED_S: Final = 2.0
 #: What psutil raises where a process isn't there, or the system doesn't tell of it.
 _UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
-
-
-def own_boot() -> str:
-    """Return an id of this computer's boot, empty where the system doesn't tell (no Linux)."""
-    try:
-        return _BOOT.read_text("ascii").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def started_at(pid: int) -> float | None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.clock import Clock
-from orchestrator.devices.probes import parse_free_bytes
+from orchestrator.devices.state import parse_free_bytes
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

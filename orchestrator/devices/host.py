@@ -8,14 +8,15 @@ import contextlib
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NoReturn
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.probing import host_facts, host_state
+from orchestrator.devices.facts import HOST_COMMANDS, host_facts
 from orchestrator.devices.runs import folder_name
+from orchestrator.devices.state import HOST_STATE_COMMANDS, host_state_from
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceTimeoutError,
@@ -35,7 +36,7 @@ from orchestrator.processes import (
 )
 from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.scripts import text
+from orchestrator.scripts import ask, text
 
 _LOOK_S: Final = 0.05
 #: What watches a run has so long to end after the program; then it is killed.
@@ -195,12 +196,15 @@ class HostDevice(HostRuns, AloneDevice):
     def facts(self) -> DeviceFacts:
         """See Device.facts."""
         if self._facts is None:
-            self._facts = host_facts()
+            self._facts = host_facts(self._ask(HOST_COMMANDS))
         return self._facts
 
     def state(self) -> DeviceState:
         """See Device.state; a computer has no battery and no screen that matter."""
-        return host_state(self._clock.now())
+        return host_state_from(self._ask(HOST_STATE_COMMANDS), at=self._clock.now())
+
+    def _ask(self, scripts: Mapping[str, str]) -> dict[str, str]:
+        return ask(self.shell, scripts, serial=HOST_SERIAL).texts()
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """See Device.wait_until_ready; a computer that runs us is ready."""

@@ -14,9 +14,8 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
+from orchestrator.devices.facts import FACTS_COMMANDS, facts_from, parse_serial
 from orchestrator.devices.link import PhoneLink, PushSlots
-from orchestrator.devices.probes import parse_serial
-from orchestrator.devices.probing import FACTS_COMMANDS, STATE_COMMANDS, facts_from, state_from
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
     CLOSE_STDIN,
@@ -30,6 +29,7 @@ from orchestrator.devices.sockets import (
     reason_of,
     service_failure,
 )
+from orchestrator.devices.state import STATE_COMMANDS, state_from
 from orchestrator.devices.transfer import (
     DEFAULT_BUDGET_BYTES,
     InstalledApps,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices import discovery, probes, runs
+from orchestrator.devices import discovery, facts, runs, state
 from tests.samples.places import DATA
 
 FOLDER = DATA / "probes"
-MODULES = {"discovery": discovery, "probes": probes, "processes": runs}
+MODULES = {"discovery": discovery, "facts": facts, "state": state, "runs": runs}
 
 
 def agrees(found: object, expected: object) -> bool:
@@ -40,5 +40,10 @@ def test_probe_reads_what_the_phone_printed(path: Path) -> None:
 
 def test_every_probe_has_a_file() -> None:
     named = {json.loads(path.read_text("utf-8"))["probe"] for path in FOLDER.glob("*.json")}
-    parsers = {f"probes.{name}" for name in vars(probes) if name.startswith("parse_")}
+    parsers = {
+        f"{module}.{name}"
+        for module in ("facts", "state")
+        for name, made in vars(MODULES[module]).items()
+        if name.startswith("parse_") and made.__module__.endswith(module)
+    }
     assert parsers <= named, parsers - named

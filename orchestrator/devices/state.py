@@ -1,4 +1,5 @@
-"""What the tools and the kernel of a phone or computer print, read into figures: pure functions.
+"""What a device is like now: what it is asked before and after every run, the record put together
+from that, and how what its tools and its kernel print is read. Pure functions.
 
 Functions whose result is a mapping of str to Any return fields of DeviceState, ready to be passed
 to it. None or an empty mapping is unknown, never a guess. Heat is in degrees Celsius, clocks in
@@ -8,13 +9,92 @@ kHz, memory in bytes.
 from __future__ import annotations
 
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
-from orchestrator.records.device import CpuCluster
+from orchestrator.devices.facts import parse_meminfo, policies, whole
+from orchestrator.records.device import DeviceState
+from orchestrator.scripts import call
 
-_PROPERTY: Final = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]\r?$", re.M | re.S)
+#: What is asked for before and after every run.
+STATE_COMMANDS: Final[Mapping[str, str]] = {
+    "files": call("state_files"),
+    "counts": "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
+    "thermalservice": "dumpsys thermalservice",
+    "battery": "dumpsys battery",
+    "screen": (
+        'dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='
+    ),
+    # Where the window manager's policy doesn't tell the focus: who is in the group of the app on
+    # screen.
+    "topapp": call("foreground"),
+}
+
+
+def state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
+    """Put a phone's state together from the outputs of STATE_COMMANDS."""
+    files, counted, screen = (sections.get(name, "") for name in ("files", "counts", "screen"))
+    thermal = parse_thermalservice(sections.get("thermalservice", ""))
+    battery = parse_battery(sections.get("battery", ""))
+    # Many phones hide sysfs' zones from the shell: what the thermal HAL tells comes in their place.
+    thermal["heat_c"] |= parse_thermal_zones(files)
+    if battery["battery_heat_c"] is None:
+        battery["battery_heat_c"] = thermal["battery_heat_c"]
+    return DeviceState(
+        at=at,
+        uptime_s=parse_first_number(_content(files, "/proc/uptime")),
+        boot_id=_content(files, "/proc/sys/kernel/random/boot_id").strip(),
+        load_1min=parse_first_number(_content(files, "/proc/loadavg")),
+        memory_available_bytes=parse_meminfo(counted.replace("/proc/meminfo:", "")).get(
+            "MemAvailable"
+        ),
+        foreground=parse_foreground(screen, cmdlines=sections.get("topapp", "")),
+        **{
+            **thermal,
+            **battery,
+            **parse_clocks(files),
+            **parse_gpu(files),
+            **parse_kernel_counts(counted),
+            **parse_screen(screen),
+        },
+    )
+
+
+def _content(text: str, path: str) -> str:
+    """Return the first line of a file among ``path:content`` lines, empty when it isn't there."""
+    found = re.search(rf"^{re.escape(path)}:(.*)$", text, re.M)
+    return found[1] if found else ""
+
+
+_COUNTS: Final = STATE_COMMANDS["counts"]
+#: What this computer is asked for; ticks are 10 ms: in so long there are enough of them for a share
+#: in tenths of a core.
+HOST_STATE_COMMANDS: Final[Mapping[str, str]] = {
+    "before": f"{_COUNTS}\nsleep 0.1",
+    "counts": _COUNTS,
+    "files": STATE_COMMANDS["files"],
+}
+
+
+def host_state_from(sections: Mapping[str, str], *, at: datetime) -> DeviceState:
+    """Put this computer's state together from the outputs of HOST_STATE_COMMANDS; what it doesn't
+    show stays unknown.
+    """
+    before = parse_kernel_counts(sections.get("before", ""))
+    after = parse_kernel_counts(sections.get("counts", ""))
+    busy_cores: float | None = None
+    if before["cpu_total_s"] is not None and after["cpu_total_s"] > before["cpu_total_s"]:
+        busy_s = after["cpu_busy_s"] - before["cpu_busy_s"]
+        share = busy_s / (after["cpu_total_s"] - before["cpu_total_s"])
+        busy_cores = share * (os.cpu_count() or 1)
+    state = state_from(sections, at=at)
+    return replace(state, load_1min=os.getloadavg()[0], busy_cores=busy_cores)
+
+
 _TEMPERATURE: Final = re.compile(
     r"Temperature\{mValue=(?P<value>[-+\d.eE]+|NaN), mType=(?P<type>-?\d+), "
     r"mName=(?P<name>[^,}]*), mStatus=(?P<status>\d+)"
@@ -48,77 +128,6 @@ _LEAST_CHARGE_UAH: Final = 20_000
 TICKS_PER_S: Final = 100
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Read ``getprop`` (``[name]: [value]``, values may span lines) or a ``build.prop``
-    (``name=value``).
-    """
-    if found := dict(_PROPERTY.findall(text)):
-        return found
-    pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
-
-
-def parse_serial(text: str) -> str:
-    """Read ``getprop ro.serialno``: its last line that is one word; empty where there is none.
-
-    What isn't printable is left out, as it names files and screens.
-    """
-    lines = (
-        "".join(c for c in line if c.isprintable()).strip() for line in reversed(text.splitlines())
-    )
-    return next((line for line in lines if line and " " not in line), "")
-
-
-def parse_cpuinfo(text: str) -> dict[str, list[str]]:
-    """Read /proc/cpuinfo of ARM and x86: every value of each key, in order."""
-    values: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon:
-            values.setdefault(key.strip(), []).append(value.strip())
-    return values
-
-
-_CPUFREQ: Final = re.compile(
-    r"/cpu/(?:cpufreq/policy(?P<policy>\d+)|cpu(?P<cpu>\d+)/cpufreq)/(?P<name>[\w/]+)$"
-)
-
-
-def _policies(text: str) -> Iterator[tuple[tuple[int, ...], dict[str, list[str]]]]:
-    """Yield the cpus and the files (name -> lines) of each cpufreq policy; folders of the same
-    cores come once.
-    """
-    files: dict[int, dict[str, list[str]]] = {}
-    for line in text.splitlines():
-        path, colon, content = line.partition(":")
-        found = _CPUFREQ.search(path) if colon else None
-        if found is not None:
-            number = int(found["policy"] or found["cpu"] or 0)
-            files.setdefault(number, {}).setdefault(found["name"], []).append(content.strip())
-    seen: set[int] = set()
-    for number, known in sorted(files.items()):
-        listed = known.get("related_cpus") or known.get("affected_cpus") or [""]
-        cpus = parse_cpu_list(listed[0]) or (number,)
-        if number not in seen:
-            seen.update(cpus)
-            yield cpus, known
-
-
-def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
-    """Read ``path:content`` lines (``grep -H ''``) of cpufreq's policyN or cpuN/cpufreq folders,
-    slowest first.
-    """
-    clusters = [
-        CpuCluster(
-            cpus=cpus,
-            min_khz=_whole(known.get("cpuinfo_min_freq", [""])[0]),
-            max_khz=_whole(known.get("cpuinfo_max_freq", [""])[0]),
-        )
-        for cpus, known in _policies(text)
-    ]
-    return tuple(sorted(clusters, key=lambda cluster: (cluster.max_khz or 0, cluster.cpus)))
-
-
 def parse_clocks(text: str) -> dict[str, Any]:
     """Read the same folders' clocks, limits, governors and times; the mappings go by the first cpu
     of a cluster.
@@ -131,10 +140,10 @@ def parse_clocks(text: str) -> dict[str, Any]:
     found: dict[str, dict[int, Any]] = {
         name: {} for name in (*fields, "governors", "time_in_state")
     }
-    for cpus, known in _policies(text):
+    for cpus, known in policies(text):
         first = min(cpus)
         for field, name in fields.items():
-            if (value := _whole(known.get(name, [""])[0])) is not None:
+            if (value := whole(known.get(name, [""])[0])) is not None:
                 found[field][first] = value
         if governor := known.get("scaling_governor", [""])[0]:
             found["governors"][first] = governor
@@ -147,19 +156,6 @@ def parse_clocks(text: str) -> dict[str, Any]:
         if ticks:
             found["time_in_state"][first] = ticks
     return dict(found)
-
-
-def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """Read the kernel's lists of cpus: ``0 1 2 3``, ``0-3``, ``0-3,6``; empty for what is no list
-    of small numbers.
-    """
-    cpus: set[int] = set()
-    for part in re.split(r"[\s,]+", text.strip()):
-        if not re.fullmatch(r"\d{1,4}(-\d{1,4})?", part, re.ASCII):
-            return ()
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return tuple(sorted(cpus))
 
 
 def parse_thermalservice(text: str) -> dict[str, Any]:
@@ -236,8 +232,8 @@ def parse_battery(text: str) -> dict[str, Any]:
         key, colon, value = line.partition(":")
         if colon:
             values.setdefault(key.strip(), value.strip())
-    level, scale = _whole(values.get("level")), _whole(values.get("scale"))
-    tenths, charge = _number(values.get("temperature", "")), _whole(values.get("Charge counter"))
+    level, scale = whole(values.get("level")), whole(values.get("scale"))
+    tenths, charge = _number(values.get("temperature", "")), whole(values.get("Charge counter"))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, told in sources.items() if told == "true"), "")
     return {
@@ -250,30 +246,12 @@ def parse_battery(text: str) -> dict[str, Any]:
         "battery_charge_uah": charge
         if charge is not None and charge >= _LEAST_CHARGE_UAH
         else None,
-        "battery_health": BATTERY_HEALTH.get(_whole(values.get("health")) or 0, ""),
+        "battery_health": BATTERY_HEALTH.get(whole(values.get("health")) or 0, ""),
         "plugged": plugged or ("none" if "false" in {sources["ac"], sources["usb"]} else ""),
     }
 
 
 _POWER_SOURCES: Final = {"ac": "AC", "usb": "USB", "wireless": "Wireless"}
-
-
-def parse_gles(text: str) -> tuple[str, str]:
-    """Return renderer and driver version of ``GLES: vendor, renderer, version (...)`` (``dumpsys
-    SurfaceFlinger``).
-    """
-    found = re.search(r"GLES: [^,\n]*, ([^,\n]*), ([^\n]*)", text)
-    if found is None:
-        return "", ""
-    return found[1].strip(), re.sub(r"\s*\(.*", "", found[2]).strip().rstrip(",")
-
-
-def parse_meminfo(text: str) -> dict[str, int]:
-    """Read /proc/meminfo: name -> bytes."""
-    return {
-        name: int(kib) * 1024
-        for name, kib in re.findall(r"^(\w+(?:\(\w+\))?):\s+(\d+) kB", text, re.M)
-    }
 
 
 def parse_free_bytes(text: str) -> int | None:
@@ -412,7 +390,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
