@@ -57,18 +57,22 @@ def _laid_out(table: Table[R]) -> tuple[Sequence[Column[R]], Sequence[object], s
 
 def _cells(
     table: Table[R], column: Column[R], rows: Sequence[R]
-) -> Iterable[tuple[Column[R], object, str, str]]:
-    """Yield a column's cells: the column, what is shown, the class of its word, and what it opens."""
+) -> Iterable[tuple[str, Column[R], object, str, str]]:
+    """Yield a column's cells: how it is drawn, the column, what is shown, its classes, and what it
+    opens.
+    """
     is_made = column.kind in {Kind.PICTURE, Kind.MARKUP}
+    kind = "figure" if column.is_figure else column.kind.value
     shown = [column.value(row) for row in rows] if is_made else column.cells(rows)
     for row, cell in zip(rows, shown, strict=True):
         tone = column.tone(row) if column.tone is not None else ""
+        classes = f"n {tone}".rstrip() if column.is_figure else tone
         opens = ""
         if column.case is not None and cell and (case := column.case(row)):
             opens = f"#c-{case}"
         elif column.opens and table.key is not None and (key := table.key(row)):
             opens = key.join(table.link)
-        yield column, cell, tone, opens
+        yield kind, column, cell, classes, opens
 
 
 def page_data(table: Table[R]) -> Mapping[str, object]:
@@ -145,12 +149,19 @@ def template(name: str) -> jinja2.Template:
     return environment().get_template(name)
 
 
+def mark(name: str, *values: object) -> str:
+    """Return one of the small marks that all pages share (marks.html.j2), as safe HTML."""
+    made: str = getattr(template("marks.html.j2").module, name)(*values)
+    return made
+
+
 @cache
 def environment() -> jinja2.Environment:
     """Return what all templates are drawn with."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(data_folder("reports") / "templates"),
         autoescape=True,
+        auto_reload=False,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

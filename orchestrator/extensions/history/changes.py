@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.regressions import (
+    FoundChange,
+    OutputsChange,
     Question,
     Regressions,
     check_selection,
@@ -20,6 +22,9 @@ from orchestrator.extensions.history.regressions import (
 )
 from orchestrator.plugins import Workspace
 from orchestrator.records.history import Annotation, ConfirmationStatus
+from orchestrator.tables.column import LINES, Column
+from orchestrator.tables.labels import STATE_CLASSES
+from orchestrator.units import format_change
 
 #: What is asked to fail -> the states of a slowdown that do.
 FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
@@ -27,6 +32,69 @@ FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
     "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
     "never": frozenset(),
 }
+
+
+def _named(item: FoundChange | OutputsChange) -> str:
+    return f"{item.series_key[:12]} {item.label}{' [virtual]' if item.is_virtual else ''}"
+
+
+def _causes(change: FoundChange) -> str:
+    causes = []
+    for cause in change.causes:
+        share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
+        moved = (
+            ""
+            if cause.moved is None
+            else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
+        )
+        causes.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
+    return "; ".join(causes) or "nothing that is known changed"
+
+
+def _status(change: FoundChange) -> str:
+    detail = f" ({change.status_detail})" if change.status_detail else ""
+    return f"{change.state}: {change.expected}" if change.expected else f"{change.state}{detail}"
+
+
+#: What is told of a change: by 'history changes', and on its series' page, which has the name.
+CHANGES: Final[Sequence[Column[FoundChange]]] = (
+    Column("series", "series", _named, forms=LINES),
+    Column("since", "since (95 %)", lambda it: f"since {it.night} ({it.earliest} to {it.latest})"),
+    Column(
+        "change",
+        "change [95 %]",
+        lambda item: (
+            f"{format_change(item.ratio)} [{format_change(item.low)}, {format_change(item.high)}]"
+        ),
+        tone=lambda item: "is-slower" if item.ratio > 1 else "is-faster",
+    ),
+    Column(
+        "time",
+        "time",
+        lambda item: f"{item.before_us / 1000:.3f} -> {item.after_us / 1000:.3f} ms",
+    ),
+    Column("confidence", "confidence", lambda item: f"confidence {item.confidence * 100:.1f} %"),
+    Column(
+        "status",
+        "status",
+        _status,
+        tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
+    ),
+    Column("causes", "what changed with it", _causes),
+)
+OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
+    Column("series", "series", _named),
+    Column("outputs", "outputs", lambda item: f"outputs {item.turn}"),
+    Column("since", "since", lambda item: f"since {item.night}"),
+    Column(
+        "compared",
+        "last compared",
+        lambda item: f"last compared {item.last_before}" if item.last_before else "",
+    ),
+    Column(
+        "expected", "expected", lambda item: f"expected: {item.expected}" if item.expected else ""
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

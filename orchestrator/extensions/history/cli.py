@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
 from orchestrator.app.status import queue_beside
@@ -17,6 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.history import changes as history
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extensions.history.changepoint import LEAST_CHANGE
+from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
 from orchestrator.extensions.history.notifying import FORMS, receiver_of, send
 from orchestrator.extensions.history.regressions import (
     FoundChange,
@@ -30,10 +31,10 @@ from orchestrator.files import write_file
 from orchestrator.installation import require_packages
 from orchestrator.plugins import Message, Settings, Workspace, command
 from orchestrator.records.history import Annotation
-from orchestrator.tables.column import Column
+from orchestrator.tables import markdown
+from orchestrator.tables.column import Column, Form
 from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.tables.table import Table
-from orchestrator.units import format_change
 
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
@@ -271,63 +272,17 @@ def serve(
     return CommandResult(text="", data={"url": url})
 
 
-_CHANGE_HEAD: Final = (
-    "series",
-    "time",
-    "change [95 %]",
-    "since (95 %)",
-    "confidence",
-    "status",
-    "what changed with it",
-)
-_OUTPUTS_HEAD: Final = ("series", "outputs", "since", "last compared", "expected")
-
-
-def _name(item: FoundChange | OutputsChange) -> str:
-    return f"{item.series_key[:12]} {item.label}{' [virtual]' if item.is_virtual else ''}"
-
-
-def _change_cells(change: FoundChange) -> tuple[str, ...]:
-    """Return what is told of a change, as _CHANGE_HEAD names it."""
-    causes = []
-    for cause in change.causes:
-        share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
-        moved = (
-            ""
-            if cause.moved is None
-            else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
-        )
-        causes.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
-    detail = f" ({change.status_detail})" if change.status_detail else ""
-    return (
-        _name(change),
-        f"{change.before_us / 1000:.3f} -> {change.after_us / 1000:.3f} ms",
-        f"{format_change(change.ratio)} [{format_change(change.low)}, {format_change(change.high)}]",
-        f"{change.night} ({change.earliest} to {change.latest})",
-        f"confidence {change.confidence * 100:.1f} %",
-        f"{change.state}: {change.expected}" if change.expected else f"{change.state}{detail}",
-        "; ".join(causes) or "nothing that is known changed",
-    )
-
-
-def _outputs_cells(item: OutputsChange) -> tuple[str, ...]:
-    """Return what is told of outputs that turned, as _OUTPUTS_HEAD names it."""
-    before = f"last compared {item.last_before}" if item.last_before else ""
-    expected = f"expected: {item.expected}" if item.expected else ""
-    return (_name(item), f"outputs {item.turn}", f"since {item.night}", before, expected)
-
-
-#: What stands over some rows, what their cells are called, and the rows.
-_Part = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+#: What stands over some rows, and the rows.
+_Part = tuple[str, Table[Any]]
 
 
 def _parts(found: Regressions) -> list[_Part]:
     parts: list[_Part] = [
-        (group.sentence, _CHANGE_HEAD, [_change_cells(item) for item in group.members])
+        (group.sentence, Table(name="changes", caption="", columns=CHANGES, rows=group.members))
         for group in found.groups
     ]
-    outputs = [_outputs_cells(item) for item in found.outputs]
-    return [*parts, ("outputs against the reference", _OUTPUTS_HEAD, outputs)] if outputs else parts
+    outputs = Table(name="outputs", caption="", columns=OUTPUTS, rows=found.outputs)
+    return [*parts, ("outputs against the reference", outputs)] if found.outputs else parts
 
 
 def _heading(found: Regressions) -> str:
@@ -347,25 +302,22 @@ def _as_text(found: Regressions) -> str:
     from orchestrator.report.comparisons import wrapped
 
     lines = list(wrapped(_heading(found), following="    "))
-    for heading, _, rows in _parts(found):
+    for heading, table in _parts(found):
         lines += ["", *wrapped(one_line(heading), following="    ")]
-        for row in rows:
+        cells = [column.cells(table.listed) for column in table.of(Form.TEXT)]
+        for row in zip(*cells, strict=True):
             lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
     return "\n".join(lines)
 
 
 def _as_markdown(found: Regressions) -> str:
     lines = [f"## {_heading(found)}"]
-    for heading, head, rows in _parts(found):
+    for heading, table in _parts(found):
         lines += [
             "",
             f"### {markdown_text(one_line(heading))}",
             "",
-            f"| {' | '.join(head)} |",
-            "|---" * len(head) + "|",
-        ]
-        lines += [
-            f"| {' | '.join(markdown_text(one_line(cell)) for cell in row)} |" for row in rows
+            markdown.render(table).rstrip(),
         ]
     return "\n".join(lines)
 

@@ -37,7 +37,7 @@ from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables.column import PAGE, Column, Kind
-from orchestrator.tables.html import template
+from orchestrator.tables.html import mark
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
@@ -369,13 +369,13 @@ def _phones_table(
             return ""
         minutes = round((item.done_at - now) / timedelta(minutes=1))
         text = "soon" if minutes < 1 else f"{minutes} min"
-        return _mark("done_in", text if minutes < 100 else f"{minutes / 60:.0f} h", item.done_at)
+        return mark("done_in", text if minutes < 100 else f"{minutes / 60:.0f} h", item.done_at)
 
     def progress(item: DeviceAnswer) -> str:
         work = item.stored + item.left
         if not (work and item.campaign_id):
             return ""
-        return _mark("progress", item.stored, work, f"progress of {item.serial}")
+        return mark("progress", item.stored, work, f"progress of {item.serial}")
 
     def actions(item: DeviceAnswer) -> str:
         release = _act(
@@ -387,10 +387,10 @@ def _phones_table(
         return (release if item.state == "quarantined" else "") + hold
 
     columns: list[Column[DeviceAnswer]] = [
-        Column("phone", "phone", lambda item: _mark("phone", item), Kind.MARKUP),
+        Column("phone", "phone", lambda item: mark("phone", item), Kind.MARKUP),
         Column("host", "host", lambda item: item.host, is_optional=True),
         Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
-        Column("doing", "what it does", lambda item: _mark("doing", item), Kind.MARKUP),
+        Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP),
         Column("progress", "progress", progress, Kind.MARKUP),
         Column("done_in", "done in", done_in, Kind.MARKUP),
         _figure("heat", "heat °C", lambda item: item.battery_heat_c),
@@ -466,10 +466,4 @@ def _cancel(submission: str) -> str:
 
 def _act(label: str, request: str, *, asks: str = "", body: str = "") -> str:
     """Return a button that sends a request of the API once its question is answered by yes."""
-    return _mark("act", label, request, asks, body)
-
-
-def _mark(name: str, *values: object) -> str:
-    """Return one of the marks that all pages share (marks.html.j2)."""
-    made: str = getattr(template("marks.html.j2").module, name)(*values)
-    return made
+    return mark("act", label, request, asks, body)

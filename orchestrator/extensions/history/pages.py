@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final
 
 from orchestrator.app.reporting import report_data
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
+from orchestrator.extensions.history.changes import CHANGES
 from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
 from orchestrator.extensions.history.site import (
     SILENT_NIGHTS,
@@ -40,9 +41,10 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
+from orchestrator.report.evidence import moment_text
 from orchestrator.report.render import render_html, render_template
-from orchestrator.tables.column import PAGE, Column, Kind, column_decimals
-from orchestrator.tables.html import page_data
+from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
+from orchestrator.tables.html import mark, page_data
 from orchestrator.tables.labels import STATE_CLASSES, page_name, short_names
 from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import origin_of
@@ -111,7 +113,7 @@ def _shared(stem: str, ending: str, content: bytes) -> SharedFile:
 
 def overview_page(site: Site) -> str:
     """Return the overview: what changed, and all series, worst first."""
-    paths = [_spark(site, row) for row in site.series]
+    table = _series_table(site)
     return _page(
         "site_overview.html.j2",
         site,
@@ -126,9 +128,8 @@ def overview_page(site: Site) -> str:
         groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
         more_groups=max(0, len(site.groups) - _MOST_GROUPS),
         most_members=_MOST_MEMBERS,
-        plain_rows=list(zip(site.series[:_PLAIN_ROWS], paths, strict=False)),
-        box=spark_box(len(site.nights)),
-        fold=pack(page_data(_series_table(site, paths))),
+        plain=replace(table, rows=table.listed[:_PLAIN_ROWS]),
+        fold=pack(page_data(table)),
         is_virtual=site.has_virtual,
         is_mixed=site.has_real,
     )
@@ -163,6 +164,17 @@ def campaigns_page(site: Site) -> str:
         site,
         here="campaigns",
         root="../",
+        table=Table(
+            name="campaigns",
+            caption="Campaigns",
+            columns=_CAMPAIGNS,
+            rows=site.campaigns,
+            nothing="There is none.",
+            key=lambda item: item.page if item.has_page else "",
+            link=("", ""),
+            is_virtual=lambda item: item.is_virtual,
+            marks=lambda item: {"night": f"{item.night}"},
+        ),
         is_virtual=any(item.is_virtual for item in site.campaigns),
         is_mixed=site.has_real,
     )
@@ -222,7 +234,14 @@ def series_page(site: Site, row: SiteSeries) -> str:
             for event in row.events
             if (at := _place(event.night, nights, chart)) is not None
         ],
-        night_rows=_night_rows(site, row, nights, chart),
+        changed=Table(
+            name="changes",
+            caption="Changes",
+            columns=CHANGES,
+            rows=row.changes[::-1],
+            marks=lambda change: {"night": f"{change.night}"},
+        ),
+        table=_nights_table(site, row, nights, chart),
         origins=sorted(
             {
                 origin_of(site.by_id[item].campaign)
@@ -303,27 +322,38 @@ def _quality(row: SiteSeries, night: SiteNight) -> str:
     return quality.word if is_precise else f"{quality.word}, not precise"
 
 
-def _night_rows(
+def _nights_table(
     site: Site, row: SiteSeries, nights: Sequence[SiteNight], chart: NightChart
-) -> Iterator[tuple[float, str, Sequence[str], Sequence[SiteCampaign]]]:
-    """Yield the table's rows, newest first: the place on the chart, the night, its cells, and the
-    campaigns behind it.
-
-    There are hundreds of thousands of them in a large site: the template writes a row's cells at
-    once.
-    """
+) -> Table[SiteNight]:
+    """Return the nights of a series, newest first; the chart's script finds each by its place."""
+    places = {night.night: at for night, at in zip(nights, chart.places, strict=True)}
     digits = column_decimals([night.median_us / US_PER_MS for night in nights])
-    for night, at in reversed(list(zip(nights, chart.places, strict=True))):
+
+    def interval(night: SiteNight) -> str:
         low, high = night.low_us / US_PER_MS, night.high_us / US_PER_MS
-        interval = f"{low:.{digits}f} - {high:.{digits}f}" if math.isfinite(low) else "---"
-        median = f"{night.median_us / US_PER_MS:.{digits}f}"
-        cells = (median, interval, str(night.invocations), _quality(row, night))
-        yield (
-            at,
-            f"{night.night}",
-            cells,
-            [site.by_id[item] for item in night.campaigns if item in site.by_id],
-        )
+        return f"{low:.{digits}f} - {high:.{digits}f}" if math.isfinite(low) else NOTHING
+
+    def reports(night: SiteNight) -> str:
+        return mark("reports", [site.by_id[i] for i in night.campaigns if i in site.by_id])
+
+    median = Column[SiteNight](
+        "median", "median", lambda night: night.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS
+    )
+    columns = (
+        Column[SiteNight]("night", "night", lambda night: night.night),
+        replace(median, digits=digits),
+        Column[SiteNight]("interval", "95 % interval ms", interval, tone=lambda _: "n"),
+        Column[SiteNight]("runs", "invocations", lambda night: night.invocations, Kind.COUNT),
+        Column[SiteNight]("quality", "quality", lambda night: _quality(row, night)),
+        Column[SiteNight]("report", "report", reports, Kind.MARKUP, forms=PAGE),
+    )
+    return Table(
+        name="nights",
+        caption="Table of nights",
+        columns=columns,
+        rows=nights[::-1],
+        marks=lambda night: {"x": f"{places[night.night]}", "night": f"{night.night}"},
+    )
 
 
 def _spark(site: Site, row: SiteSeries) -> str:
@@ -335,6 +365,23 @@ def _spark(site: Site, row: SiteSeries) -> str:
         [place for place, counts in marks if counts is wanted] for wanted in (True, False)
     )
     return spark_path(row.latency_us.tolist(), found, expected)
+
+
+_CAMPAIGNS: Final[Sequence[Column[SiteCampaign]]] = (
+    Column("campaign", "campaign", lambda item: item.name, opens=True),
+    Column("started", "started", lambda item: moment_text(item.campaign.created_at)),
+    Column("finished", "finished", lambda item: moment_text(item.campaign.finished_at)),
+    Column("status", "status", lambda item: item.campaign.status.value),
+    Column(
+        "runs",
+        "runs",
+        lambda item: f"{item.stored} of {max(item.planned, item.stored)}",
+        tone=lambda _: "n",
+    ),
+    Column("host", "run from", lambda item: item.campaign.host or NOTHING),
+    Column("campaign_id", "identity", lambda item: item.campaign.campaign_id),
+    Column("origin", "origin", lambda item: origin_of(item.campaign), is_optional=True),
+)
 
 
 def _counts(site: Site) -> dict[str, int]:
@@ -350,9 +397,9 @@ def _counts(site: Site) -> dict[str, int]:
     }
 
 
-def _series_table(site: Site, paths: Sequence[str]) -> Table[SiteSeries]:
+def _series_table(site: Site) -> Table[SiteSeries]:
     names = short_names((row.case.configuration, row.case) for row in site.series)
-    drawn = dict(zip((row.page for row in site.series), paths, strict=True))
+    drawn = {row.page: _spark(site, row) for row in site.series}
 
     def outputs(row: SiteSeries) -> str:
         item = row.faulty_outputs
