@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ai_edge_litert import schema_py_generated as schema
 
-SCHEMA_VERSION: Final = 3
 #: More than any phone can hold; a damaged shape counts as this many, so that sizes stay within a
 #: float.
 MAX_ELEMENTS: Final = 2**62
@@ -76,11 +75,6 @@ def _names(enumeration: str) -> Mapping[int, str]:
     }
 
 
-def is_known(code: int) -> bool:
-    """Say whether the schema has an operator of this number."""
-    return code in _names("BuiltinOperator")
-
-
 class MalformedModelError(Exception):
     """The bytes aren't a model that the runtime takes."""
 
@@ -126,12 +120,8 @@ class Operator:
     version: int
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    #: Other subgraphs that it calls: condition and body, or both branches.
-    subgraphs: tuple[int, ...] = ()
     #: StridedSlice's shrink_axis_mask.
     shrink_axis_mask: int = 0
-    #: Pooling's window.
-    window: tuple[int, int] = (1, 1)
 
     @property
     def custom(self) -> bool:
@@ -169,22 +159,12 @@ class Subgraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
-    """A named entry of a model, and the subgraph that it runs."""
-
-    key: str
-    subgraph: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
     """A whole model."""
 
-    version: int
     size_bytes: int
     sha256: str
     subgraphs: tuple[Subgraph, ...]
-    signatures: tuple[Signature, ...]
 
     @property
     def weight_bytes(self) -> int:
@@ -204,23 +184,12 @@ def _macs(graph: Subgraph, operator: Operator) -> int:
             return out * weights.elements // max(1, drop)
         case "DEPTHWISE_CONV_2D" if weights is not None and len(weights.shape) == 4:
             return out * weights.shape[1] * weights.shape[2]
-        case "TRANSPOSE_CONV" if len(inputs) > 2:
-            return (
-                inputs[2].elements * weights.elements // max(1, weights.shape[-1])
-                if weights
-                else out
-            )
         case "FULLY_CONNECTED" if weights is not None and weights.shape:
             return out * weights.shape[-1]
         case "BATCH_MATMUL" if inputs and inputs[0].shape:
             return out * inputs[0].shape[-1]
-        case "AVERAGE_POOL_2D" | "MAX_POOL_2D" | "L2_POOL_2D":
-            return out * operator.window[0] * operator.window[1]
         case "MEAN" | "SUM" | "REDUCE_MAX" | "REDUCE_MIN" | "REDUCE_PROD" if inputs:
             return inputs[0].elements
-        case name if "LSTM" in name or "RNN" in name or name == "SVDF":
-            steps = inputs[0].shape[1] if inputs and len(inputs[0].shape) == 3 else 1
-            return max(out, steps * sum(t.elements for t in inputs if t.constant))
         case _:
             return out
 
@@ -262,13 +231,12 @@ def _read(data: bytes, sha256: str) -> Graph:
     subgraphs = tuple(
         _subgraph(item, model.operatorCodes or (), sizes) for item in model.subgraphs or ()
     )
-    signatures = tuple(_signature(item, len(subgraphs)) for item in model.signatureDefs or ())
+    if not subgraphs:
+        raise ValueError("no subgraph")
     return Graph(
-        version=model.version,
         size_bytes=len(data),
         sha256=sha256,
         subgraphs=subgraphs,
-        signatures=signatures,
     )
 
 
@@ -328,33 +296,14 @@ def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT, tensor_coun
     _check_indices(inputs, tensor_count, lowest=-1)
     _check_indices(outputs, tensor_count, lowest=0)
     options = found.builtinOptions
-    subgraphs: tuple[int, ...] = ()
-    window = (1, 1)
-    match name if options is not None else "":
-        case "WHILE":
-            subgraphs = (options.condSubgraphIndex, options.bodySubgraphIndex)
-        case "IF":
-            subgraphs = (options.thenSubgraphIndex, options.elseSubgraphIndex)
-        case "CALL_ONCE":
-            subgraphs = (options.initSubgraphIndex,)
-        case "AVERAGE_POOL_2D" | "MAX_POOL_2D" | "L2_POOL_2D":
-            window = (max(1, options.filterHeight), max(1, options.filterWidth))
     return Operator(
         code=code,
         name=_text(opcode.customCode) if name == "CUSTOM" else name,
         version=opcode.version,
         inputs=inputs,
         outputs=outputs,
-        subgraphs=subgraphs,
         shrink_axis_mask=getattr(options, "shrinkAxisMask", 0),
-        window=window,
     )
-
-
-def _signature(found: schema.SignatureDefT, subgraph_count: int) -> Signature:
-    if found.subgraphIndex >= subgraph_count:
-        raise ValueError(f"signature for subgraph {found.subgraphIndex} of {subgraph_count}")
-    return Signature(key=_text(found.signatureKey), subgraph=found.subgraphIndex)
 
 
 def _numbers(found: Iterable[int] | None) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ heavy tail.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
@@ -289,37 +289,15 @@ class NodeWork:
         return time_us
 
 
-def plan_work(
-    plan: SubgraphPlan, *, scale: float = 1.0, others: Sequence[SubgraphPlan] = ()
-) -> list[NodeWork]:
-    """Return the work of each node that a plan executes; a WHILE's body counts a few rounds of its
-    subgraphs.
-    """
-    return [
-        _node_work(plan, plan.nodes[node_id], scale, others, depth=0) for node_id in plan.execution
-    ]
+def plan_work(plan: SubgraphPlan, *, scale: float = 1.0) -> list[NodeWork]:
+    """Return the work of each node that a plan executes."""
+    return [_node_work(plan, plan.nodes[node_id], scale) for node_id in plan.execution]
 
 
-_WHILE_ROUNDS: Final = 10
-_MAX_DEPTH: Final = 4
-
-
-def _node_work(
-    plan: SubgraphPlan, node: PlanNode, scale: float, others: Sequence[SubgraphPlan], *, depth: int
-) -> NodeWork:
+def _node_work(plan: SubgraphPlan, node: PlanNode, scale: float) -> NodeWork:
     subgraph = plan.subgraph
     if node.operator is not None:
-        works = [op_work(subgraph, node.operator, scale)]
-        if node.operator.subgraphs and depth < _MAX_DEPTH:
-            rounds = _WHILE_ROUNDS if node.operator.name == "WHILE" else 1
-            for index in node.operator.subgraphs:
-                if 0 <= index < len(others) and index != plan.index:
-                    inner = [
-                        _node_work(others[index], n, scale, others, depth=depth + 1)
-                        for n in _executed(others[index])
-                    ]
-                    works += [work for part in inner for work in part.works] * rounds
-        return NodeWork(node=node, unit="", works=tuple(works))
+        return NodeWork(node=node, unit="", works=(op_work(subgraph, node.operator, scale),))
     replaced = [plan.nodes[i].operator for i in node.replaced]
     boundary = 0.0
     for index in (*node.inputs, *node.outputs):
@@ -328,10 +306,6 @@ def _node_work(
             boundary += tensor.size_bytes * scale
     works = [op_work(subgraph, operator, scale) for operator in replaced if operator is not None]
     return NodeWork(node=node, unit=node.delegate, works=tuple(works), boundary_bytes=boundary)
-
-
-def _executed(plan: SubgraphPlan) -> Iterable[PlanNode]:
-    return (plan.nodes[node_id] for node_id in plan.execution)
 
 
 class Noise:

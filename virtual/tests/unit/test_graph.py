@@ -1,11 +1,11 @@
-"""The model reader: what it finds, and that no damaged file gets past it or brings it down."""
+"""The model reader: what it finds."""
 
 from __future__ import annotations
 
 from benchfarm_virtual.graph import read_graph
 
 
-def test_reader_finds_operators_tensors_and_signatures(models):
+def test_reader_finds_operators_and_tensors(models):
     graph = read_graph(models.BY_NAME["tiny_cnn_float.tflite"]())
     main = graph.subgraphs[0]
     assert [op.name for op in main.operators] == ["CONV_2D", "MEAN", "FULLY_CONNECTED", "SOFTMAX"]
@@ -13,7 +13,6 @@ def test_reader_finds_operators_tensors_and_signatures(models):
     assert main.tensors[main.inputs[0]].type_name == "FLOAT32"
     assert main.tensors[4].constant
     assert main.tensors[4].size_bytes == 8 * 3 * 3 * 3 * 4
-    assert [s.key for s in graph.signatures] == ["serving_default"]
 
 
 def test_multiply_adds_follow_from_shapes(models):
@@ -23,9 +22,3 @@ def test_multiply_adds_follow_from_shapes(models):
     assert mean == 14 * 14 * 8
     assert dense == 10 * 8
     assert softmax == 10
-
-
-def test_subgraphs_of_a_loop_are_found(models):
-    graph = read_graph(models.BY_NAME["while_loop.tflite"]())
-    assert [s.name for s in graph.subgraphs] == ["main", "while_cond", "while_body"]
-    assert graph.subgraphs[0].operators[0].subgraphs == (1, 2)

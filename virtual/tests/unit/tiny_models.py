@@ -202,19 +202,6 @@ def adds(custom: str = "") -> bytes:
     return m.pack()
 
 
-def two_signatures() -> bytes:
-    """``encode`` and ``decode``, a subgraph each."""
-    m = TinyModel()
-    for number, key in enumerate(("encode", "decode")):
-        if number:
-            m.subgraph(key)
-        x, y = m.tensor("x", [1, 4]), m.tensor("y", [1, 4])
-        m.op(OPS.RELU, [x], [y])
-        m.ends([x], [y])
-        m.signature(key, number)
-    return m.pack()
-
-
 def gather() -> bytes:
     """An embedding lookup: GATHER of a constant table."""
     m = TinyModel()
@@ -222,37 +209,6 @@ def gather() -> bytes:
     out = m.tensor("embedding", [1, 10, 8])
     m.op(OPS.GATHER, [table, ids], [out], options=schema.GatherOptionsT())
     m.ends([ids], [out])
-    return m.pack()
-
-
-def while_loop() -> bytes:
-    """A WHILE with its condition and body; no delegate takes the loop itself."""
-    m = TinyModel()
-    x, out = m.tensor("x", [1, 8]), m.tensor("out", [1, 8])
-    options = schema.WhileOptionsT()
-    options.condSubgraphIndex, options.bodySubgraphIndex = 1, 2
-    m.op(OPS.WHILE, [x], [out], options=options)
-    m.ends([x], [out])
-    m.subgraph("while_cond")
-    a, flag = m.tensor("a", [1], TYPES.INT32), m.tensor("flag", [1], TYPES.BOOL)
-    m.op(OPS.LESS, [a, a], [flag])
-    m.ends([a], [flag])
-    m.subgraph("while_body")
-    b, c = m.tensor("b", [1, 8], TYPES.INT32), m.tensor("c", [1, 8], TYPES.INT32)
-    m.op(OPS.ADD, [b, b], [c])
-    m.ends([b], [c])
-    return m.pack()
-
-
-def empty() -> bytes:
-    """A model with one subgraph and nothing in it."""
-    return TinyModel().pack()
-
-
-def no_subgraphs() -> bytes:
-    """A model without any subgraph."""
-    m = TinyModel()
-    m.model.subgraphs = []
     return m.pack()
 
 
@@ -272,9 +228,5 @@ BY_NAME: dict[str, Callable[[], bytes]] = {
     "custom_sinh.bin": lambda: adds("Sinh"),
     "multi_add_flex.bin": lambda: adds("FlexAddV2"),
     "softplus_flex.bin": lambda: adds("FlexSoftplus"),
-    "multi_signature.tflite": two_signatures,
     "embedding_gather.tflite": gather,
-    "while_loop.tflite": while_loop,
-    "empty_model.bin": empty,
-    "no_subgraphs.bin": no_subgraphs,
 }

@@ -20,7 +20,6 @@ from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
     find_library,
     linked_folders,
-    size_of,
 )
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ class NnapiDelegate:
 
     provider = "NNAPI"
 
-    def __init__(self, device: AcceleratorSpec | None, *, dynamic: bool) -> None:
+    def __init__(self, device: AcceleratorSpec | None) -> None:
         self._device = device
-        self.static_only = not dynamic
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it what its device takes."""
@@ -79,18 +77,6 @@ def apply_accelerator(
         if accelerator_takes(plan.subgraph, op, device, hexagon=hexagon)
     )
     taken = reduced(interpreter, taken, subject)
-    flags = interpreter.run.parameters
-    limit = flags.integer("max_delegated_partitions")
-    if limit > 0:
-        taken = plan.largest(taken, limit)
-    smallest = flags.integer("min_nodes_per_partition")
-    if smallest > 0:
-        runs = [
-            run
-            for run in plan.partitions(taken)
-            if run and run[0] in taken and len(run) >= smallest
-        ]
-        taken = frozenset(i for run in runs for i in run)
     interpreter.accelerator = device
     interpreter.init_us += (
         1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
@@ -110,10 +96,6 @@ def apply_accelerator(
 def create_nnapi(interpreter: Interpreter) -> Delegate | None:
     """Create it, or say why there is none (then None)."""
     run = interpreter.run
-    library = run.parameters.text("nnapi_support_library_path")
-    if library and size_of(run.process, library) is None:
-        run.say.warn(f"Couldn't load NNAPI support library from path: {library}")
-        return None
     devices = run.bench.profile.nnapi
     if not devices or run.bench.take_fault(FaultKind.DELEGATE_MISSING, "nnapi") is not None:
         run.say.warn("NNAPI acceleration is unsupported on this platform.")
@@ -126,7 +108,7 @@ def create_nnapi(interpreter: Interpreter) -> Delegate | None:
         if named
         else _best_device(interpreter, devices)
     )
-    return NnapiDelegate(device, dynamic=run.parameters.switch("nnapi_allow_dynamic_dimensions"))
+    return NnapiDelegate(device)
 
 
 def _best_device(
@@ -153,7 +135,6 @@ class HexagonDelegate:
     """The Hexagon delegate on a DSP."""
 
     provider = "Hexagon"
-    static_only = True
 
     def __init__(self, device: AcceleratorSpec) -> None:
         self._device = device

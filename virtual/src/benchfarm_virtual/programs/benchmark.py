@@ -4,18 +4,16 @@ program.
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import PhoneFileError, ProcessContext, ProgramDiedError
-from benchfarm_virtual.graph import Graph, MalformedModelError, Signature, read_graph
+from benchfarm_virtual.contract import PhoneFileError, ProcessContext
+from benchfarm_virtual.graph import Graph, MalformedModelError, read_graph
 from benchfarm_virtual.latency import Noise
-from benchfarm_virtual.programs import inputs, reports
+from benchfarm_virtual.programs import reports
 from benchfarm_virtual.programs.flags import Parameters
-from benchfarm_virtual.programs.interpreter import Interpreter
+from benchfarm_virtual.programs.interpreter import Interpreter, parse_layers
 from benchfarm_virtual.programs.process import (
-    SIGABRT,
     Bench,
     BenchmarkFailedError,
     ProcessOnce,
@@ -80,32 +78,20 @@ class BenchmarkRun:
 
     def run(self) -> Results:
         """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""
-        if not self.parameters.text("graph"):
-            self.fail("Please specify the name of your TF Lite input file with --graph")
-        if self.parameters.text("op_profiling_output_mode") not in {"stdout", "csv", "proto"}:
-            mode = self.parameters.text("op_profiling_output_mode")
-            self.fail(
-                f"Output mode{mode} is not supported. Supported values are: 'stdout', 'csv' and 'proto'."
-            )
-        layers = inputs.parse_layers(self)
-        if self.parameters.integer("memory_footprint_check_interval_ms") <= 0:
-            given = self.parameters.integer("memory_footprint_check_interval_ms")
-            self.say.warn(
-                f"--memory_footprint_check_interval_ms is set to {given} (ms), This value is invalid, and it "
-                "will be set to the default value 50 (ms)."
-            )
-            self.parameters.set("memory_footprint_check_interval_ms", 50)
+        try:
+            layers = parse_layers(self.parameters)
+        except ValueError:
+            self.fail("A virtual phone can't read --input_layer and what belongs to it.")
         self.say.info(f"Log parameter values verbosely: [{int(self.parameters.switch('verbose'))}]")
         for line in self._echo():
             self.say.info(line)
         self.moment("init")
         graph = self._load()
-        signature = self._signature(graph)
-        interpreter = Interpreter(self, graph, signature, layers)
+        interpreter = Interpreter(self, graph, layers)
         init_us = interpreter.initialize()
         self.say.info(f"The input model file size (MB): {number(graph.size_bytes / 1e6)}")
         self.say.info(f"Initialized session in {number(init_us / 1e3)}ms.")
-        inputs.check_value_files(self, interpreter, layers)
+        interpreter.read_inputs()
         return self._measure(interpreter, init_us)
 
     def _measure(self, interpreter: Interpreter, init_us: int) -> Results:
@@ -162,21 +148,11 @@ class BenchmarkRun:
             self.say.runtime("INFO", f"[benchmark_litert_model.cc:305] Loading model from: {path}")
         try:
             data = read_whole(self.process, path)
-        except PhoneFileError as error:
-            if error.errno == errno.ENODEV:
-                self.say.runtime(
-                    "ERROR", f"Mmap of '3' at offset '0' failed with error '{errno.ENODEV}'."
-                )
-            else:
-                self.say.runtime("ERROR", f"Could not open '{path}'.")
-            self.say.error("The model allocation is null/empty")
-            self.fail(f"Failed to load model {path}")
-        if not data:
-            self.say.runtime("ERROR", "mmap of size 0 requested.")
-            self.say.error("The model allocation is null/empty")
-            self.fail(f"Failed to load model {path}")
-        try:
             graph = read_graph(data)
+        except PhoneFileError:
+            self.say.runtime("ERROR", f"Could not open '{path}'.")
+            self.say.error("The model allocation is null/empty")
+            self.fail(f"Failed to load model {path}")
         except MalformedModelError:
             self.say.runtime("ERROR", "The model is not a valid Flatbuffer buffer")
             self.fail(f"Failed to load model {path}")
@@ -185,22 +161,6 @@ class BenchmarkRun:
             self.say.info(f"Loaded model {path}")
         return graph
 
-    def _signature(self, graph: Graph) -> Signature | None:
-        wanted = self.parameters.text("signature_to_run_for")
-        keys = sorted(s.key for s in graph.signatures)
-        found = next((s for s in graph.signatures if s.key == wanted), None)
-        if found is not None:
-            self.say.info(f"Using signature: {wanted}")
-            return found
-        if wanted or len(keys) > 1:
-            self.say.error(
-                'Signature not specified or incorrect. Pass one of the following to the flag "--signature_to_run_for"'
-            )
-            for key in keys:
-                self.say.error(f" #> Signature key: {key}")
-            raise BenchmarkFailedError
-        return graph.signatures[0] if graph.signatures else None
-
     # Used by the parts
     # ------------------------------------------------------------------------------------------------
 
@@ -208,11 +168,6 @@ class BenchmarkRun:
         """Report an error and end the run."""
         self.say.error(message)
         raise BenchmarkFailedError
-
-    def abort(self, message: str) -> NoReturn:
-        """Report what a check of the tool's found, and abort."""
-        self.say.fatal(message)
-        raise ProgramDiedError(SIGABRT)
 
     def moment(self, name: str) -> None:
         """Announce a named moment of the program to the faults."""

@@ -40,8 +40,6 @@ class Delegate(Protocol):
 
     #: The provider's name in the tool's lines.
     provider: str
-    #: Whether it refuses graphs with dynamic shapes.
-    static_only: bool
 
     def apply(self, interpreter: Interpreter) -> int:
         """Apply it; return how many kernels the primary subgraph got.
@@ -117,7 +115,6 @@ class XnnpackDelegate:
     """XNNPACK, when it was asked for."""
 
     provider = "XNNPACK"
-    static_only = False
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it what it takes of every subgraph."""
@@ -241,7 +238,6 @@ class ExternalDelegate:
     """
 
     provider = "EXTERNAL"
-    static_only = True
     #: The delegate's own name in the plan.
     runtime_name: ClassVar[str] = "DummyDelegate"
 
@@ -280,7 +276,6 @@ class SampleStableDelegate:
     """TensorFlow Lite's sample of a stable delegate: it takes additions and subtractions."""
 
     provider = "STABLE_DELEGATE"
-    static_only = True
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it the operators that it has."""

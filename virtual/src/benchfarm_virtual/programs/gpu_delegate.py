@@ -36,7 +36,6 @@ class GpuDelegate:
     """The GPU delegate: OpenCL, and OpenGL where OpenCL can't be had."""
 
     provider = "GPU"
-    static_only = True
 
     def apply(self, interpreter: Interpreter) -> int:
         """Give it the largest partitions of what it takes."""
@@ -272,7 +271,6 @@ class NpuDelegate:
     """The NPU; it takes what the compiler plugin could compile."""
 
     provider = "NPU"
-    static_only = True
 
     def __init__(self, device: AcceleratorSpec) -> None:
         self._device = device

@@ -5,10 +5,13 @@ its memory.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual import latency
+from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.delegation import (
     FLEX,
     GPU,
@@ -17,9 +20,8 @@ from benchfarm_virtual.delegation import (
     NPU,
     XNNPACK,
     SubgraphPlan,
-    dynamic_outputs,
 )
-from benchfarm_virtual.graph import SCHEMA_VERSION, Graph, Signature, Subgraph, is_known
+from benchfarm_virtual.graph import Graph, Subgraph
 from benchfarm_virtual.latency import NodeWork, Threads, UnitSpeeds
 from benchfarm_virtual.profiles import AcceleratorSpec
 from benchfarm_virtual.programs.accelerator_delegates import create_hexagon, create_nnapi
@@ -32,12 +34,12 @@ from benchfarm_virtual.programs.delegates import (
     create_xnnpack,
 )
 from benchfarm_virtual.programs.gpu_delegate import create_gpu, create_litert_gpu, create_npu
-from benchfarm_virtual.programs.inputs import InputLayer, fits, input_scale
-from benchfarm_virtual.programs.process import BenchmarkFailedError
+from benchfarm_virtual.programs.process import BenchmarkFailedError, read_whole
 from benchfarm_virtual.programs.run_loop import Footprint, footprint_of
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.benchmark import BenchmarkRun
+    from benchfarm_virtual.programs.flags import Parameters
 
 
 #: Custom operators that the programs have built in.
@@ -53,16 +55,35 @@ _PACK_BYTES_PER_US: Final = 450.0
 _PREPARE_US_PER_OP: Final = 9.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputLayer:
+    """One input as the flags describe it."""
+
+    shape: tuple[int, ...]
+    #: The file with its values, "" for random ones.
+    value_file: str = ""
+
+
+def parse_layers(flags: Parameters) -> list[InputLayer]:
+    """Return what the input flags say."""
+    names, shapes = flags.text("input_layer"), flags.text("input_layer_shape")
+    # The first single ':' divides; '::' stands for a ':' in the name.
+    found = re.finditer(r"((?:[^:,]|::)+):(?!:)([^,]*)", flags.text("input_layer_value_files"))
+    files = {match[1].replace("::", ":"): match[2] for match in found}
+    return [
+        InputLayer(shape=tuple(map(int, shape.split(","))), value_file=files.get(name, ""))
+        for name, shape in zip(names.split(","), shapes.split(":"), strict=True)
+        if name
+    ]
+
+
 class Interpreter:
     """A loaded model in a run."""
 
-    def __init__(
-        self, run: BenchmarkRun, graph: Graph, signature: Signature | None, layers: list[InputLayer]
-    ) -> None:
+    def __init__(self, run: BenchmarkRun, graph: Graph, layers: list[InputLayer]) -> None:
         self.run = run
         self.graph = graph
         self.layers = layers
-        self.primary = signature.subgraph if signature is not None else 0
         self.plans = [
             SubgraphPlan.of(subgraph, index) for index, subgraph in enumerate(graph.subgraphs)
         ]
@@ -87,12 +108,12 @@ class Interpreter:
     @property
     def plan(self) -> SubgraphPlan:
         """The plan of the subgraph that runs."""
-        return self.plans[self.primary]
+        return self.plans[0]
 
     @property
     def subgraph(self) -> Subgraph:
         """The subgraph that runs."""
-        return self.graph.subgraphs[self.primary]
+        return self.graph.subgraphs[0]
 
     @property
     def input_bytes(self) -> int:
@@ -100,6 +121,16 @@ class Interpreter:
         return int(
             sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
         )
+
+    def read_inputs(self) -> None:
+        """Read the files with input values."""
+        for layer in self.layers:
+            if not layer.value_file:
+                continue
+            try:
+                self.input_values.append(read_whole(self.run.process, layer.value_file))
+            except PhoneFileError:
+                self.run.fail(f"Failed to read the input_layer_value_file:{layer.value_file}")
 
     # Initialisation
     # ---------------------------------------------------------------------------------------------------
@@ -110,9 +141,10 @@ class Interpreter:
         Ends the run where the program would fail.
         """
         run = self.run
-        self._build()
         self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
-        self.scale = input_scale(run, self.subgraph, self.layers)
+        if self.layers and self.subgraph.inputs:
+            given = math.prod(max(0, size) for size in self.layers[0].shape)
+            self.scale = given / max(1, self.subgraph.tensors[self.subgraph.inputs[0]].elements)
         run.moment("delegate")
         applied = _created(self)
         if not applied and run.parameters.switch("require_full_delegation"):
@@ -126,44 +158,9 @@ class Interpreter:
         run.sleep_us(self.init_us)
         return max(1, round(self.init_us))
 
-    def _build(self) -> None:
-        run, graph = self.run, self.graph
-        if graph.version != SCHEMA_VERSION:
-            run.say.runtime(
-                "ERROR",
-                f"Model provided is schema version {graph.version} not equal to supported version {SCHEMA_VERSION}.\n",
-            )
-            run.fail("Failed to initialize the interpreter")
-        if not graph.subgraphs:
-            run.say.runtime("ERROR", "No subgraph in the model.\n")
-            run.fail("Failed to initialize the interpreter")
-        for subgraph in graph.subgraphs:
-            for operator in subgraph.operators:
-                if not is_known(operator.code):
-                    run.say.runtime(
-                        "ERROR",
-                        f"Op builtin_code out of range: {operator.code}. Are you using old TFLite binary with newer "
-                        "model?",
-                    )
-                    run.say.runtime("ERROR", "Registration failed.\n")
-                    run.fail("Failed to initialize the interpreter")
-        if run.parameters.integer("num_threads") < -1:
-            run.say.runtime(
-                "ERROR",
-                "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.",
-            )
-            run.fail("Failed to set thread number")
-
     def _apply(self, delegate: Delegate) -> None:
         run = self.run
         before_us = self.init_us
-        if delegate.static_only and self.dynamic:
-            run.say.runtime(
-                "WARNING",
-                "Attempting to use a delegate that only supports static-sized tensors with a graph that has "
-                "dynamic-sized tensors (tensor#-1 is a dynamic-sized tensor).",
-            )
-            run.fail(self._not_applied(delegate))
         nodes_before = len(self.plan.nodes)
         try:
             replaced = delegate.apply(self)
@@ -205,14 +202,9 @@ class Interpreter:
         """
         return self.shown_names.get(delegate, delegate)
 
-    @property
-    def dynamic(self) -> bool:
-        """Whether some tensor's shape is known only when the model runs."""
-        return bool(dynamic_outputs(self.subgraph))
-
     def _allocate(self) -> None:
         run = self.run
-        if "use_xnnpack" not in run.parameters.given and self._wants_implicit_xnnpack():
+        if "use_xnnpack" not in run.parameters.given and not self.plan.fully_delegated:
             apply_implicit_xnnpack(self)
         if run.flex:
             apply_flex(self)
@@ -230,15 +222,6 @@ class Interpreter:
             self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
         nodes = packed + sum(len(plan.execution) for plan in self.plans)
         self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
-        kernel = next(
-            (i for i in self.plan.execution if self.plan.nodes[i].delegate == XNNPACK), None
-        )
-        arena_mb = self.footprint(0).arena_kb / 1024
-        if arena_mb > 0.6 * run.bench.profile.memory_mb or not fits(self.subgraph, self.layers):
-            if kernel is not None:
-                run.say.runtime("ERROR", "XNNPack delegate failed to reshape runtime")
-                run.say.runtime("ERROR", f"Node number {kernel} ({XNNPACK}) failed to prepare.")
-            run.fail("Failed to allocate tensors!")
 
     def _preparing_us(self, reference_us: float) -> float:
         """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on
@@ -248,18 +231,6 @@ class Interpreter:
         shares = self.run.bench.hardware.core_shares()
         gmacs = next(c.f32_gmacs for c in self.run.bench.profile.clusters if first in c.cpus)
         return reference_us * _REFERENCE_GMACS / max(0.1, gmacs * shares[first])
-
-    def _wants_implicit_xnnpack(self) -> bool:
-        operators = self.subgraph.operators
-        text = all(
-            t.type_name == "STRING"
-            for t in (self.subgraph.tensors[i] for i in self.subgraph.inputs)
-        )
-        return (
-            bool(operators)
-            and not self.plan.fully_delegated
-            and not (text and self.subgraph.inputs)
-        )
 
     def _unresolved(self, node_id: int, name: str) -> None:
         run = self.run
@@ -287,7 +258,7 @@ class Interpreter:
     def works(self) -> list[NodeWork]:
         """The work of each node of the plan."""
         if self._works is None:
-            self._works = latency.plan_work(self.plan, scale=self.scale, others=self.plans)
+            self._works = latency.plan_work(self.plan, scale=self.scale)
         return self._works
 
     @property

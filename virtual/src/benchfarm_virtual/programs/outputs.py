@@ -65,7 +65,6 @@ def output_values(interpreter: Interpreter) -> list[tuple[Tensor, bytes, NDArray
 
 def _seed(interpreter: Interpreter) -> int:
     digest = hashlib.sha256(interpreter.graph.sha256.encode())
-    digest.update(str(interpreter.primary).encode())
     for value in interpreter.input_values:
         digest.update(value)
     for layer in interpreter.layers:
@@ -79,11 +78,7 @@ def _computed(interpreter: Interpreter, seed: int) -> tuple[NDArray[Any], ...] |
     macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
     known = {*_FLOAT_TYPES, *_INTEGER_TYPES, "BOOL"}
     tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
-    if (
-        interpreter.primary != 0
-        or macs > _MOST_MACS
-        or any(tensor.type_name not in known for tensor in tensors)
-    ):
+    if macs > _MOST_MACS or any(tensor.type_name not in known for tensor in tensors):
         return None
     shapes = [
         layers[position].shape

@@ -83,7 +83,7 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
         return
     init = initialisation(interpreter)
     rows = operators(interpreter, results.runs.count) if results.runs.count else []
-    proto = profiling_proto(init, rows, interpreter.subgraph.name, interpreter.primary)
+    proto = profiling_proto(init, rows, interpreter.subgraph.name, 0)
     write_whole(run.process, path, proto.to_bytes())
 
 

@@ -84,10 +84,7 @@ class OperatorSlices:
         speeds = interpreter.speeds(hardware.core_shares(), hardware.gpu_share())
         times = [work.time_us(speeds) for work in interpreter.works]
         total = sum(times) or 1.0
-        names = [
-            f"{work.node.name}@{work.node.node_id}/{interpreter.primary}"
-            for work in interpreter.works
-        ]
+        names = [f"{work.node.name}@{work.node.node_id}/0" for work in interpreter.works]
         return names, [time / total * (1.0 - _BETWEEN) for time in times]
 
 
