@@ -24,7 +24,6 @@ from pathlib import Path
 
 from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.clock import SystemClock
 from orchestrator.devices.host import HostRuns
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE
@@ -72,9 +71,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        clock = SystemClock()
-        watched = HostRuns(Path(folder) / "watched", clock)
-        alone = HostRuns(Path(folder) / "alone", clock, sampling=False)
+        watched = HostRuns(Path(folder) / "watched")
+        alone = HostRuns(Path(folder) / "alone", sampling=False)
         with_watcher, without, looks = [], [], 0
         for number in range(options.pairs):
             # Three processes in turn; the order goes round, so that each is first, second and last

@@ -102,12 +102,12 @@ class BothEnds:
         )
 
 
-def own_temporary(parent: Path = Path("/tmp")) -> Path | None:  # noqa: S108 - what is made there is checked
+def own_temporary() -> Path | None:
     """Return this user's own folder, closed to others, for what is the computer's and not a home's.
 
     None where it can't be made, or isn't this user's alone: anybody may lay one there, or a link.
     """
-    folder = parent / f"benchfarm-{os.getuid()}"
+    folder = Path("/tmp") / f"benchfarm-{os.getuid()}"  # noqa: S108 - it is checked
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError:

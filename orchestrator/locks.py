@@ -15,13 +15,13 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Generator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
-from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.clock import Deadline
 from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.files import make_private
 
@@ -42,11 +42,10 @@ class Locks:
     each that is held.
     """
 
-    def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, *, purpose: str = "") -> None:
         """``purpose`` is shown to others who want what is locked."""
         self._folder = folder
         self._purpose = purpose
-        self._clock = clock or SystemClock()
 
     def take(self, name: str, *, wait_s: float = 0.0) -> Callable[[], None] | None:
         """Return what releases the lock, None when another has it still after ``wait_s``.
@@ -66,7 +65,7 @@ class Locks:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "purpose": self._purpose,
-            "since": self._clock.now().isoformat(),
+            "since": datetime.now(UTC).isoformat(),
         }
         # The note is for people: the lock holds without it, also on a full disk.
         with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 from orchestrator.artifacts.archive import Arrival, Release, ReleaseFile
 from orchestrator.artifacts.library import BuildLibrary
-from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.locks import Locks
 from orchestrator.records.build_spec import BuildSpec
@@ -343,12 +343,9 @@ class Fetched:
 class BuildFetcher:
     """Brings declared builds into the library."""
 
-    def __init__(
-        self, library: BuildLibrary, downloader: Downloader, *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, library: BuildLibrary, downloader: Downloader) -> None:
         self._library = library
         self._downloader = downloader
-        self._clock = clock or SystemClock()
 
     def fetch(
         self,
@@ -475,7 +472,7 @@ class BuildFetcher:
         try:
             date = parsedate_to_datetime(last_modified)
         except ValueError:
-            date = self._clock.now()
+            date = datetime.now(UTC)
         return f"{'latest ' if '/latest/' in url else ''}{date:%Y-%m-%d}"
 
 

@@ -6,6 +6,7 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,6 @@ from orchestrator.artifacts.program import (
     inspect_program,
     is_shared_library,
 )
-from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import ArtifactError
 from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
@@ -44,13 +44,10 @@ def libraries_beside(tool: ToolName, path: Path) -> dict[str, Path]:
 class BuildLibrary:
     """The kept benchmark programs with their libraries, and what is declared about them."""
 
-    def __init__(
-        self, cache_folder: Path, specs: Sequence[BuildSpec] = (), *, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, cache_folder: Path, specs: Sequence[BuildSpec] = ()) -> None:
         self.archive = Archive(cache_folder)
         #: Those of programs that the core or an extension that is here brings.
         self.specs = tuple(spec for spec in specs if is_here(spec.tool))
-        self._clock = clock or SystemClock()
 
     # Adding
     # -----------------------------------------------------------------------------------------------------------
@@ -167,7 +164,7 @@ class BuildLibrary:
             name=name,
             abis=(abi,) if abi else facts.abis or (_ANY_ABI,),
             tag=tag,
-            seen_at=self._clock.now(),
+            seen_at=datetime.now(UTC),
             files=tuple(item.file for item in (program, *libraries)),
             tool=tool or self._tool_of(name, facts),
             built_for=facts.abis,

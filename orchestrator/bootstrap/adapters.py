@@ -49,28 +49,14 @@ class _Tools(Mapping[ToolName, "Tool"]):
 class Adapters:
     """The store, the benchmark programs, and what knows about devices."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        store: Store | None = None,
-        makes_store: bool = True,
-        needs_store: bool = True,
-        inventory: KeptInventory | None = None,
-    ) -> None:
-        """Make nothing yet.
-
-        A ``store`` that is lent stays open: each opens connections to the database of its own.
-
-        Without ``makes_store`` a store that isn't there isn't made: the default one counts as
-        empty, one that was named is missed, unless it isn't needed (``needs_store``).
-        """
+    def __init__(self, settings: Settings) -> None:
+        """Make nothing yet."""
         self.settings = settings
-        self._makes_store = makes_store
-        self._needs_store = needs_store
-        self._inventory = inventory
-        self._lent_store = store
-        self._store: Store | None = store
+        #: Whether a store is made where there is none, and else missed; see `Workspace`.
+        self._makes_store = self._needs_store = True
+        self._inventory: KeptInventory | None = None
+        self._lent_store: Store | None = None
+        self._store: Store | None = None
         #: Held while the store is opened.
         self._opening = threading.Lock()
         self.clock = SystemClock()

@@ -79,13 +79,10 @@ class Workspace(Adapters):
 
         ``observer``: hears what use cases do, as they do it.
         """
-        super().__init__(
-            settings,
-            store=store,
-            makes_store=makes_store,
-            needs_store=needs_store,
-            inventory=inventory,
-        )
+        super().__init__(settings)
+        self._lent_store = self._store = store
+        self._makes_store, self._needs_store = makes_store, needs_store
+        self._inventory = inventory
         self._known = known
         self.observer: Observer = observer or _Deaf()
         self.cancelled = threading.Event()

@@ -199,9 +199,9 @@ class AdbServer:
             connection.request(service)
             return connection.read_block().decode("utf-8", "replace")
 
-    def device_list(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    def device_list(self) -> str:
         """Return what ``adb devices -l`` prints, without its headline."""
-        return self.ask("host:devices-l", timeout_s=timeout_s)
+        return self.ask("host:devices-l")
 
     def features(self, transport: str) -> frozenset[str]:
         """Return what the phone's adbd can do (``shell_v2``, ``cmd``, ``stat_v2`` ...)."""
@@ -230,7 +230,7 @@ class AdbServer:
         deadline = Deadline(timeout_s, self._clock)
         self._await(address, deadline, lambda: self._join(address, deadline))
 
-    def pair(self, address: str, code: str, *, timeout_s: float = _CONNECT_TIMEOUT_S) -> None:
+    def pair(self, address: str, code: str) -> None:
         """Pair this computer with a phone that shows a code (Wireless debugging).
 
         Raises DeviceUnusableError with adb's words.
@@ -238,7 +238,9 @@ class AdbServer:
         _check_tcp(address)
         hint = "open 'Pair device with pairing code' on the phone again: address and code change each time"
         try:
-            answer = self.ask(f"host:pair:{code}:{address}", timeout_s=timeout_s, serial=address)
+            answer = self.ask(
+                f"host:pair:{code}:{address}", timeout_s=_CONNECT_TIMEOUT_S, serial=address
+            )
         except DeviceError as error:
             told = str(error).removeprefix(f"{address}: ").replace(code, "CODE")
             raise DeviceUnauthorizedError(told, serial=address, hint=hint) from error

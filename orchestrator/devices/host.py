@@ -8,12 +8,14 @@ import contextlib
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NoReturn
 
-from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.clock import Deadline
 from orchestrator.devices.facts import HOST_COMMANDS, host_facts
 from orchestrator.devices.runs import folder_name
 from orchestrator.devices.state import HOST_STATE_COMMANDS, host_state_from
@@ -64,9 +66,8 @@ class AloneDevice:
 class HostRuns:
     """The runs of ours on this computer, each in a folder under ``folder``: a part of HostDevice."""
 
-    def __init__(self, folder: Path, clock: Clock, *, sampling: bool = True) -> None:
+    def __init__(self, folder: Path, *, sampling: bool = True) -> None:
         self._runs_folder = folder
-        self._clock = clock
         # Without /proc there is nothing to look at.
         self._is_sampling = sampling and Path("/proc/stat").exists()
 
@@ -88,8 +89,8 @@ class HostRuns:
         Raises HostStorageError, DeviceCommandError (there is such a run already).
         """
         folder = Path(self.run_folder(run_id))
-        deadline = Deadline(timeout_s, self._clock)
-        begun_s = self._clock.monotonic_s()
+        deadline = Deadline(timeout_s)
+        begun_s = time.monotonic()
         try:
             make_private(folder.parent)
             folder.mkdir()
@@ -113,7 +114,7 @@ class HostRuns:
             try:
                 (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
-                duration_s = self._clock.monotonic_s() - begun_s
+                duration_s = time.monotonic() - begun_s
             finally:
                 # Also what the command left in the background: nothing may go on using the cores.
                 kill_group(process.pid)
@@ -164,7 +165,7 @@ class HostRuns:
                 code = process.wait(timeout=min(_LOOK_S, deadline.remaining_s))
             except subprocess.TimeoutExpired:
                 if rest is None and told.exists():
-                    rest = Deadline(_REST_S, self._clock)
+                    rest = Deadline(_REST_S)
                 if (
                     rest is not None
                     and rest.expired
@@ -185,9 +186,9 @@ class HostDevice(HostRuns, AloneDevice):
     serial = HOST_SERIAL
     kind = DeviceKind.HOST
 
-    def __init__(self, work_folder: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, work_folder: Path) -> None:
         """Name the folder that is ours; it is made when it is needed."""
-        super().__init__(work_folder / "runs", clock or SystemClock())
+        super().__init__(work_folder / "runs")
         self.work_folder = str(work_folder)
         self._facts: DeviceFacts | None = None
         #: (path, size, modification time) of files whose checksum was compared.
@@ -201,7 +202,7 @@ class HostDevice(HostRuns, AloneDevice):
 
     def state(self) -> DeviceState:
         """See Device.state; a computer has no battery and no screen that matter."""
-        return host_state_from(self._ask(HOST_STATE_COMMANDS), at=self._clock.now())
+        return host_state_from(self._ask(HOST_STATE_COMMANDS), at=datetime.now(UTC))
 
     def _ask(self, scripts: Mapping[str, str]) -> dict[str, str]:
         return ask(self.shell, scripts, serial=HOST_SERIAL).texts()

@@ -7,12 +7,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Generator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
-from orchestrator.clock import Clock, SystemClock
 from orchestrator.errors import DeviceBusyError
 from orchestrator.files import keep_file
 from orchestrator.locks import Locks
@@ -22,9 +21,9 @@ from orchestrator.records.case import Serial
 class FileLease:
     """Leases of devices: a thread of one process uses a device, and nobody else."""
 
-    def __init__(self, folder: Path, *, purpose: str = "", clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, *, purpose: str = "") -> None:
         """See Locks."""
-        self._locks = Locks(folder, purpose=purpose, clock=clock)
+        self._locks = Locks(folder, purpose=purpose)
         #: Leases that were taken for the next `acquire` of this object.
         self._reserved: dict[Serial, Callable[[], None]] = {}
 
@@ -77,10 +76,9 @@ class QuarantineFolder:
     computer.
     """
 
-    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         """Name the folder; it is made when the first phone is kept out."""
         self._folder = folder
-        self._clock = clock or SystemClock()
 
     def reason(self, serial: Serial) -> str:
         """Return why a device is kept out, empty when it isn't; a file that can't be read keeps its
@@ -104,7 +102,7 @@ class QuarantineFolder:
         path = self.path(serial)
         if path.exists():
             return
-        note = {"serial": serial, "reason": reason, "since": self._clock.now().isoformat()}
+        note = {"serial": serial, "reason": reason, "since": datetime.now(UTC).isoformat()}
         keep_file(path, json.dumps(note) + "\n")
 
     def release(self, serial: Serial) -> str:

@@ -91,7 +91,6 @@ class PhoneLink:
         server: AdbServer,
         transport: str,
         *,
-        serial: str = "",
         clock: Clock | None = None,
     ) -> None:
         """Name the phone by the server's word for it (USB serial or host:port); nothing is sent
@@ -99,7 +98,7 @@ class PhoneLink:
         """
         self.server = server
         self.transport = transport
-        self.serial = serial or transport
+        self.serial = transport
         self.clock = clock or SystemClock()
         #: Who uses the phone: renewed in front of what is sent anyway.
         self.note = HeldNote(self.clock)
@@ -310,7 +309,6 @@ class PhoneLink:
         *,
         limit_bytes: int,
         package: str = "",
-        timeout_s: float = _READ_TIMEOUT_S,
     ) -> list[bytes | None]:
         """Return files' bytes (None: no such file), whole and compared by checksum, in one round
         trip.
@@ -325,7 +323,7 @@ class PhoneLink:
         for _ in range(_READ_ATTEMPTS):
             answer = self.ask(
                 {"read": command},
-                timeout_s=timeout_s,
+                timeout_s=_READ_TIMEOUT_S,
                 what=f"reading {names}",
                 most_bytes=most_bytes,
             )

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from orchestrator.clock import Clock, SystemClock
 from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.phone import AdbDevice
@@ -36,13 +35,10 @@ _LONGEST_PAUSE_S: Final = 10.0
 class LadderRescuer:
     """Gets phones back; one for all phones of a process."""
 
-    def __init__(
-        self, power: HubPower, *, answer_s: float = _ANSWER_S, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S) -> None:
         """``answer_s``: how long a phone may take to answer after each rung but a boot."""
         self._answer_s = answer_s
         self._power = power
-        self._clock = clock or SystemClock()
 
     def rescue(
         self,
@@ -68,7 +64,7 @@ class LadderRescuer:
                 return True
         pause_s = _SHORTEST_PAUSE_S
         while not self._answers(device, self._answer_s):
-            if not keep_waiting() or self._clock.wait(pause_s, cancelled):
+            if not keep_waiting() or cancelled.wait(pause_s):
                 return False
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
         return True
