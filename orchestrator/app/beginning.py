@@ -23,6 +23,7 @@ from orchestrator.passes import around_others, pass_of, passes
 from orchestrator.planning.expansion import (
     Expansion,
     HostFiles,
+    Stock,
     expand,
     reference_case,
     with_output_checks,
@@ -202,7 +203,8 @@ def expansion_of(
         if any(model.needs_flex for model in models)
         else {}
     )
-    expansion = expand(plan, facts, models, found, workspace.profiles, named, twins=twins)
+    stock = Stock(builds=found, profiles=workspace.profiles, host_files=named, twins=twins)
+    expansion = expand(plan, facts, models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
     learn_flags(workspace.flag_book, workspace.lease, devices, found)

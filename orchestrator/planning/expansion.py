@@ -23,6 +23,7 @@ from orchestrator.planning.skips import (
     model_skip,
     skip_reason,
     threads_of,
+    threads_skip,
     tools_for,
 )
 from orchestrator.programs import program
@@ -187,6 +188,20 @@ class HostFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """What there is to measure with."""
+
+    #: Of each device's programs the build, or why there is none.
+    builds: Mapping[tuple[Serial, ToolName], Build | Skip]
+    profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
+    #: What is placed for each flag value that names a file of this computer (``@path``).
+    host_files: Mapping[str, HostFiles] = field(default_factory=dict)
+    #: A build's sha256 -> the one with TensorFlow's operators, which takes its place for a model
+    #: with such.
+    twins: Mapping[str, Build] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
     """What a plan means on the devices that are there."""
 
@@ -220,7 +235,7 @@ def reference_case(
     """
     for tool in tools_for(plan, facts.kind):
         build = builds.get((facts.serial, tool))
-        why = skip_reason(facts, None, tool, USUAL_DELEGATE, 1, build)
+        why = skip_reason(facts, None, tool, USUAL_DELEGATE, build)
         if not tool.is_session and why is None and isinstance(build, Build):
             return Case(
                 serial=facts.serial,
@@ -236,92 +251,28 @@ def reference_case(
                 warmup_runs=1,
                 warmup_min_secs=0.2,
                 affinity="big",
-                files=tuple(
-                    sorted(
-                        (c.name, c.sha256) for c in needed_companions(build, facts, USUAL_DELEGATE)
-                    )
-                ),
+                files=_placed(build, facts, USUAL_DELEGATE),
             )
     return None
 
 
 def expand(
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    models: Sequence[Model],
-    builds: Mapping[tuple[Serial, ToolName], Build | Skip],
-    profiles: Mapping[str, DeviceProfile] | None = None,
-    host_files: Mapping[str, HostFiles] | None = None,
-    *,
-    twins: Mapping[str, Build] | None = None,
+    plan: Plan, devices: Sequence[DeviceFacts], models: Sequence[Model], stock: Stock
 ) -> Expansion:
     """Return cases, skips and the order of invocations; the same inputs give the same order
     (plan.seed).
-
-    ``twins``: a build's sha256 -> the one with TensorFlow's operators, which takes its place for a
-    model with such. ``host_files``: for each flag value that names a file of this computer
-    (``@path``), what is to be placed for it.
     """
     queues: dict[Serial, tuple[Invocation, ...]] = {}
     planned: list[Case] = []
     skipped: list[SkippedCase] = []
     for facts in devices:
-        profile = (profiles or {}).get(facts.profile)
-        cases: list[Case] = []
+        unique: dict[CaseKey, Case] = {}
         for model in models:
-            for tool in tools_for(plan, facts.kind):
-                misfit = model_skip(tool, model)
-                if misfit is not None and not plan.matrix.tools:
-                    continue
-                for delegate in delegates_for(plan, facts.kind, tool):
-                    for threads in threads_of(plan, facts, tool, delegate):
-                        build = builds.get((facts.serial, tool))
-                        if model.needs_flex and isinstance(build, Build):
-                            build = (twins or {}).get(build.sha256, build)
-                        skip = misfit or skip_reason(facts, profile, tool, delegate, threads, build)
-                        for flags, mode in itertools.product(
-                            plan.matrix.flags, plan.matrix.modes or (None,)
-                        ):
-                            why = (
-                                skip
-                                or flags_skip(tool, delegate, flags)
-                                or mode_skip(facts.kind, tool, mode)
-                            )
-                            if why is None:
-                                assert isinstance(build, Build)
-                                for own in program(tool).options(DELEGATES[delegate], flags):
-                                    case = _case(
-                                        plan,
-                                        facts,
-                                        model,
-                                        build,
-                                        delegate,
-                                        threads,
-                                        flags + own,
-                                        host_files or {},
-                                    )
-                                    # The usual mode isn't named, so that the case keeps the key
-                                    # that it has without.
-                                    cases.append(
-                                        case
-                                        if mode is case.process_mode
-                                        else replace(case, mode=mode)
-                                    )
-                                continue
-                            if is_not_there(plan, facts.kind, tool, why.reason_code):
-                                continue
-                            skipped.append(
-                                SkippedCase(
-                                    serial=facts.serial,
-                                    model_name=model.name,
-                                    delegate=delegate,
-                                    threads=threads,
-                                    tool=tool,
-                                    reason_code=why.reason_code,
-                                    reason=why.reason,
-                                )
-                            )
-        unique = {case.case_key: case for case in cases}
+            for item in _of_model(plan, facts, model, stock):
+                if isinstance(item, Case):
+                    unique.setdefault(item.case_key, item)
+                else:
+                    skipped.append(item)
         queues[facts.serial] = order_invocations(plan, facts.serial, list(unique.values()))
         keys = {item.case.case_key for item in queues[facts.serial]}
         planned += [case for key, case in unique.items() if key in keys]
@@ -329,6 +280,46 @@ def expand(
     return Expansion(
         cases=tuple(planned), invocations=queues, skipped=tuple(dict.fromkeys(skipped))
     )
+
+
+def _of_model(
+    plan: Plan, facts: DeviceFacts, model: Model, stock: Stock
+) -> Iterator[Case | SkippedCase]:
+    """Yield the cases of one model on one device, and what is skipped of them."""
+    matrix, kind = plan.matrix, facts.kind
+    profile = stock.profiles.get(facts.profile)
+    settings = tuple(itertools.product(matrix.flags, matrix.modes or (None,)))
+    for tool in tools_for(plan, kind):
+        misfit = model_skip(tool, model)
+        if misfit is not None and not matrix.tools:
+            continue
+        build = stock.builds.get((facts.serial, tool))
+        if model.needs_flex and isinstance(build, Build):
+            build = stock.twins.get(build.sha256, build)
+        for delegate in delegates_for(plan, kind, tool):
+            unfit = misfit or skip_reason(facts, profile, tool, delegate, build)
+            for threads in threads_of(plan, facts, tool, delegate):
+                skip = unfit or threads_skip(facts, tool, threads)
+                for flags, mode in settings:
+                    why = skip or flags_skip(tool, delegate, flags) or mode_skip(kind, tool, mode)
+                    if why is None:
+                        assert isinstance(build, Build)
+                        plain = replace(_case(plan, facts, model, build, delegate), threads=threads)
+                        for own in program(tool).options(DELEGATES[delegate], flags):
+                            case = _with_flags(plain, flags + own, stock.host_files)
+                            # The usual mode isn't named, so that the case keeps the key that it
+                            # has without.
+                            yield case if mode is case.process_mode else replace(case, mode=mode)
+                    elif not is_not_there(plan, kind, tool, why.reason_code):
+                        yield SkippedCase(
+                            serial=facts.serial,
+                            model_name=model.name,
+                            delegate=delegate,
+                            threads=threads,
+                            tool=tool,
+                            reason_code=why.reason_code,
+                            reason=why.reason,
+                        )
 
 
 def _without_pass(
@@ -370,33 +361,17 @@ def without(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion:
 
 
 def _case(
-    plan: Plan,
-    facts: DeviceFacts,
-    model: Model,
-    build: Build,
-    delegate: DelegateName,
-    threads: int,
-    flags: tuple[tuple[str, str], ...],
-    host_files: Mapping[str, HostFiles],
+    plan: Plan, facts: DeviceFacts, model: Model, build: Build, delegate: DelegateName
 ) -> Case:
     settings = plan.settings
-    placed = {
-        companion.name: companion.sha256 for companion in needed_companions(build, facts, delegate)
-    }
-    worded = []
-    for name, value in flags:
-        known = host_files.get(value)
-        placed |= dict(known.files) if known else {}
-        worded.append((name, f"@{known.name}" if known else value))
     return Case(
         serial=facts.serial,
         model_sha256=model.sha256,
         model_name=model.name,
         delegate=delegate,
-        threads=threads,
+        threads=-1,
         tool=build.tool,
         build_sha256=build.sha256,
-        flags=tuple(sorted(worded)),
         num_runs=settings.num_runs,
         min_secs=settings.min_secs,
         max_secs=settings.max_secs,
@@ -404,8 +379,28 @@ def _case(
         warmup_min_secs=settings.warmup_min_secs,
         # Nothing on an iPhone chooses the cores.
         affinity="all" if facts.kind is DeviceKind.IOS else settings.affinity,
-        files=tuple(sorted(placed.items())),
+        files=_placed(build, facts, delegate),
     )
+
+
+def _placed(
+    build: Build, facts: DeviceFacts, delegate: DelegateName
+) -> tuple[tuple[str, str], ...]:
+    """Return the files that a program needs beside it: name and sha256."""
+    companions = needed_companions(build, facts, delegate)
+    return tuple(sorted((item.name, item.sha256) for item in companions))
+
+
+def _with_flags(
+    case: Case, flags: tuple[tuple[str, str], ...], host_files: Mapping[str, HostFiles]
+) -> Case:
+    """Return a case with flags, and with the files that they name."""
+    placed, worded = dict(case.files), []
+    for name, value in flags:
+        known = host_files.get(value)
+        placed |= dict(known.files) if known else {}
+        worded.append((name, f"@{known.name}" if known else value))
+    return replace(case, flags=tuple(sorted(worded)), files=tuple(sorted(placed.items())))
 
 
 def with_output_checks(expansion: Expansion, is_wanted: Callable[[Case], bool]) -> Expansion:

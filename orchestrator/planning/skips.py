@@ -142,10 +142,9 @@ def skip_reason(
     profile: DeviceProfile | None,
     tool: ToolName,
     delegate: DelegateName,
-    threads: int,
     build: Build | Skip | None,
 ) -> Skip | None:
-    """Return why a combination can't or shouldn't be run on a device, None when it can."""
+    """Return why a program's delegate can't or shouldn't be run on a device, None when it can."""
     its = program(tool)
     if facts.kind not in its.kinds:
         if not its.kinds:
@@ -186,6 +185,12 @@ def skip_reason(
             return skip
     if facts.kind is DeviceKind.IOS and (skip := _profile_skip(profile, delegate)) is not None:
         return skip
+    return None
+
+
+def threads_skip(facts: DeviceFacts, tool: ToolName, threads: int) -> Skip | None:
+    """Return why a program can't or shouldn't be run with so many threads, None when it can."""
+    its = program(tool)
     if its.threads and threads not in its.threads:
         counts = f"{', '.join(map(str, its.threads[:-1]))} and {its.threads[-1]}"
         return Skip(

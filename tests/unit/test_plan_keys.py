@@ -22,7 +22,7 @@ from orchestrator.devices.quiet import steps_for
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import PlanError
 from orchestrator.fields import Seconds
-from orchestrator.planning.expansion import Expansion, expand
+from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.planning.selection import choose
 from orchestrator.planning.skips import tools_for
 from orchestrator.predicates import NoLabels
@@ -49,7 +49,7 @@ def expanded(plan: Plan) -> Expansion:
     builds = {
         (PHONE.serial, tool): replace(NATIVE, tool=tool) for tool in tools_for(plan, PHONE.kind)
     }
-    return expand(plan, [PHONE], models, builds, {})
+    return expand(plan, [PHONE], models, Stock(builds=builds))
 
 
 def planned(plan: Plan) -> object:

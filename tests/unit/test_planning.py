@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.planning.expansion import Expansion, HostFiles, expand, reference_case
+from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.case import (
     Build,
@@ -77,7 +77,7 @@ def expanded(
     **profiles: DeviceProfile,
 ) -> Expansion:
     builds = {(facts.serial, tool): build for tool in tools_for(the_plan, facts.kind)}
-    return expand(the_plan, [facts], MODELS, builds, profiles)
+    return expand(the_plan, [facts], MODELS, Stock(builds=builds, profiles=profiles))
 
 
 def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there_are_invocations() -> (
@@ -376,7 +376,8 @@ def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
         "@/home/me/libmine.so": HostFiles(name="libmine.so", files=(("libmine.so", "a" * 64),))
     }
     builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
-    (case, _) = expand(plan(matrix=matrix), [PHONE], MODELS, builds, host_files=files).cases
+    stock = Stock(builds=builds, host_files=files)
+    (case, _) = expand(plan(matrix=matrix), [PHONE], MODELS, stock).cases
     assert case.flags == (("external_delegate_path", "@libmine.so"),)
     assert case.files == (("libmine.so", "a" * 64),)
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.engine.flag_check import check_flags
 from orchestrator.errors import PlanError
-from orchestrator.planning.expansion import Expansion, expand
+from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.programs.flags import FlagBook
 from orchestrator.records.case import (
     Build,
@@ -49,7 +49,9 @@ def checked(
     )
     models = (PlanModel(name="m", path=Path("m")),)
     plan = Plan(name="p", models=models, matrix=matrix, passes=tuple(passes), invocations=fixed(1))
-    expansion = expand(plan, [PHONE], [MODEL], {(PHONE.serial, ToolName.NATIVE): BUILD})
+    expansion = expand(
+        plan, [PHONE], [MODEL], Stock(builds={(PHONE.serial, ToolName.NATIVE): BUILD})
+    )
     return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
 
 
