@@ -5,9 +5,9 @@ to the CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES, ENABLING_FLAGS
 from orchestrator.records.run import DelegateShare
@@ -56,7 +56,7 @@ _PROVIDER_CREATED: Final = re.compile(r"(\w{1,40}) delegate created\.")
 _REPLACING: Final = re.compile(
     r"Replacing\s{1,20}(?P<nodes>\d{1,9})(?:\s{1,20}out of\s{1,20}(?P<total>\d{1,9}))?\s{1,20}node\(s\) with delegate"
     r"(?: \((?P<name>[^)]{0,100})\))?(?: node, yielding (?P<partitions>\d{1,9}) partitions"
-    r"(?: for (?:subgraph (?P<subgraph>\d{1,9})|the whole graph))?)?",
+    r"(?: for (?:subgraph (?P<subgraph>\d{1,9})(?: \((?P<signature>\w{1,100})\))?|the whole graph))?)?",
     re.ASCII,
 )
 _SIMPLE: Final = re.compile(
@@ -160,6 +160,28 @@ def backend_of(delegate: str) -> str:
     any other.
     """
     return _BACKENDS.get(delegate.strip().lower(), "")
+
+
+def share_in(text: str) -> tuple[DelegateShare, str] | None:
+    """Return what a line says that a delegate took, and of which of the model's signatures, "" where
+    none is named; None for any other line.
+    """
+    match = _REPLACING.match(text) or _SIMPLE.match(text)
+    if match is None:
+        return None
+    groups = match.groupdict()
+    total, partitions, subgraph = (
+        int(groups[name]) if groups.get(name) else None
+        for name in ("total", "partitions", "subgraph")
+    )
+    share = DelegateShare(
+        delegate=groups["name"] or "",
+        delegated_nodes=int(groups["nodes"]),
+        total_nodes=total,
+        partitions=partitions,
+        subgraph=subgraph,
+    )
+    return share, groups.get("signature") or ""
 
 
 def accelerators_in(text: str) -> tuple[str, ...] | None:
@@ -267,8 +289,9 @@ class DelegateClues:
         return True
 
     def _read_delegate_line(self, text: str) -> bool:
-        if match := _REPLACING.match(text) or _SIMPLE.match(text):
-            self._add_share(match)
+        if (found := share_in(text)) is not None:
+            if len(self.shares) < _MOST_SHARES:
+                self.shares.setdefault(found[0])
         elif match := _APPLIED.match(text):
             self.applied[family(match["name"])] = _EXTENTS[match["how"]]
             if match["kernels"]:
@@ -285,23 +308,6 @@ class DelegateClues:
         else:
             return False
         return True
-
-    def _add_share(self, match: re.Match[str]) -> None:
-        if len(self.shares) < _MOST_SHARES:
-            groups = match.groupdict()
-            nodes, *others = (
-                int(groups[name]) if groups.get(name) else None
-                for name in ("nodes", "total", "partitions", "subgraph")
-            )
-            total, partitions, subgraph = others
-            share = DelegateShare(
-                delegate=groups["name"] or "",
-                delegated_nodes=nodes or 0,
-                total_nodes=total,
-                partitions=partitions,
-                subgraph=subgraph,
-            )
-            self.shares.setdefault(share)
 
     def read_system_line(self, text: str) -> None:
         """Read a line of the phone's NNAPI runtime, which names the device that it chose for a part
@@ -327,24 +333,28 @@ class DelegateRequest:
     xnnpack_off: bool = False
 
 
-def read_request(
-    *,
-    flags: Mapping[str, str],
-    echoed: Mapping[str, str],
-    unconsumed: Sequence[str],
-    clues: DelegateClues,
-    title: str = "",
-    is_litert: bool = False,
-    is_elided: bool = False,
-) -> DelegateRequest:
+class Printed(Protocol):
+    """What of a run's output says what was asked for."""
+
+    #: The heading that somebody put over a paste; believed only where nothing else says anything.
+    title: str
+    #: Of the command line, and whether a part of it was left out.
+    flags: dict[str, str]
+    is_elided: bool
+    #: Parameters as the program echoed them, and flags that it doesn't know.
+    echoed: dict[str, str]
+    unconsumed: list[str]
+    #: Whether the program is LiteRT's, which echoes no delegate and chooses one by itself, so that
+    #: neither missing parameters nor what ran say what was asked.
+    is_litert: bool
+    delegates: DelegateClues
+
+
+def read_request(log: Printed) -> DelegateRequest:
     """Return what was asked for: from the command line and the echoed parameters, else from what
     the program tried.
-
-    ``title`` is the heading that somebody put over a paste; it is believed only where nothing else
-    says anything. ``is_litert``: the program is LiteRT's, which echoes no delegate and chooses one
-    by itself, so that neither missing parameters nor what ran say what was asked. ``is_elided``:
-    the command line isn't whole.
     """
+    flags, echoed, clues, is_litert = log.flags, log.echoed, log.delegates, log.is_litert
     wanted: dict[str, None] = {}
     switched_off: set[str] = set()
     values = dict(flags)
@@ -367,7 +377,7 @@ def read_request(
             switched_off.add(delegate)
         elif value:
             wanted[delegate] = None
-        if any(word.startswith(f"--{flag}") for word in unconsumed):
+        if any(word.startswith(f"--{flag}") for word in log.unconsumed):
             ignored.append(delegate)
     wanted |= dict.fromkeys(ignored)
     order = {delegate: place for place, delegate in enumerate(clues.applied)}
@@ -378,13 +388,13 @@ def read_request(
         names, is_explicit = ["cpu"], False
     if not names and not is_litert:
         names = _tried(clues, accelerator)
-    if not names and (flags or echoed) and not is_litert and not is_elided:
+    if not names and (flags or echoed) and not is_litert and not log.is_elided:
         names = ["cpu"]
         is_explicit = "xnnpack" in switched_off and not is_verbose
     if (
         not names
         and not flags
-        and len(titles := {word.lower() for word in _TITLE_WORD.findall(title)}) == 1
+        and len(titles := {word.lower() for word in _TITLE_WORD.findall(log.title)}) == 1
     ):
         names, is_explicit = list(titles), False
     return DelegateRequest(

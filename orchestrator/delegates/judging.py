@@ -89,11 +89,13 @@ def extent_of(wanted: str, actual: str, own: int | None, every: int | None) -> D
     """Return what became of a delegate where the output names the one that ran, and how many nodes
     it took of all.
     """
-    is_cpu = actual in {"cpu", "xnnpack"}
+    on_cpu = {"cpu", "xnnpack"}
+    is_cpu = actual in on_cpu
     if not actual:
         return DelegateTruth.UNKNOWN
     if wanted and actual != wanted:
-        return DelegateTruth.FELL_BACK if is_cpu else DelegateTruth.WRONG_BACKEND
+        is_back = is_cpu and wanted not in on_cpu
+        return DelegateTruth.FELL_BACK if is_back else DelegateTruth.WRONG_BACKEND
     if own is None or not every:
         # What XNNPACK leaves runs on the CPU too.
         return DelegateTruth.FULL if is_cpu else DelegateTruth.UNKNOWN

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.evidence import share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.records.model import PHASES
@@ -71,7 +72,6 @@ _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.
 _ASKED: Final = re.compile(
     r"(?P<name>Backend|Number of tokens in (?:prefill|decode)|Max number of tokens|Cache)\s*: (?P<value>\S+)"
 )
-_RESULTS: Final = "----- Results -----"
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
 #: The program's second log (--log_sink_file): its head, the speeds of its turns from 0, the medians
@@ -97,10 +97,6 @@ _COMMAND_INIT: Final = re.compile(r"Init time:\s+(?P<s>\d[\d.]*) s$")
 _RULE: Final = re.compile(r"-{20,}$")
 _PEAK: Final = re.compile(
     r"Peak (?P<what>system ram usage|private footprint|DMA-BUF hardware usage): (?P<mb>\d[\d.]*) ?MB"
-)
-_NODES: Final = re.compile(
-    r"Replacing (?P<own>\d+) out of (?P<all>\d+) node\(s\) with delegate \((?P<delegate>\w+)\) node, yielding "
-    r"(?P<parts>\d+) partitions(?: for subgraph (?P<subgraph>\d+)(?: \((?P<signature>\w+)\))?)?"
 )
 _ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
 _ON_GPU: Final = re.compile(
@@ -171,7 +167,6 @@ class Process:
     speeds: dict[str, float] = field(default_factory=dict)
     command_init_us: float | None = None
     first_token_us: float | None = None
-    has_results: bool = False
     peak_mib: float | None = None
     private_mib: float | None = None
     #: Buffers of the GPU or NPU, which are in neither of the others.
@@ -283,20 +278,11 @@ class LitertLmReader:
 
     def _takes_evidence(self, text: str) -> bool:
         current = self._current
-        if "Replacing" in text and len(current.shares) >= _MOST_SHARES:
-            return True
-        if nodes := _NODES.search(text):
-            share = DelegateShare(
-                delegate=nodes["delegate"],
-                delegated_nodes=int(nodes["own"]),
-                total_nodes=int(nodes["all"]),
-                partitions=int(nodes["parts"]),
-                subgraph=int(nodes["subgraph"]) if nodes["subgraph"] else None,
-            )
-            if (share, nodes["signature"] or "") not in current.shares:
-                current.shares.append((share, nodes["signature"] or ""))
+        if "Replacing" in text and (found := share_in(text[text.index("Replacing") :])):
+            if found not in current.shares and len(current.shares) < _MOST_SHARES:
+                current.shares.append(found)
                 current.lines.append(text)
-            current.is_on_npu |= _ON_NPU in nodes["delegate"]
+            current.is_on_npu |= _ON_NPU in found[0].delegate
         elif _ON_CPU in text:
             if current.repetitions and not current.is_command and not self._lines_left:
                 # An engine is made once a process.
@@ -326,9 +312,7 @@ class LitertLmReader:
             return True
         if not current.is_command:
             return False
-        if text == _RESULTS:
-            current.has_results = True
-        elif asked := _ASKED.match(text):
+        if asked := _ASKED.match(text):
             name, value = asked["name"], asked["value"]
             if name == "Backend":
                 current.backend = value.lower()

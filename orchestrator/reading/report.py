@@ -508,15 +508,7 @@ def _judge(
     ended_badly: bool,
     requested: str,
 ) -> DelegateEvidence:
-    request = read_request(
-        flags=log.flags,
-        echoed=log.echoed,
-        unconsumed=log.unconsumed,
-        clues=log.delegates,
-        title=log.title,
-        is_litert=log.is_litert,
-        is_elided=log.is_elided,
-    )
+    request = read_request(log)
     if requested:
         request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
     has_session = log.session_us is not None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.delegates import DELEGATES
+from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import system_failure
 from orchestrator.reading.lines import Buffer, Line
@@ -635,18 +635,12 @@ def _judged(
     )
     actual = rule.is_
     truth = DelegateTruth.UNKNOWN
-    if requested and requested != actual.value:
-        asked = DELEGATES.get(DelegateName(requested)) if requested in list(DelegateName) else None
-        on_cpu = actual.is_cpu and asked is not None and not asked.name.is_cpu
-        truth = DelegateTruth.FELL_BACK if on_cpu else DelegateTruth.WRONG_BACKEND
-    elif own == 0 and not actual.is_cpu:
+    if own == 0 and not actual.is_cpu and requested in {"", actual.value}:
         truth, actual = DelegateTruth.NONE, DelegateName.CPU
     elif requested:
-        truth = (
-            DelegateTruth.PARTIAL
-            if own is not None and every is not None and own < every
-            else DelegateTruth.FULL
-        )
+        truth = extent_of(requested, actual.value, own, every)
+        # The line alone says that it ran there.
+        truth = DelegateTruth.FULL if truth is DelegateTruth.UNKNOWN else truth
     return DelegateEvidence(
         requested=requested,
         actual=actual.value,
