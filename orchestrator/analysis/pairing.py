@@ -214,7 +214,8 @@ class PairProgress:
 
     def learn(self, run: RunRecord) -> None:
         """Take note of a stored run; one that the device wasn't fit for is still open."""
-        if run.outcome is not Outcome.UNFIT and run.case.case_key in self._runs:
+        is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
+        if is_one and run.case.case_key in self._runs:
             self._runs[run.case.case_key].append(run)
 
     def counts(self) -> dict[int, PairCount]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ from orchestrator.records.case import (
     Build,
     BuildSha,
     CampaignId,
+    Case,
     Companion,
     DelegateName,
     Model,
@@ -250,13 +251,8 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    checks = _known_output_checks(workspace, [facts for _, facts in devices])
-    if _checks_outputs(workspace, plan):
-        by_sha256 = {model.sha256: workspace.reference.reason_against(model) for model in models}
-        expansion = with_output_checks(
-            expansion,
-            lambda case: case.outputs_key not in checks and not by_sha256[case.model_sha256],
-        )
+    checks, is_wanted = unchecked(workspace, plan, [facts for _, facts in devices], models)
+    expansion = with_output_checks(expansion, is_wanted)
     expansion = time_limits.in_time(
         workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
     )
@@ -272,6 +268,19 @@ def prepare(
         ),
         output_checks=checks,
     )
+
+
+def unchecked(
+    workspace: Workspace, plan: Plan, devices: Sequence[DeviceFacts], models: Iterable[Model]
+) -> tuple[dict[str, OutputCheck], Callable[[Case], bool]]:
+    """Return what is known of outputs on these devices, and of which cases a campaign of the plan
+    compares them beside what the plan itself asks for.
+    """
+    known = _known_output_checks(workspace, devices)
+    if not _checks_outputs(workspace, plan):
+        return known, lambda _: False
+    reasons = {model.sha256: workspace.reference.reason_against(model) for model in models}
+    return known, lambda case: case.outputs_key not in known and not reasons[case.model_sha256]
 
 
 def _checks_outputs(workspace: Workspace, plan: Plan) -> bool:

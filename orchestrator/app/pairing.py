@@ -18,6 +18,7 @@ from orchestrator.app.beginning import (
     host_files,
     identify,
     new_campaign,
+    unchecked,
 )
 from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
@@ -25,6 +26,7 @@ from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import PlanError, UsageError
+from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import PER_TOKEN_TOOLS, Build, Case, content_key
@@ -156,11 +158,14 @@ def prepare(
     known = {case.case_key: case for pair in pairs for case in pair}
     files |= files_of(models.values(), builds.values())
     first = first_invocations(pairing, known, seed=plans[0].seed)
+    checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
+    # What is new is compared with the reference once, when a first pair is there to be looked at.
+    first = (*first, *output_checks(known.values(), is_wanted))
     campaign = new_campaign(workspace, plans[0], opened.facts, files, first)
     campaign = replace(
         campaign,
         plan_text="---\n".join(plan.text for plan in plans),
-        terms=replace(campaign.terms, pairing=pairing),
+        terms=replace(campaign.terms, pairing=pairing, output_checks=checks),
     )
     serials = {case.serial for pair in pairs for case in pair}
     return Prepared(

@@ -22,6 +22,7 @@ from orchestrator.cli.devices import equal_sides_of
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, command
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
+from orchestrator.cli.terminal import columns
 from orchestrator.engine.bisect import BisectResult, Probe
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _EQUAL_PROCESSES: Final = 12
 _FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
 #: The keys of a plan that both sides of a pair share.
-PAIR_KEYS: Final = f"delegates threads tools flags {PER_PROCESS}"
+PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS}"
 #: Their lines of help where those differ from a plan's.
 PAIR_HELP: Final = {
     "delegates": "cpu, xnnpack, gpu ... (a,b).",
@@ -154,7 +155,7 @@ def rendered(
     is_incomplete = pairs is not None and bool(pairs.left)
     data["fails"] = fails = comparing.fails(comparison, fail_on, is_incomplete=is_incomplete)
     text = {
-        "text": lambda: "\n".join([comparisons.to_text(comparison), *lines]),
+        "text": lambda: "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines]),
         "markdown": lambda: comparisons.to_markdown(comparison),
         "json": lambda: to_json(data),
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),

@@ -153,7 +153,7 @@ def _text(
 def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
-        runs = f"{status.stored}/{status.stored + status.left} runs"
+        runs = f"{status.stored}/{status.total} runs"
         where = f"on {status.host}" if status.state == ELSEWHERE else status.state
         return one_line(f"{title}, {where}: {runs}")[:width]
     lines = picture(status, title=f"{title}, {status.state}", width=width, height=height)
@@ -247,9 +247,7 @@ def _figures(status: Status) -> list[str]:
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    runs = f"{status.stored}/{status.planned or status.stored + status.left} runs"
-    if status.planned and status.stored > status.planned:
-        runs = f"{status.stored} runs, {status.planned} planned"
+    runs = f"{status.stored}/{status.total} runs"
     told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
@@ -260,7 +258,7 @@ def _bar(status: Status) -> str:
     """Return a bar of the planned runs that are stored; empty where it isn't known how many."""
     if not status.planned:
         return ""
-    full = round(_BAR * min(1.0, status.stored / status.planned))
+    full = round(_BAR * status.stored / status.total)
     return f"[{'#' * full}{'.' * (_BAR - full)}] "
 
 

@@ -420,16 +420,21 @@ def with_output_checks(expansion: Expansion, is_wanted: Callable[[Case], bool]) 
 def _with_checks(
     queue: Sequence[Invocation], is_wanted: Callable[[Case], bool]
 ) -> tuple[Invocation, ...]:
-    own = next(item for item in passes() if item.compares_outputs)
     first = [item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0]
-    # In the plan's order, the fewest threads first: a further number of them may turn out unused.
-    cases: dict[str, Case] = {}
-    for case in sorted((item.case for item in first), key=lambda case: case.threads):
-        cases.setdefault(case.outputs_key, case)
-    checks = [
-        Invocation(case=case, run_pass=own.name, number=0)
-        for case in cases.values()
-        if can_be_checked(case) and is_wanted(case)
-    ]
+    checks = output_checks((item.case for item in first), is_wanted)
     begun = max((place for place, item in enumerate(queue) if item in first), default=-1) + 1
     return (*queue[:begun], *checks, *queue[begun:])
+
+
+def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> list[Invocation]:
+    """Return the processes that compare the outputs of cases, one for each wanted configuration."""
+    own = next(item for item in passes() if item.compares_outputs)
+    # In the plan's order, the fewest threads first: a further number of them may turn out unused.
+    found: dict[tuple[str, str], Case] = {}
+    for case in sorted(cases, key=lambda case: case.threads):
+        found.setdefault((case.serial, case.outputs_key), case)
+    return [
+        Invocation(case=case, run_pass=own.name, number=0)
+        for case in found.values()
+        if can_be_checked(case) and is_wanted(case)
+    ]

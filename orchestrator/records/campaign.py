@@ -253,6 +253,11 @@ class Status:
         return max(0, self.runs[1] - self.runs[0])
 
     @property
+    def total(self) -> int:
+        """How many runs it has, as far as is known: what is planned, and rounds that were added."""
+        return max(self.planned, self.stored + self.left)
+
+    @property
     def eta_s(self) -> float | None:
         """How long the campaign takes: as its longest phone.
 

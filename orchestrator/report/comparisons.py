@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
@@ -60,35 +61,48 @@ def summary_line(comparison: Comparison) -> str:
     return f"{counts}; overall {change} {what}{interval} over {cases}"
 
 
-def to_text(comparison: Comparison) -> str:
-    """Return the comparison for a terminal; no line break at the end."""
-    lines = [*(line for text in _head(comparison) for line in wrapped(text)), ""]
+def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
+    """Return the comparison for a terminal of so many columns; no line break at the end."""
+    lines = [*(line for text in _head(comparison) for line in wrapped(text, width)), ""]
+    shared = _shared(comparison)
     for row in worst_first(comparison):
-        lines += [*_case_lines(row), ""]
+        lines += [*_case_lines(row, shared, width), ""]
     lines += [
         line
-        for text in _rest(comparison)
-        for line in wrapped(text, following="    " * text.startswith(" "))
+        for text in (*shared.values(), *_rest(comparison))
+        for line in wrapped(text, width, following="    " * text.startswith(" "))
     ]
     return "\n".join(lines).rstrip("\n")
 
 
-def _case_lines(row: ComparedCase) -> list[str]:
-    """Return a case in lines of a terminal's usual width: the verdict with the case, its figures,
-    what to know.
+def _shared(comparison: Comparison) -> dict[str, str]:
+    """Return what is to be known of several cases alike, with the words that say it once."""
+    rows = comparison.rows
+    counts = Counter(reason for row in rows for reason in dict.fromkeys(row.verdict.reasons))
+    return {
+        reason: visible(f"Of {'all ' * (count == len(rows))}{count} cases: {reason}")
+        for reason, count in counts.items()
+        if count > 1
+    }
+
+
+def _case_lines(row: ComparedCase, shared: Mapping[str, str], width: int) -> list[str]:
+    """Return a case in lines of a terminal: the verdict with the case, its figures, what to know
+    of it alone.
     """
     head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{' [virtual]' * row.is_virtual}"
     indent = " " * _VERDICT_WIDTH
     figures, *reasons = _sentences(row)
-    told = [indent + visible(text) for text in (figures, *reasons) if text]
-    return [part for line in (head, *told) for part in wrapped(line, following=indent)]
+    own = (text for text in reasons if text not in shared)
+    told = [indent + visible(text) for text in (figures, *own) if text]
+    return [part for line in (head, *told) for part in wrapped(line, width, following=indent)]
 
 
-def wrapped(line: str, *, following: str = "") -> list[str]:
-    """Return a line in pieces of a terminal's usual width; a word that is longer stays whole."""
+def wrapped(line: str, width: int = TERMINAL_WIDTH, *, following: str = "") -> list[str]:
+    """Return a line in pieces of so many columns; a word that is longer stays whole."""
     return textwrap.wrap(
         line,
-        TERMINAL_WIDTH,
+        width,
         subsequent_indent=following,
         break_long_words=False,
         break_on_hyphens=False,
@@ -103,9 +117,10 @@ def to_markdown(comparison: Comparison) -> str:
     rows = worst_first(comparison)
     if rows:
         lines += [*markdown.render(compared_table(comparison)).splitlines(), ""]
-    notes = [f"{row.title}: {reason}" for row in rows for reason in row.verdict.reasons] + _rest(
-        comparison
-    )
+    shared = _shared(comparison)
+    own = ((row, reason) for row in rows for reason in row.verdict.reasons if reason not in shared)
+    notes = [f"{row.title}: {reason}" for row, reason in own]
+    notes += [*shared.values(), *_rest(comparison)]
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
         lines += [f"- {markdown_text(note)}" for note in notes]

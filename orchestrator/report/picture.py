@@ -385,9 +385,7 @@ def _range(values: Sequence[str]) -> str:
 def _sentence(members: Sequence[Contest], names: ShortNames) -> str:
     """Return what won: of one phone by how much, of several how often which delegate."""
     if len(members) == 1 and members[0].best is not None:
-        answer = answer_text(members[0])
-        prefix = f"{members[0].shown.model.label} on "
-        return f"{answer.removeprefix(prefix)}."
+        return f"{answer_text(members[0], names_model=False)}."
     # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
     is_mixed = len({item.shown.is_virtual for item in members}) > 1
     wins = Counter(

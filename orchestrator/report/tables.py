@@ -1,9 +1,10 @@
-"""The results in a terminal: case by case or as a matrix, and what the further passes showed."""
+"""The results in a terminal: case by case or the fastest of each, and what further passes showed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -13,7 +14,7 @@ from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.report.data import ReportData
-from orchestrator.report.text_matrix import NOT_PLANNED, matrix_lines
+from orchestrator.report.winners import fastest_table
 from orchestrator.tables import text
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
@@ -26,10 +27,13 @@ from orchestrator.tables.results import (
 )
 from orchestrator.tables.rows import BestMark, ResultRow, origin_of
 from orchestrator.tables.text import WIDTH, Line
-from orchestrator.units import counted, format_percent
+from orchestrator.units import counted
 
-#: Phones that are listed one after the other; more are lines of a matrix.
-_MOST_LISTED: Final = 3
+#: Cases that are listed one by one; of more the fastest of each model on each phone stand there.
+_MOST_LISTED: Final = 40
+#: Fewer columns have no room for what is the least asked for of the fastest.
+_ROOM_FOR_ALL: Final = 100
+_ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all' have all {cases}"
 #: The finding of outputs that differ.
 _OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
     verdict: code for code, verdict in OUTPUT_FINDINGS.items()
@@ -50,25 +54,32 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
 
     Fewer than 80 are taken for 80.
 
-    A few phones are listed case by case; more stand in a matrix of devices and configurations. A
+    Cases are listed each below its phone; of many the fastest of each model on each phone. A
     figure that isn't the requested delegate's, or that was rejected, isn't shown: its place says
     why. Below stand who won, what went wrong with its cure, and one line of legend; ``legend``
     explains every word and mark.
     """
     if not data.results:
         return [(data.headline.scope, "")]
-    devices = len({row.device.serial for row in data.results})
     width = max(width, WIDTH)
-    is_matrix = devices > _MOST_LISTED
     rows = [row for row in data.results if not row.is_unused_thread_count]
     timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     names = short_names((row.configuration, row.case) for row in rows)
     lines: list[Line] = []
-    if timed and is_matrix:
-        lines += [(line, "") for line in matrix_lines(data, width)]
+    if len(timed) > _MOST_LISTED:
+        fastest = fastest_table(data.contests)
+        models = {item.shown.model.subject: item.shown.model.label for item in fastest.listed}
+        if len(models) == 1:
+            lines += [(label, "title") for label in models.values()]
+            fastest = replace(fastest, columns=fastest.columns[1:])
+        if width < _ROOM_FOR_ALL:
+            fastest = replace(
+                fastest, columns=[item for item in fastest.columns if item.name != "speed_up"]
+            )
+        lines += text.lines(fastest, width)
+        lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
         lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
-    table = "\n".join(line for line, _ in lines)
     every = data.results
     of_passes = [pass_table(own, every) for own in pass_tables()]
     for part in (starts_table(every), *of_passes, figures_table(every)):
@@ -90,8 +101,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     told(problems(rows, names), "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
-    known = _legend(data, names, table, is_matrix=is_matrix)
-    told(known if legend else [_short_legend(names, width)], "head")
+    told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
     return [(line.rstrip(), look) for line, look in lines[start:]]
 
@@ -181,7 +191,7 @@ def _short_legend(names: ShortNames, width: int) -> str:
     return common if display_width(common) <= width else where
 
 
-def _legend(data: ReportData, names: ShortNames, table: str, *, is_matrix: bool) -> list[str]:
+def _legend(data: ReportData, names: ShortNames) -> list[str]:
     """Return what each word and mark means that stands in a table."""
     rows = data.results
     lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
@@ -191,23 +201,13 @@ def _legend(data: ReportData, names: ShortNames, table: str, *, is_matrix: bool)
         )
     if any(row.outputs is Outputs.NOT_CHECKED for row in rows):
         lines.append("not checked: nobody compared the outputs with the reference's")
-    goals = sorted({row.result.precision_goal for row in rows if row.result.imprecision})
-    if goals and is_matrix:
-        wanted = ", ".join(f"\u00b1{format_percent(goal)}" for goal in goals)
-        lines.append(
-            f"~ not precise: the 95 % interval is wider than {wanted}, or one process gave none"
-        )
     if any(row.has_mean for row in rows):
-        lines.append(
-            "mean: the program printed no medians"
-            if not is_matrix
-            else "m mean: the program printed no medians"
-        )
+        lines.append("mean: the program printed no medians")
     if any(row.case.is_per_token for row in rows):
         lines.append(
             "tokens/s: all tokens over their time together, the harmonic mean of the repetitions' speeds"
         )
-    lines += _matrix_words(rows, table) if is_matrix else ["; ".join(_list_words(rows))]
+    lines.append("; ".join(_list_words(rows)))
     if any(row.delegate_text == "fell back to CPU" for row in rows):
         lines.append("fell back: the CPU ran it, so the figure isn't the delegate's")
     if data.has_virtual:
@@ -226,26 +226,3 @@ def _list_words(rows: Sequence[ResultRow]) -> Iterable[str]:
         yield "partial n/m: it ran n of m, the CPU the rest"
     if any(row.result.is_judged for row in own):
         yield "clean: nothing found that spoils the figure"
-
-
-def _matrix_words(rows: Sequence[ResultRow], table: str) -> Iterable[str]:
-    """Yield what the words mean that stand in a matrix, and what its cells have no room for."""
-    own = [row for row in rows if row.own is not None]
-    if any(not row.result.is_judged for row in own):
-        yield "? not clean: suspect, or nothing shows where the operators ran"
-    partial = Counter(
-        f"{row.configuration} ({row.delegate_text})"
-        for row in own
-        if row.result.truth is DelegateTruth.PARTIAL
-    )
-    if partial:
-        named = "; ".join(
-            f"{text} on {counted(count, 'device')}"
-            for text, count in partial.most_common(_MOST_NAMED)
-        )
-        yield f"partial, the CPU ran the other operators: {named}"
-    words = set(table.split())
-    if "same" in words:
-        yield "same: the delegate ran all operators and uses no threads; see its other column"
-    if NOT_PLANNED in words:
-        yield f"{NOT_PLANNED} not measured"

@@ -25,6 +25,7 @@ from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.tables.column import DATA, Column, Kind, column_decimals
 from orchestrator.tables.labels import short_names
+from orchestrator.tables.results import look_of
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, counted, format_figure, format_percent
@@ -167,6 +168,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         rows=rows,
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
+        look=lambda item: look_of(item.shown) if item.best is not None else "bad",
     )
 
 
@@ -325,15 +327,16 @@ def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
     delegate wins.
     """
     won = [item for item in contests if item.best is not None]
+    names_model = len({item.shown.model.subject for item in won}) > 1
     if len(won) <= _MOST_WINNERS:
-        return tuple(map(answer_text, won))
+        return tuple(answer_text(item, names_model=names_model) for item in won)
     models = grouped(
         won, lambda item: (item.shown.model.label, " virtual" if item.shown.is_virtual else "")
     )
     answers = []
     for (model, kind), members in models.items():
         if len(members) == 1:
-            answers.append(answer_text(members[0]))
+            answers.append(answer_text(members[0], names_model=names_model))
             continue
         rows = [item.shown for item in members]
         counts = Counter(row.case.delegate.value for row in rows).most_common()
@@ -342,19 +345,21 @@ def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
         doubt = f"; on {tied} of them another can't be told from it" if tied else ""
         least = min(rows, key=lambda row: row.median_us or math.inf)
         lowest = f"{_figure(least)} on {least.device.title}, {least.configuration}"
+        who = f"{model}: of" if names_model else "Of"
         answers.append(
-            f"{model}: of {len(rows)}{kind} devices, fastest is {wins}{doubt}; the lowest figure is {lowest}"
+            f"{who} {len(rows)}{kind} devices, fastest is {wins}{doubt}; the lowest figure is {lowest}"
         )
     hidden = len(answers) - _MOST_WINNERS
     more = [f"for {counted(hidden, 'more model')}, see the comparison"] if hidden > 0 else []
     return (*answers[:_MOST_WINNERS], *more)
 
 
-def answer_text(contest: Contest) -> str:
+def answer_text(contest: Contest, *, names_model: bool = True) -> str:
     """Return what won, by how much and how sure, as one sentence without its full stop."""
     row, second = contest.shown, contest.second
     shown = short_names((item.configuration, item.case) for item in contest.rows)
-    who = f"{row.model.label} on {row.device.title}: "
+    of_model = f"{row.model.label} on " if names_model else ""
+    who = f"{of_model}{row.device.title}: "
     if contest.is_alone:
         return f"{who}one clean figure, {row.configuration} with {_figure(row)}"
     if contest.tied:

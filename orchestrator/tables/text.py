@@ -132,10 +132,11 @@ class _Block:
         reasons: Sequence[str],
         looks: Sequence[str],
     ) -> Iterator[Line]:
-        """Yield heads and rows; with headings, a head below each change of them."""
+        """Yield heads and rows; with headings, one at each change of them."""
         if not places:
             yield from ((line, "head") for line in self.heads(title))
         before: tuple[str, ...] = ()
+        is_headed = False
         for place, (name, reason) in enumerate(zip(names, reasons, strict=True)):
             if self.is_further and not any(column.cells[place].strip() for column in self.columns):
                 continue
@@ -144,8 +145,12 @@ class _Block:
                 if list(before[:-1]) != above:
                     titles = (f"{'  ' * level}{text}" for level, text in enumerate(above))
                     yield from ((line, "title") for line in titles)
+                    is_headed = False
                 before = places[place]
-                yield from ((line, "head") for line in self.heads(f" {last}"))
+                # What the columns are called is said once below the outer heading.
+                heads = [f"{self.indent} {last}"] if is_headed else self.heads(f" {last}")
+                yield from ((line, "head") for line in heads)
+                is_headed = True
             for line in self.row(name, self.cells(place, reason)):
                 yield line, looks[place]
 

@@ -158,6 +158,32 @@ def test_outputs_of_what_is_new_are_compared_once_and_found_again(lab: Lab) -> N
     assert outputs_of(lab, turned_off)["gpu"] == "not checked"
 
 
+def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_that_it_will(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    environ = {"BENCHFARM_CHECK_OUTPUTS": "on"}
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: [{model}]\ndevices: {{serials: [{lab.serials[0]}]}}\ninvocations: 2\n"
+        "matrix: {delegates: [cpu, gpu], threads: 3}\n"
+    )
+    before = lab.cli("plan", "show", plan, "--json", **environ).ok().json
+    assert before["invocations"] == 2 * 2 + 1
+    words = ("ab", "delegate:cpu", "delegate:gpu", "-m", model, "-s", lab.serials[0], "-t", "3")
+    words = (*words, "--min-secs", "0.1", "-n", "8", "--json")
+    first, again = (lab.cli(*words, **environ).json for _ in range(2))
+    assert parity_runs(lab, first["campaign_id"]).keys() == {"gpu"}
+    assert parity_runs(lab, again["campaign_id"]) == {}
+    for compared in (first, again):
+        (case,) = compared["cases"]
+        assert (case["baseline"]["outputs"], case["candidate"]["outputs"]) == (
+            "reference",
+            "checked",
+        )
+    after = lab.cli("plan", "show", plan, "--json", **environ).ok().json
+    assert after["invocations"] == 2 * 2
+
+
 def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns_too(
     lab: Lab, model: Path
 ) -> None:

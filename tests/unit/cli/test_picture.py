@@ -93,7 +93,7 @@ def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken
     ]  # fmt: skip
 
 
-def test_figures_stand_below_the_phones_and_added_rounds_move_no_total() -> None:
+def test_figures_stand_below_the_phones_and_all_counts_agree() -> None:
     figures = tuple(
         LiveFigure(serial="PHONE-1", case=f"m: {name}", median_us=us, precision=0.013, runs=3)
         for name, us in (("cpu", 9_000.0), ("gpu", 2_500.0))
@@ -105,7 +105,7 @@ def test_figures_stand_below_the_phones_and_added_rounds_move_no_total() -> None
     assert [text.split()[1:3] for text in texts[-2:]] == [["2.50", "ms"], ["9.00", "ms"]]
     assert "\u00b11.3 %" in texts[-1]
     more = replace(shown, phones=(replace(row(1), stored=25, left=9),))
-    assert "25 runs, 20 planned" in picture(more, width=79)[0][0]
+    assert "25/34 runs" in picture(more, width=79)[0][0]
 
 
 def test_a_phone_whose_runs_all_failed_is_not_green() -> None:

@@ -143,10 +143,10 @@ def test_headline_tells_the_best_of_each_phone_and_how_closely_it_is_known():
     headline = data_of(*runs, devices=(PIXEL_3, PIXEL_4)).headline
     first, second = headline.answers
     assert re.search(
-        r"on Google Pixel 3 \(virtual\): gpu is the fastest with 6\.45 ms .*, 3\.71 times", first
+        r"^Google Pixel 3 \(virtual\): gpu is the fastest with 6\.45 ms .*, 3\.71 times", first
     )
     assert re.search(
-        r"on Google Pixel 4 \(virtual\): (xnnpack, )?4 threads is the fastest with 5\.00 ms", second
+        r"^Google Pixel 4 \(virtual\): (xnnpack, )?4 threads is the fastest with 5\.00 ms", second
     )
     assert re.match(r"All 4 results are clean, precise to .0\.\d % \(95 %\)\.", headline.trust)
 
@@ -162,7 +162,7 @@ def test_headline_of_many_phones_counts_which_delegate_wins():
         )
     ]
     (answer,) = data_of(*runs, devices=phones).headline.answers
-    assert "of 5 devices, fastest is gpu on 4, xnnpack on 1;" in answer
+    assert "Of 5 devices, fastest is gpu on 4, xnnpack on 1;" in answer
 
 
 def test_headline_says_what_not_to_trust():
