@@ -251,8 +251,8 @@ def prepare(
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    checks, is_wanted = unchecked(workspace, plan, [facts for _, facts in devices], models)
-    expansion = with_output_checks(expansion, is_wanted)
+    facts = [known for _, known in devices]
+    checks, expansion = with_checks(workspace, plan, expansion, facts, models)
     expansion = time_limits.in_time(
         workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
     )
@@ -268,6 +268,18 @@ def prepare(
         ),
         output_checks=checks,
     )
+
+
+def with_checks(
+    workspace: Workspace,
+    plan: Plan,
+    expansion: Expansion,
+    devices: Sequence[DeviceFacts],
+    models: Iterable[Model],
+) -> tuple[dict[str, OutputCheck], Expansion]:
+    """Return what is known of outputs, and the expansion with the processes that compare others."""
+    known, is_wanted = unchecked(workspace, plan, devices, models)
+    return known, with_output_checks(expansion, is_wanted)
 
 
 def unchecked(

@@ -17,8 +17,8 @@ from orchestrator.app.beginning import (
     host_files,
     identify,
     missing_programs,
-    unchecked,
     wants_reference_check,
+    with_checks,
 )
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.phones import list_devices
@@ -27,7 +27,6 @@ from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
-from orchestrator.planning.expansion import with_output_checks
 from orchestrator.records.case import FIGURE_PASS, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
@@ -59,8 +58,7 @@ def show(
         expansion, _ = expansion_of(
             workspace, plan, opened.devices, models, named, assumed_builds(workspace, missing)
         )
-        _, is_wanted = unchecked(workspace, plan, opened.facts, models)
-        expansion = with_output_checks(expansion, is_wanted)
+        _, expansion = with_checks(workspace, plan, expansion, opened.facts, models)
         expansion, time = time_limits.as_it_would_be(
             workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
         )
