@@ -30,7 +30,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.extensions.farm.looking import HostPhones
+from orchestrator.extensions.farm.looking import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.case import RunId, Serial
 from tests.samples.meanwhile import runs, switch_on_at, when
@@ -196,19 +196,11 @@ def look(
             "BENCHFARM_ADB_SERVER": f"127.0.0.1:{bench.server.address.port}",
         }
     )
-    asked = KnownPhones()
 
     def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
         pass
 
-    phones = HostPhones(
-        lambda: Workspace(here, known=asked),
-        connect(),
-        "here",
-        asked=asked,
-        idle_look_s=0,
-        say=unsaid,
-    )
+    phones = HostPhones(Shared(settings=here), connect(), "here", idle_look_s=0, say=unsaid)
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
         found = phones.look(known, busy).phones

@@ -16,9 +16,8 @@ import pytest
 
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import Content, Payload
-from orchestrator.extensions.farm.payload import unpack
+from orchestrator.extensions.farm.payload import Contents, unpack
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.records.plan import Plan
 from tests.samples.submissions import at_once, begin, host_lives, submit

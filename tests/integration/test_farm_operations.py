@@ -718,8 +718,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.devices.discovery import KnownPhones
-    from orchestrator.extensions.farm.looking import HostPhones
+    from orchestrator.extensions.farm.looking import HostPhones, Shared
 
     host_lives(queue, "one", version="0.0.1")
     queue.announce(
@@ -739,7 +738,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
             answers.release("B")
         said: list[str] = []
         HostPhones(
-            lambda: Workspace(settings), queue, "one", asked=KnownPhones(), idle_look_s=0,
+            Shared(settings=settings), queue, "one", idle_look_s=0,
             say=lambda text, /, **_: said.append(text),
         ).look({}, ())  # fmt: skip
         assert own.quarantine.serials() == []

@@ -21,13 +21,13 @@ from sqlalchemy.pool import Pool
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
-from orchestrator.extensions.farm.callbacks import Callbacks, Ended, Look
 from orchestrator.extensions.farm.cli import worker as work
-from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.host import WorkerRequest
 from orchestrator.extensions.farm.job import run_job
-from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
-from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
+from orchestrator.extensions.farm.looking import Look
+from orchestrator.extensions.farm.payload import Contents
+from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
+from orchestrator.extensions.farm.worker import TRIES_MAX, Callbacks, HostWorker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.store.opening import Store
@@ -100,9 +100,7 @@ def worker(
         announced=lambda phones: [],
         say=tell,
     )
-    return HostWorker(
-        queue, callbacks, host=host, benchfarm_version="1", dead_after_s=dead_after_s, look_s=0.05
-    )
+    return HostWorker(queue, callbacks, host=host, dead_after_s=dead_after_s, look_s=0.05)
 
 
 @contextmanager

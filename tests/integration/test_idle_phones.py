@@ -13,7 +13,7 @@ from benchfarm_virtual.faults import Fault, FaultKind
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.discovery import KnownPhones, list_devices
-from orchestrator.extensions.farm.looking import HostPhones
+from orchestrator.extensions.farm.looking import HostPhones, Shared
 from orchestrator.extensions.farm.queue import FarmQueue
 
 
@@ -40,10 +40,9 @@ def test_no_port_is_powered_off_and_on_while_any_phone_of_the_host_is_used(
     settings = Settings.from_environment({"PATH": f"{uhubctl.parent}"}, home=tmp_path)
     said: list[str] = []
     phones = HostPhones(
-        lambda: Workspace(settings),
+        Shared(settings=settings, asked=known),
         connect(),
         "here",
-        asked=known,
         idle_look_s=1,
         say=lambda text, **_: said.append(text),
     )

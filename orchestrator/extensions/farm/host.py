@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator import __version__
 from orchestrator.app.options import opt
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.profiles import KeptInventory
-from orchestrator.devices.discovery import KnownPhones
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.extensions.farm.callbacks import Callbacks, Ended, Look, Say
 from orchestrator.extensions.farm.job import run_job
-from orchestrator.extensions.farm.looking import HostPhones
+from orchestrator.extensions.farm.looking import HostPhones, Look, Say, Shared
 from orchestrator.extensions.farm.payload import contents_of
 from orchestrator.extensions.farm.phones import Newcomers
-from orchestrator.extensions.farm.queue import Announced, Delivery, FarmQueue
+from orchestrator.extensions.farm.queue import Announced, Delivery, Ended, FarmQueue
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.installation import require_packages
 from orchestrator.plugins import Settings, Workspace
@@ -109,7 +106,7 @@ def work(
     Raises UsageError without PostgreSQL, for polls that would be too rare, for an address that
     needs a token, or when another worker has the name; StoreError, HostStorageError.
     """
-    from orchestrator.extensions.farm.worker import HostWorker
+    from orchestrator.extensions.farm.worker import Callbacks, HostWorker
 
     host, most_s = request.name or socket.gethostname(), request.dead_after_s * _POLL_SHARE
     if request.look_s is not None and request.look_s > most_s:
@@ -126,47 +123,33 @@ def work(
         def say(text: str, /, *, level: str = "info", **keys: object) -> None:
             tell(f"farm: {text}", level=level, host=host, **keys)
 
-        # One store for all: jobs with connections of their own, on fifty hosts, are more than a
-        # database takes.
         opened = stack.enter_context(Workspace(settings))
-        store, inventory, asked = opened.store, KeptInventory(opened.inventory_file), KnownPhones()
+        inventory = KeptInventory(opened.inventory_file)
+        shared = Shared(settings=settings, store=opened.store, inventory=inventory)
         if request.metrics_port is not None:
             where = Listening(
                 host=request.metrics_host, port=request.metrics_port, token_file=request.token_file
             )
-            stack.enter_context(_numbers_served(settings, store, where, say))
+            stack.enter_context(_numbers_served(settings, opened.store, where, say))
         contents = contents_of(settings, queue)
 
-        def open_workspace(hears: Observer | None = None) -> Workspace:
-            return Workspace(
-                settings, known=asked, store=store, inventory=inventory, observer=hears
-            )
-
         def run(job: Delivery, cancelled: threading.Event) -> Ended:
-            ended = run_job(lambda: open_workspace(observer()), contents, job, host, cancelled)
+            ended = run_job(lambda: shared.open(observer()), contents, job, host, cancelled)
             if ended.status != "done":
                 # It may have stopped answering, which its server doesn't notice.
-                asked.forget(job.serial)
+                shared.asked.forget(job.serial)
             return ended
 
         def abandon(job: Delivery) -> None:
             """Close the campaign of a job that was cancelled; it can be closed later too."""
             try:
-                with open_workspace() as workspace:
+                with shared.open() as workspace:
                     close_cancelled(workspace, [job.campaign_id])
             except BenchfarmError as error:
                 text = f"job {job.job_id}: its campaign stays open, 'benchfarm results close' ends it: {error}"
                 say(one_line(text), level="error", job=job.job_id, serial=job.serial)
 
-        phones = HostPhones(
-            open_workspace,
-            queue,
-            host,
-            asked=asked,
-            idle_look_s=request.idle_look_s,
-            inventory=inventory,
-            say=say,
-        )
+        phones = HostPhones(shared, queue, host, idle_look_s=request.idle_look_s, say=say)
         cleaned_s = 0.0
 
         def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
@@ -179,12 +162,11 @@ def work(
                     say(one_line(f"old copies of files stay: {error}"), level="error")
             return phones.look(known, busy)
 
-        newcomers = Newcomers(queue, store)
+        newcomers = Newcomers(queue, opened.store)
         worker = HostWorker(
             own_queue,
             Callbacks(run=run, look=look, give_up=abandon, announced=newcomers.announced, say=say),
             host=host,
-            benchfarm_version=__version__,
             dead_after_s=request.dead_after_s,
             look_s=request.look_s or min(_POLL_S, most_s),
         )

@@ -28,11 +28,9 @@ from orchestrator.errors import (
     ProgramInUseError,
     StoreError,
 )
-from orchestrator.extensions.farm.callbacks import Ended
-from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.manifest import read_facts, read_manifest
-from orchestrator.extensions.farm.payload import Unpacked, unpack
-from orchestrator.extensions.farm.queue import Delivery
+from orchestrator.extensions.farm.payload import Contents, Unpacked, unpack
+from orchestrator.extensions.farm.queue import Delivery, Ended
 from orchestrator.plugins import Workspace, program_sources
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Campaign, CampaignStatus

@@ -7,26 +7,70 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orchestrator.app.status import IN_QUARANTINE
-from orchestrator.bootstrap import Attached, Workspace
+from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.config.profiles import KeptInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import KnownPhones, look_at
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.extensions.farm.callbacks import Look, Say
 from orchestrator.extensions.farm.manifest import dump, labels_of
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: How long a phone may take to answer once it is reconnected.
 _ANSWER_S: Final = 10.0
 _AT_ONCE: Final = 8
 _REASON: Final = "it stopped answering while it had no job; it is reconnected again and again"
+
+
+class Say(Protocol):
+    """Tells people; ``level`` and further keys are for logs that programs read."""
+
+    def __call__(self, text: str, /, *, level: str = "info", **keys: object) -> None:
+        """Tell of something that happened."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What came of a look at a host's phones."""
+
+    #: None when it couldn't look.
+    phones: Mapping[str, Announced] | None
+    #: What is wrong with the host, empty for nothing.
+    ails: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What each of a host's jobs and looks opens its phones with."""
+
+    settings: Settings
+    #: What phones answered; one that is forgotten there is asked at the next look.
+    asked: KnownPhones = field(default_factory=KnownPhones)
+    #: One for all: jobs with connections of their own, on fifty hosts, are more than a database
+    #: takes.
+    store: Store | None = None
+    inventory: KeptInventory | None = None
+
+    def open(self, observer: Observer | None = None) -> Workspace:
+        """Open this host's phones."""
+        return Workspace(
+            self.settings,
+            known=self.asked,
+            store=self.store,
+            inventory=self.inventory,
+            observer=observer,
+        )
 
 
 def usable_of(attached: Iterable[Attached]) -> set[str]:
@@ -69,27 +113,15 @@ class HostPhones:
     """This host's phones, looked at again and again; one that has no job and hangs is reconnected."""
 
     def __init__(
-        self,
-        open_workspace: Callable[[], Workspace],
-        queue: FarmQueue,
-        host: str,
-        *,
-        asked: KnownPhones,
-        idle_look_s: float,
-        inventory: KeptInventory | None = None,
-        say: Say,
+        self, shared: Shared, queue: FarmQueue, host: str, *, idle_look_s: float, say: Say
     ) -> None:
-        """``open_workspace`` opens this host's phones, with the ``inventory``.
-
-        ``asked`` has a phone asked at the next look once it forgets it; every ``idle_look_s`` (0:
-        never) each phone without a job is asked whether it still answers.
+        """Every ``idle_look_s`` (0: never) each phone without a job is asked whether it still
+        answers.
         """
-        self._open_workspace = open_workspace
+        self._shared = shared
         self._queue = queue
         self._host = host
-        self._asked = asked
         self._idle_look_s = idle_look_s
-        self._inventory = inventory
         self._say = say
         self._asked_at: dict[str, float] = {}
         self._woken_at: dict[str, float] = {}
@@ -105,14 +137,11 @@ class HostPhones:
         counts.
         """
         try:
-            with self._open_workspace() as workspace:
+            with self._shared.open() as workspace:
                 found = self._look(workspace, known, busy)
                 # Read also for a host without phones.
-                fault = (
-                    self._inventory.fault
-                    if workspace.inventory is not None and self._inventory is not None
-                    else ""
-                )
+                kept = self._shared.inventory
+                fault = kept.fault if workspace.inventory is not None and kept is not None else ""
             ails = f"what devices.yaml said before stays in force: {fault}" if fault else ""
             return Look(phones=found, ails=one_line(ails))
         except BenchfarmError as error:
@@ -144,7 +173,7 @@ class HostPhones:
         for serial in self._due(known, self._asked_at):
             # One in use shows by its work that it answers.
             if not user_of(serial):
-                self._asked.forget(serial)
+                self._shared.asked.forget(serial)
         for serial in releases:
             if reason := workspace.quarantine.release(Serial(serial)):
                 self._say(

@@ -111,6 +111,18 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
+    ``later``.
+    """
+
+    status: str
+    note: str
+    #: ``later``: it isn't its time yet, which is no try of the phone.
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
     """A phone as its host announces it."""
 

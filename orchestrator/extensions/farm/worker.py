@@ -22,9 +22,16 @@ import procrastinate
 from procrastinate import exceptions, retry
 from procrastinate.jobs import Job
 
+from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
-from orchestrator.extensions.farm.callbacks import Callbacks, Ended
-from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, FarmQueue
+from orchestrator.extensions.farm.looking import Look, Say
+from orchestrator.extensions.farm.queue import (
+    DEATHS_MAX,
+    Announced,
+    Delivery,
+    Ended,
+    FarmQueue,
+)
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
 from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
@@ -174,6 +181,23 @@ def _queue_of(serial: str) -> str:
     return f"phone-{serial}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What a worker leaves to its caller."""
+
+    #: Does what is open of a job until it is done or the event is set; raises nothing.
+    run: Callable[[Delivery, threading.Event], Ended]
+    #: Looks at this host's phones, given what is known of them and which of them work and mustn't
+    #: be disturbed; raises nothing.
+    look: Callable[[Mapping[str, Announced], Collection[str]], Look]
+    #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
+    give_up: Callable[[Delivery], None]
+    #: Is told of this host's phones when something of them is new, and now and then; returns lines
+    #: for people.
+    announced: Callable[[Mapping[str, Announced]], list[str]]
+    say: Say
+
+
 @dataclass(slots=True, kw_only=True)
 class _Running:
     begun: Delivery
@@ -194,13 +218,12 @@ class HostWorker:
         callbacks: Callbacks,
         *,
         host: str,
-        benchfarm_version: str,
         dead_after_s: float,
         look_s: float,
     ) -> None:
         self._queue = queue
         self._callbacks, self._say = callbacks, callbacks.say
-        self._host, self._version = host, benchfarm_version
+        self._host = host
         self._dead_after_s, self._look_s = dead_after_s, look_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
         self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=look_s)
@@ -263,7 +286,7 @@ class HostWorker:
     def _work(self, until_empty: bool) -> None:
         try:
             self._take_name()
-            self._queue.beat(self._host, benchfarm_version=self._version, note="", starts=True)
+            self._queue.beat(self._host, benchfarm_version=__version__, note="", starts=True)
             self._say(f"works as {self._host}")
             self._workers.open()
             # In a thread: a phone or adb server that hangs mustn't make the whole host look dead.
@@ -346,7 +369,7 @@ class HostWorker:
             )
             self._stop_jobs()
         self._take_name()
-        self._queue.beat(self._host, benchfarm_version=self._version, note=self._ails)
+        self._queue.beat(self._host, benchfarm_version=__version__, note=self._ails)
         self._holds = self._queue.holds()
 
     def _stop_jobs(self) -> None:
@@ -538,7 +561,7 @@ class HostWorker:
             with suppress(BenchfarmError):
                 # Restoring phones may take longer than the others wait.
                 self._locks.is_alive()
-                self._queue.beat(self._host, benchfarm_version=self._version, note=self._ails)
+                self._queue.beat(self._host, benchfarm_version=__version__, note=self._ails)
         try:
             if self._name in self._locks.held:
                 self._queue.leave(self._host)

@@ -59,21 +59,22 @@ def _status(change: FoundChange) -> str:
 #: What is told of a change: by 'history changes', and on its series' page, which has the name.
 CHANGES: Final[Sequence[Column[FoundChange]]] = (
     Column("series", "series", _named, forms=LINES),
-    Column("since", "since (95 %)", lambda it: f"since {it.night} ({it.earliest} to {it.latest})"),
+    Column("since", "since (95 %)", lambda it: f"{it.night} ({it.earliest} to {it.latest})"),
     Column(
         "change",
         "change [95 %]",
         lambda item: (
             f"{format_change(item.ratio)} [{format_change(item.low)}, {format_change(item.high)}]"
         ),
-        tone=lambda item: "is-slower" if item.ratio > 1 else "is-faster",
+        tone=lambda item: "keep is-slower" if item.ratio > 1 else "keep is-faster",
     ),
     Column(
         "time",
         "time",
         lambda item: f"{item.before_us / 1000:.3f} -> {item.after_us / 1000:.3f} ms",
+        tone=lambda _: "keep",
     ),
-    Column("confidence", "confidence", lambda item: f"confidence {item.confidence * 100:.1f} %"),
+    Column("confidence", "confidence", lambda item: f"{item.confidence * 100:.1f} %"),
     Column(
         "status",
         "status",
@@ -84,16 +85,14 @@ CHANGES: Final[Sequence[Column[FoundChange]]] = (
 )
 OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
     Column("series", "series", _named),
-    Column("outputs", "outputs", lambda item: f"outputs {item.turn}"),
-    Column("since", "since", lambda item: f"since {item.night}"),
+    Column("outputs", "outputs", lambda item: item.turn),
+    Column("since", "since", lambda item: f"{item.night}"),
     Column(
         "compared",
         "last compared",
-        lambda item: f"last compared {item.last_before}" if item.last_before else "",
+        lambda item: f"{item.last_before or ''}",
     ),
-    Column(
-        "expected", "expected", lambda item: f"expected: {item.expected}" if item.expected else ""
-    ),
+    Column("expected", "expected", lambda item: item.expected),
 )
 
 

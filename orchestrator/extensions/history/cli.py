@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt
@@ -272,6 +273,8 @@ def serve(
     return CommandResult(text="", data={"url": url})
 
 
+#: Columns of which a cell alone says too little.
+_HEADED: Final = frozenset({"since", "confidence", "outputs", "compared", "expected"})
 #: What stands over some rows, and the rows.
 _Part = tuple[str, Table[Any]]
 
@@ -304,10 +307,15 @@ def _as_text(found: Regressions) -> str:
     lines = list(wrapped(_heading(found), following="    "))
     for heading, table in _parts(found):
         lines += ["", *wrapped(one_line(heading), following="    ")]
-        cells = [column.cells(table.listed) for column in table.of(Form.TEXT)]
-        for row in zip(*cells, strict=True):
+        for row in zip(*map(partial(_said, table.listed), table.of(Form.TEXT)), strict=True):
             lines += wrapped(f"  {one_line(', '.join(filter(None, row)))}", following=" " * 6)
     return "\n".join(lines)
+
+
+def _said(rows: Sequence[Any], column: Column[Any]) -> list[str]:
+    """Return the cells of a column for a sentence, where no head says what they are."""
+    head = f"{column.head} " if column.name in _HEADED else ""
+    return [cell and f"{head}{cell}" for cell in column.cells(rows)]
 
 
 def _as_markdown(found: Regressions) -> str:

@@ -417,6 +417,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
             100,
             digits=1,
             is_signed=True,
+            is_optional=True,
         ),
         Column[FoundChange]("changed_on", "on", lambda item: item.night),
         Column[FoundChange](
