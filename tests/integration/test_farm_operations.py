@@ -217,7 +217,7 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     assert queue.holds() == {"phone:C": "pause"}
     # Its job waits for another one.
     assert [row["status"] for row in queue.jobs() if row["serial"] == "A"] == ["waits"]
-    problems = found(farm.doctor(settings, with_host=False), "problem")
+    problems = found(devices.doctor(settings, farm=True), "problem")
     assert "hosts" not in problems
 
 
@@ -299,7 +299,7 @@ def test_a_failed_job_is_a_problem_until_its_plan_is_submitted_again_or_a_week_i
     from orchestrator import __version__
 
     def problems() -> list[str]:
-        told = found(farm.doctor(settings, with_host=False), "problem").get("queue", [])
+        told = found(devices.doctor(settings, farm=True), "problem").get("queue", [])
         return [text for text in told if "failed" in text]
 
     host_lives(queue, "one", version=__version__)
@@ -375,7 +375,7 @@ def test_a_farm_in_order_has_no_problem(queue: FarmQueue, settings: Settings) ->
 
     host_lives(queue, "one", version=__version__)
     queue.announce("one", {"A": Announced(facts="{}")})
-    result = farm.doctor(settings, with_host=False)
+    result = devices.doctor(settings, farm=True)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
 
 
@@ -388,7 +388,7 @@ def test_a_host_that_says_what_is_wrong_with_it_is_a_problem_and_one_without_pho
     host_lives(queue, "one", version=__version__)
     host_lives(queue, "two", version=__version__)
     host_lives(queue, "one", version=__version__, note=ails)
-    result = farm.doctor(settings, with_host=False)
+    result = devices.doctor(settings, farm=True)
     assert found(result, "problem")["hosts"] == [f"one: {ails}"]
     assert found(result, "warning")["hosts"] == ["two has announced no phone"]
     assert ails in farm.status(settings, "").text
@@ -407,7 +407,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
         phones = {"0123": Announced(facts=dump(facts))}
         queue.announce(host, phones)
         Newcomers(queue, MemoryStore()).announced(phones)
-    result = farm.doctor(settings, with_host=False)
+    result = devices.doctor(settings, farm=True)
     same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
     assert "Pixel 3 (virtual) at one" in same
@@ -428,7 +428,7 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
 ) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
     known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
-    result = farm.doctor(known, with_host=True)
+    result = devices.doctor(known)
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
@@ -472,7 +472,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
 ) -> None:
     busy_farm(queue)
     queue.rows("UPDATE farm_jobs SET again_at = now() - interval '10 minutes'")
-    result = farm.doctor(settings, with_host=False)
+    result = devices.doctor(settings, farm=True)
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert result.exit_code == 1
     assert "though its phone is free" in problems["queue"][0]
@@ -482,7 +482,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
     assert warnings["holds"] == ["phone:C is held (pause)"]
     assert all(item["next_step"] for item in result.data["findings"] if item["level"] != "ok")  # type: ignore[index]
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 hour'")
-    result = farm.doctor(settings, with_host=False)
+    result = devices.doctor(settings, farm=True)
     assert "was last heard" in found(result, "problem")["hosts"][0]
 
 
@@ -616,7 +616,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
         ("B", "one"),
         ("C", "two"),
     ]  # type: ignore[index]
-    assert found(farm.doctor(settings, with_host=False), "warning")["away"] == [
+    assert found(devices.doctor(settings, farm=True), "warning")["away"] == [
         f"{serial} is {text}" for serial, text in told.items()
     ]
     queue.announce(
@@ -627,7 +627,7 @@ def test_phones_that_went_are_told_with_when_and_where_until_they_are_back_or_lo
         "UPDATE farm_phones SET gone_at = now() - interval '8 days' WHERE gone_at IS NOT NULL"
     )
     assert queue.away() == []
-    assert found(farm.doctor(settings, with_host=False), "ok")["away"] == [
+    assert found(devices.doctor(settings, farm=True), "ok")["away"] == [
         "no phone of the last days is missing"
     ]
     numbers = dict(
