@@ -61,10 +61,12 @@ soak: develop
 	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_soak.py
 
 # Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
-# jumps; prints how often each happened and what was lost (nothing, or it fails). `make test` draws a few of them.
+# jumps, each step of preparing a phone; prints how often each happened and what was lost (nothing, or it fails).
+# `make test` draws six cells and a few of the others.
 # The same for a farm of many hosts on PostgreSQL.
 fault-matrix: develop
-	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py tests/e2e/test_farm_kills.py
+	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py tests/e2e/test_farm_kills.py \
+		tests/integration/test_conditioning_faults.py
 
 # The fast tests with other versions than the pinned ones: the lowest that pyproject.toml allows (a bound that doesn't hold
 # is told), or the newest, on the Python that PYTHON names.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -20,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.store.opening import open_store
 from tests.conftest import c_compiler, poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
@@ -233,30 +231,6 @@ def test_the_adb_server_killed_at_any_phase_costs_nothing(
         print(f"\nadb server killed at {', '.join(phases)}: {counts}")
         assert counts == Counts(), (counts, log)
         assert {run["outcome"] for run in runs} == {"completed"}, log
-
-
-def test_a_full_disk_stops_a_campaign_with_what_was_stored_and_a_resume_finishes_it(
-    matrix_lab: Lab, model: Path, tmp_path: Path
-) -> None:
-    lab = matrix_lab
-    before = changed(lab)
-    plan = plan_of(model, tmp_path, cases=3)
-    # Of its own, so that what other tests stored makes no room.
-    store = {"BENCHFARM_STORE": str(tmp_path / "store.sqlite")}
-    open_store(tmp_path / "store.sqlite").close()
-    limit = (tmp_path / "store.sqlite").stat().st_size + 100_000
-
-    def limited() -> None:
-        # No file may grow beyond it: what the system answers is an error of the disk's, at whatever
-        # comes first.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    process = lab.cli.start("run", plan, preexec_fn=limited, **store)
-    log = watched(process)
-    assert process.returncode == 5, log
-    assert "Traceback" not in log
-    runs = finished(lab, log, **store)
-    assert counts_of(lab, runs, 3, before) == Counts(), log
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from tests.samples.faulty_lab import (
 )
 
 #: Of the whole, in the usual suite.
-SAMPLES = {"native": 16, "apk": 8}
+SAMPLES = {"native": 4, "apk": 2}
 
 IN_A_RUN = ("start", "init", "delegate", "warmup", "run", "results")
 PHASES = ("connect", "open:shell", "open:sync", "push", "push:done", *IN_A_RUN)

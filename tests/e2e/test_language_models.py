@@ -17,8 +17,8 @@ from tests.samples.places import REPO
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.e2e.conftest import Lab
     from tests.samples.command import Cli
-    from tests.samples.lab import Lab
 
 TINY = REPO / "tests" / "data" / "language_model" / "tiny.litertlm"
 RUNTIME = REPO / ".venv" / "litert-lm" / "bin" / "litert-lm"

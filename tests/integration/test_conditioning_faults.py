@@ -4,13 +4,14 @@ case."""
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -29,7 +30,8 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import ask
+from orchestrator.scripts import Answer, ask
+from tests.samples.faulty_lab import SEED, WHOLE
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
@@ -46,6 +48,14 @@ EVERYTHING = Quiet(
 SOME = Quiet(airplane=True, no_doze=True, fixed_performance=True)
 
 
+Case = TypeVar("Case")
+
+
+def drawn(kind: str, cases: Sequence[Case], count: int) -> Sequence[Case]:
+    """Return some cases by the seed, others for another kind; ``make fault-matrix`` has all."""
+    return cases if WHOLE else random.Random(f"{SEED} {kind}").sample(cases, count)
+
+
 class Tripwire(AdbDevice):
     """A phone on which something happens at the n-th command of the shell."""
 
@@ -55,14 +65,21 @@ class Tripwire(AdbDevice):
         self.trip_at = 0
         self.trip = lambda: None
 
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+    def passed(self, timeout_s: float) -> float:
+        """Count a command; return how long it may take."""
         self.count += 1
         if self.count == self.trip_at:
             self.trip()
-        if 0 < self.trip_at <= self.count:
-            # What doesn't answer after that is abandoned quickly.
-            timeout_s = min(timeout_s, 2.0)
-        return super().shell(command, timeout_s=timeout_s, stdin=stdin)
+        # What doesn't answer after that is abandoned quickly.
+        return min(timeout_s, 2.0) if 0 < self.trip_at <= self.count else timeout_s
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+        return super().shell(command, timeout_s=self.passed(timeout_s), stdin=stdin)
+
+    def ask(
+        self, scripts: Mapping[str, str], *, timeout_s: float = 30.0, what: str, must: bool = False
+    ) -> Answer:
+        return super().ask(scripts, timeout_s=self.passed(timeout_s), what=what, must=must)
 
 
 class ForwardClock(SystemClock):
@@ -181,9 +198,10 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
     device: Tripwire, phone: Phone, tmp_path: Path, fault: tuple[str, ...]
 ) -> None:
     before = whole(device)
-    step = 0
-    while True:
-        step += 1
+    # The first one asks once what it knows from then on.
+    steps = [steps_of(device, tmp_path / name) for name in ("first", "second")][1]
+    assert steps >= 12
+    for step in drawn(fault[0], range(1, steps + 1), 3):
         conditioner = LadderConditioner(tmp_path / str(step))
         device.count, device.trip_at = 0, step
         device.trip = lambda: phone.faults.add(parse_fault(fault[0], list(fault[1:])))
@@ -192,15 +210,21 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
             conditioner.restore(device)
         except BenchfarmError:
             pass
-        tripped = device.count >= step
+        assert device.count >= step
         device.trip_at = 0
         clear(phone, device)
-        if not tripped:
-            break
         conditioner.restore(device)
         as_before(device, phone, before)
         assert conditioner.unrestored() == []
-    assert step > 12
+
+
+def steps_of(device: Tripwire, home: Path) -> int:
+    """Return how many commands preparing and restoring a phone takes."""
+    conditioner = LadderConditioner(home)
+    device.count = 0
+    prepare(conditioner, device, SOME)
+    conditioner.restore(device)
+    return device.count
 
 
 _KILLED = """
@@ -215,13 +239,17 @@ os.kill(os.getpid(), 9)
 """
 
 
+OWN, OTHER, REBOOTED = "from its own home", "from another home", "after a reboot"
+
+
 @pytest.mark.parametrize(
     ("step", "how"),
     [
-        (1, "from its own home"), (4, "from its own home"), (6, "from its own home"), (8, "from its own home"),
-        (5, "from another home"), (7, "from another home"), (6, "after a reboot"), (8, "after a reboot"),
+        *drawn(OWN, [(step, OWN) for step in (1, 4, 6, 8)], 1),
+        *drawn(OTHER, [(step, OTHER) for step in (5, 7)], 1),
+        *drawn(REBOOTED, [(step, REBOOTED) for step in (6, 8)], 1),
     ],
-)  # fmt: skip
+)
 def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int, how: str
 ) -> None:
@@ -232,12 +260,12 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
         [sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO
     )
     assert killed.returncode == -9, killed.stderr.decode()
-    if how == "after a reboot":
+    if how == REBOOTED:
         phone.reboot()
         device.wait_until_ready(timeout_s=60.0)
-    home = tmp_path / "other" if how == "from another home" else own
+    home = tmp_path / "other" if how == OTHER else own
     # The note of a process that was killed expires in a minute, unless it is of the same home.
-    LadderConditioner(home).restore(device, take=how == "from another home")
+    LadderConditioner(home).restore(device, take=how == OTHER)
     as_before(device, phone, before)
 
 
@@ -254,7 +282,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-@pytest.mark.parametrize("step", [3, 5, 9])
+@pytest.mark.parametrize("step", drawn("restoring", (3, 5, 9), 1))
 def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
     device: Tripwire, phone: Phone, adb_server: Any, tmp_path: Path, step: int
 ) -> None:

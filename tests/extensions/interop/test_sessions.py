@@ -16,8 +16,8 @@ from tests.samples.wire import field
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.e2e.conftest import Lab
     from tests.samples.command import Cli
-    from tests.samples.lab import Lab
 
 PUBLISHED = OTHER_PROGRAMS / "litert_leaderboard" / "measurements-lm.jsonl"
 #: Two processes as the leaderboard's first rows tell them: decode on a CPU that gets hot, and on a

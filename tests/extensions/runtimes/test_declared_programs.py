@@ -15,8 +15,8 @@ from orchestrator.extensions.runtimes.declaration import SHIPPED
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
+    from tests.e2e.conftest import Lab
     from tests.samples.command import Cli, Done
-    from tests.samples.lab import Lab
 
 DATA = REPO / "tests" / "data" / "declared"
 GGUF = DATA / "tiny.gguf"
