@@ -58,6 +58,7 @@ def known_hint(name: str) -> str:
     return nearest(name, pass_names()) or f"there are {', '.join(pass_names())}"
 
 
+@functools.cache
 def shown(name: Pass) -> PassSpec:
     """Return what is known of the pass of a stored run: nothing, where what brings it isn't
     installed any more.
@@ -84,11 +85,13 @@ def _unknown(name: Pass) -> PassSpec:
     )
 
 
+@functools.cache
 def pass_names() -> tuple[str, ...]:
     """Return the names of all passes, in the order in which they are listed."""
     return (*_OWN, *(name for name in plugins("passes") if name not in _OWN))
 
 
+@functools.cache
 def passes() -> tuple[PassSpec, ...]:
     """Return all passes, in the order in which they are listed."""
     return tuple(pass_of(Pass(name)) for name in pass_names())

@@ -35,6 +35,7 @@ from orchestrator.records.verdict import Severity
 from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
 from orchestrator.report.winners import contests_of, with_comparisons
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
 from orchestrator.tables.labels import (
     MODEL_HASH,
@@ -59,7 +60,6 @@ from orchestrator.tables.rows import (
     ModelRow,
     ResultRow,
     SkipRow,
-    origin_of,
     title_of,
 )
 
@@ -162,6 +162,8 @@ class _Gathered:
     labels: Mapping[CaseKey, str] = field(default_factory=dict)
     fake_builds: frozenset[str] = frozenset()
     logs: Mapping[RunId, tuple[LogExcerpt, tuple[Trace, ...]]] = field(default_factory=dict)
+    #: All that there are, looked up once.
+    passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
 def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
@@ -218,9 +220,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     of_pass = grouped(runs, lambda run: run.run_pass)
     timed = latency_reports(of_pass[FIGURE_PASS], result)
     # Of a pass of its own, else of the runs that the latency comes from.
-    peaks = (run for own in passes() if own.measures_memory for run in of_pass[own.name])
+    peaks = (run for own in gathered.passes if own.measures_memory for run in of_pass[own.name])
     memory = usable_reports(peaks) or timed
-    shown = [own.shows(of_pass[own.name], campaigns) for own in passes()]
+    shown = [own.shows(of_pass[own.name], campaigns) for own in gathered.passes]
     origins = {
         run.campaign_id: origin_of(campaigns[run.campaign_id])
         for run in runs
@@ -253,10 +255,12 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             )
             for run in runs
         ),
-        figures=tuple(figure for own in passes() for figure in _figures(own, of_pass[own.name])),
+        figures=tuple(
+            figure for own in gathered.passes for figure in _figures(own, of_pass[own.name])
+        ),
         of_passes={
             own.table.name: tuple(own.table.lines(of_pass[own.name], campaigns))
-            for own in passes()
+            for own in gathered.passes
             if own.table is not None
         },
         **{name: value for own in shown for name, value in own.items()},

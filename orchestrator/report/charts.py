@@ -9,9 +9,10 @@ from typing import Final
 from orchestrator.records.case import grouped
 from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import COLOURS, Drawing, Line, Part, Spread, lines, strips, treemap
+from orchestrator.report.drawing import COLOURS, Line, Part, Spread, lines, strips, treemap
 from orchestrator.report.scaling import ThreadStep, thread_steps
 from orchestrator.report.winners import Contest
+from orchestrator.tables.html import Html
 from orchestrator.tables.labels import delegate_place, short_names
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.rows import ResultRow
@@ -25,7 +26,7 @@ _MOST_PARTS: Final = 60
 _MOST_RUNS: Final = 60
 
 
-def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Drawing]]]:
+def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     """Return the charts with their titles, by the section that they stand in."""
     return {
         "runs": _runs(data.contests),
@@ -35,7 +36,7 @@ def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Drawing]]]:
     }
 
 
-def _runs(contests: Sequence[Contest]) -> list[tuple[str, Drawing]]:
+def _runs(contests: Sequence[Contest]) -> list[tuple[str, Html]]:
     """Return the runs of each model on each phone, one configuration below the other."""
     charts = []
     for contest in contests[:_MOST_CHARTS]:
@@ -46,11 +47,7 @@ def _runs(contests: Sequence[Contest]) -> list[tuple[str, Drawing]]:
             if row.own is not None and not row.case.is_per_token
         }
         spreads = [
-            runs_of(
-                used[row.key],
-                f"{names.of(row.configuration)}: {spread_text(used[row.key])}",
-                _colour(row),
-            )
+            spread_of(used[row.key], names.of(row.configuration), colour_of(row))
             for row in contest.rows
             if used.get(row.key)
         ]
@@ -60,7 +57,7 @@ def _runs(contests: Sequence[Contest]) -> list[tuple[str, Drawing]]:
     return charts
 
 
-def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
+def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
     charts = []
     steps = grouped(
         thread_steps(rows), lambda step: (step.row.model.subject, step.row.device.serial)
@@ -71,7 +68,7 @@ def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
             Line(
                 points=[(step.row.case.threads, _ms(step.row)) for step in group],
                 label=_without_threads(names.of(group[-1].row.configuration)),
-                colour=_colour(group[0].row),
+                look=colour_of(group[0].row),
             )
             for group in _series(members)
         ]
@@ -93,7 +90,7 @@ def _without_threads(configuration: str) -> str:
     return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
 
 
-def _operators(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
+def _operators(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
     """Return a map of each profiled case, the fastest of a model first."""
     profiled = sorted(
         (row for row in rows if row.profiles), key=lambda row: (row.model.label, row.median_us or 0)
@@ -101,7 +98,7 @@ def _operators(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
     return [(row.who, _map(row, row.profiles[-1])) for row in profiled]
 
 
-def _map(row: ResultRow, profile: Profile) -> Drawing:
+def _map(row: ResultRow, profile: Profile) -> Html:
     types = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
     ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
     parts = [
@@ -109,7 +106,7 @@ def _map(row: ResultRow, profile: Profile) -> Drawing:
             label=f"{item.layer} {format_percent(item.share, 0)}",
             share=item.mean_us,
             told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
-            colour=types[item.node_type] % COLOURS,
+            look=f"d{types[item.node_type] % COLOURS}",
         )
         for item in ordered[:_MOST_PARTS]
     ]
@@ -117,14 +114,14 @@ def _map(row: ResultRow, profile: Profile) -> Drawing:
     rest["smaller layers"] = sum(item.mean_us for item in ordered[_MOST_PARTS:])
     rest["outside of operators"] = profile.outside_us
     parts += [
-        Part(label=name, share=us, told=f"{name}: {format_latency(us)}")
+        Part(label=name, share=us, told=f"{name}: {format_latency(us)}", look="d0")
         for name, us in rest.items()
         if us > 0
     ]
     return treemap(parts, f"{row.who}: the time of an inference by layer")
 
 
-def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
+def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
     charts = []
     of_place = grouped(
         (row for row in rows if row.sustained), lambda row: (row.model.subject, row.device.serial)
@@ -136,7 +133,7 @@ def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Drawing]]:
                 points=[(at_s, us / US_PER_MS) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
-                colour=_colour(row),
+                look=colour_of(row),
             )
             for row in members
             for run in row.sustained
@@ -151,11 +148,12 @@ def _ms(row: ResultRow) -> float:
     return (row.median_us or 0.0) / US_PER_MS
 
 
-def _colour(row: ResultRow) -> int:
-    return delegate_place(row.case) % COLOURS
+def colour_of(row: ResultRow) -> str:
+    """Return the colour of a case's delegate."""
+    return f"d{delegate_place(row.case) % COLOURS}"
 
 
-def runs_of(runs: Sequence[RunRecord], label: str, colour: int) -> Spread:
+def spread_of(runs: Sequence[RunRecord], name: str = "", look: str = "") -> Spread:
     """Return runs as a strip draws them: each with its figure, and where its inferences lie from
     5 % to 95 %, in milliseconds.
     """
@@ -169,10 +167,11 @@ def runs_of(runs: Sequence[RunRecord], label: str, colour: int) -> Spread:
         ends = (spread.p5_us, spread.p95_us) if spread is not None else (None, None)
         low, high = (None if end is None else end / US_PER_MS for end in ends)
         found.append((figure_us / US_PER_MS, low, high))
-    return Spread(runs=found, label=label, colour=colour)
+    label = f"{name}: {_percentiles(runs)}" if name else _percentiles(runs)
+    return Spread(runs=found, label=label, look=look)
 
 
-def spread_text(runs: Sequence[RunRecord]) -> str:
+def _percentiles(runs: Sequence[RunRecord]) -> str:
     """Return what half, 90 and 99 % of runs are below: ``p50 6.45, p90 6.50, p99 6.52 ms``."""
     known = sorted(us for run in runs if run.report is not None if (us := run.report.latency_us()))
     if not known:

@@ -13,10 +13,10 @@ from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.report.charts import runs_of, spread_text
+from orchestrator.report.charts import spread_of
 from orchestrator.report.comparisons import level_text, summary_line
-from orchestrator.report.drawing import Drawing, Span, span_axis, strips
-from orchestrator.report.evidence import Part, case_evidence
+from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
+from orchestrator.report.evidence import case_evidence
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
 from orchestrator.tables.column import PAGE, Column, Form, Kind
 from orchestrator.tables.comparisons import (
@@ -26,6 +26,7 @@ from orchestrator.tables.comparisons import (
     worst_first,
 )
 from orchestrator.tables.escapes import visible
+from orchestrator.tables.html import Html
 from orchestrator.tables.operators import compare_profiles
 from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
@@ -55,7 +56,7 @@ class CaseDetails:
     title: str
     is_virtual: bool
     #: The runs of both sides on one axis; None where neither has a figure.
-    runs: Drawing | None
+    runs: Html | None
     sentences: Sequence[str]
     keys: tuple[str, str]
 
@@ -96,7 +97,9 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(ordered) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
-        evidence=evidence if is_laid_out else [],
+        evidence=[(key, title, Html(content)) for key, title, content in evidence]
+        if is_laid_out
+        else [],
         folds=folds,
         settings={
             "evidence_size": EVIDENCE_SIZE,
@@ -164,27 +167,30 @@ def _table(
     """Return the cases with their intervals as a picture, and the lines behind those."""
     verdicts = [row.verdict for row in shown]
     ends = [
-        abs(end - 1)
+        end - 1
         for verdict in verdicts
         for end in (verdict.ratio, verdict.low, verdict.high)
         if end is not None
     ]
-    axis = span_axis(ends, comparison.threshold)
-    head, grid = axis.ticks()
+    threshold = comparison.threshold
+    axis = change_axis(ends, threshold)
+    head = ticks(axis, "change of time", lambda change: f"{change:+.0%}" if change else "0")
 
-    def picture(row: ComparedCase) -> Drawing:
-        verdict = row.verdict
-        change = None if verdict.ratio is None else verdict.ratio - 1
-        return axis.draw(
-            Span(
-                change=change,
-                low=None if verdict.low is None else verdict.low - 1,
-                high=None if verdict.high is None else verdict.high - 1,
-                visible=verdict.detectable,
-                look=f"r-{verdict.outcome}",
-                told="nothing to compare" if change is None else f"{change:+.1%} time",
+    def picture(row: ComparedCase) -> Html:
+        verdict, told, change = row.verdict, "nothing to compare", []
+        if verdict.ratio is not None:
+            told, seen = f"{verdict.ratio - 1:+.1%} time", verdict.detectable
+            change.append(
+                Dot(
+                    value=verdict.ratio - 1,
+                    low=None if verdict.low is None else verdict.low - 1,
+                    high=None if verdict.high is None else verdict.high - 1,
+                    bracket=None if seen is None else (-seen, seen),
+                    look=f"r-{verdict.outcome} best",
+                    told=told,
+                )
             )
-        )
+        return dots(axis, change, told, is_dense=True, band=(-threshold, threshold))
 
     known = {
         column.name: column
@@ -221,7 +227,7 @@ def _table(
         columns=columns,
         rows=shown,
         is_virtual=table.is_virtual,
-    ), grid
+    ), grid_lines(axis)
 
 
 def _figure(item: Measured) -> str:
@@ -237,9 +243,7 @@ def _details(row: ComparedCase, number: int, found: Found, comparison: Compariso
     differences = [item.text for item in row.differences]
     sides = list(zip(_SIDES, (row.baseline, row.candidate), strict=True))
     spreads = [
-        runs_of(
-            list(item.used.values()), f"{name}: {spread_text(list(item.used.values()))}", colour
-        )
+        spread_of(list(item.used.values()), name, f"d{colour}")
         for colour, (name, item) in enumerate(sides, start=1)
         if item.used
     ]
@@ -287,7 +291,7 @@ def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
 
 def _evidence(
     rows: Sequence[ComparedCase], found: Sequence[Found]
-) -> Iterable[tuple[str, str, Sequence[Part]]]:
+) -> Iterable[tuple[str, str, str]]:
     """Yield key, title and evidence of the runs of both sides."""
     sides = [
         (f"{number}-{side}", f"{side}: {row.title}", item)
@@ -297,8 +301,6 @@ def _evidence(
     shown = iter(case_evidence([item for _, _, item in sides if item is not None]))
     for key, title, item in sides:
         content = (
-            next(shown)[1]
-            if item is not None
-            else [{"p": "Its runs aren't in the store any more."}]
+            next(shown)[1] if item is not None else "<p>Its runs aren't in the store any more.</p>"
         )
         yield key, visible(title), content

@@ -2,19 +2,19 @@
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
-they name; one that would cover another is left out, and the title of its mark says it. What is
-made here is shapes; drawing.html.j2 writes them.
+they name; one that would cover another is left out, and the title of its mark says it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from orchestrator.tables.escapes import display_width
+from orchestrator.tables.html import Html, plain, tag
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
@@ -37,54 +37,35 @@ _SIDES: Final = {
 _BESIDE: Final = ("right", "left")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """An element of SVG with its attributes, and its text."""
-
-    tag: str
-    attributes: Mapping[str, object]
-    text: str = ""
+def _drawing(look: str, told: str, height: float, parts: Iterable[str]) -> Html:
+    """Return a drawing so many pixels high, with a text for those who don't see it."""
+    role = "group" if look.startswith("dots") else "img"
+    head = f'<svg class="{look}" height="{height:g}" role="{role}" aria-label="{plain(told)}">'
+    return Html(f"{head}{''.join(parts)}</svg>")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Shapes of one thing."""
-
-    shapes: Sequence[Shape]
-    #: Classes of the style sheet.
-    look: str = ""
-    #: What it is, for whoever points at it or listens.
-    told: str = ""
-    #: The case that it opens; empty for none.
-    key: str = ""
-    #: The rectangle that it is cut to, if any.
-    box: Mapping[str, str] | None = None
+def _group(shapes: Iterable[str], look: str, told: str = "", key: str = "") -> str:
+    """Return shapes of one thing: ``told`` says what it is to whoever points at it or listens, and
+    ``key`` is the case that it opens.
+    """
+    title = tag("title", plain(told)) if told else ""
+    if not key:
+        return tag("g", title + "".join(shapes), look)
+    opens = {"href": f"#c-{key}", "aria-label": told, "tabindex": "-1"}
+    return tag("a", title + "".join(shapes), f"open {look}".rstrip(), **opens)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
-    """A drawing with a text for those who don't see it."""
-
-    look: str
-    told: str
-    #: In pixels.
-    height: float
-    groups: Sequence[Group]
+def _text(x: str, y: str, text: str, more: str = "") -> str:
+    return f'<text x="{x}" y="{y}"{more}>{plain(text)}</text>'
 
 
-def _text(x: object, y: object, text: str, **other: object) -> Shape:
-    return Shape(
-        "text", {"x": x, "y": y, **{k.replace("_", "-"): v for k, v in other.items()}}, text
-    )
+def _line(x1: str, x2: str, y1: str, y2: str = "", look: str = "") -> str:
+    kind = f' class="{look}"' if look else ""
+    return f'<line x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2 or y1}"{kind}/>'
 
 
-def _line(axis: Axis, low: float, high: float, y: float) -> Shape:
-    ends = {"x1": f"{axis.at(low)}%", "x2": f"{axis.at(high)}%", "y1": y, "y2": y}
-    return Shape("line", ends)
-
-
-def _circle(x: float, y: object, radius: int) -> Shape:
-    return Shape("circle", {"cx": f"{x}%", "cy": y, "r": radius})
+def _circle(x: float, y: str, radius: int) -> str:
+    return f'<circle cx="{x}%" cy="{y}" r="{radius}"/>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +102,10 @@ class Axis:
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [step * n for n in range(first, last + 1)]
 
+    def span(self, low: float, high: float, y: float, look: str = "") -> str:
+        """Return a line from one value to another."""
+        return _line(f"{self.at(low)}%", f"{self.at(high)}%", f"{y:g}", look=look)
+
 
 def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
     """Return an axis that holds these values: logarithmic where their range exceeds ten times."""
@@ -130,6 +115,21 @@ def axis_of(values: Iterable[float], *, from_zero: bool = False) -> Axis:
         return Axis(low, high, is_log=True)
     low = 0.0 if from_zero else max(0.0, low - 0.1 * (high - low))
     return Axis(low, high if high > low else low * 1.1 or 1.0)
+
+
+#: Changes beyond this quantile are cut: one case of a hundred must not press all others flat.
+_SHOWN_QUANTILE: Final = 0.9
+_LEAST_CHANGE: Final = 0.05
+
+
+def change_axis(changes: Sequence[float], threshold: float) -> Axis:
+    """Return an axis around no change that most of these changes are on, as shares."""
+    ordered = sorted(map(abs, changes))
+    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
+    whole = max(usual, 2 * threshold, _LEAST_CHANGE)
+    step = 0.1 if whole <= 0.5 else 0.5
+    reach = math.ceil(whole / step - 1e-9) * step
+    return Axis(-reach, reach)
 
 
 def number(value: float) -> str:
@@ -147,17 +147,30 @@ class Dot:
     label: str = ""
     #: What it is, for whoever points at it or listens.
     told: str
-    colour: int = 0
-    #: ``best``, ``doubt`` or nothing.
+    #: Its colour, and ``best``, ``doubt`` or nothing: classes of the style sheet.
     look: str = ""
     #: The case that it opens; empty for none.
     key: str = ""
+    #: Two values of which a thin line is drawn below, if any.
+    bracket: tuple[float, float] | None = None
+
+    @property
+    def is_best(self) -> bool:
+        """Whether it wins."""
+        return self.look.endswith("best")
 
 
-def dots(axis: Axis, items: Sequence[Dot], told: str, *, is_dense: bool = False) -> Drawing:
+def dots(
+    axis: Axis,
+    items: Sequence[Dot],
+    told: str,
+    *,
+    is_dense: bool = False,
+    band: tuple[float, float] | None = None,
+) -> Html:
     """Return a row of dots with intervals on an axis, each with its label beside it.
 
-    Where there is room, also above and below it.
+    Where there is room, also above and below it. ``band`` are the ends of a ground behind them.
     """
     places = [axis.at(item.value) for item in items]
     sides = _BESIDE if is_dense else tuple(_SIDES)
@@ -170,45 +183,55 @@ def dots(axis: Axis, items: Sequence[Dot], told: str, *, is_dense: bool = False)
         lift = (-lift or -3) if (places[place] - before) * _WIDE / 100 < _DOT else 0
         before, lifts[place] = places[place], lift
     # The best is drawn above all others.
-    order = sorted(lifts, key=lambda place: items[place].look == "best")
+    order = sorted(lifts, key=lambda place: items[place].is_best)
     drawn = [
         _dot(axis, items[place], height // 2 + lifts[place], wide.get(place, ""), narrow.get(place))
         for place in order
     ]
-    return Drawing(look="dots", told=told, height=height, groups=drawn)
+    if band is not None:
+        x, end = map(axis.at, band)
+        drawn.insert(0, f'<rect x="{x}%" width="{end - x:.2f}%" y="0" height="{height}"/>')
+    return _drawing("dots", told, height, drawn)
 
 
-def ticks(axis: Axis, unit: str) -> tuple[Drawing, str]:
-    """Return the axis above a column of dots, and the lines behind them as a style's background."""
-    known = [(axis.at(value), f"{value:.6g}") for value in axis.ticks()]
-    words = [_text(f"{x}%", 12, word, text_anchor="middle") for x, word in known]
-    background = ",".join(
-        f"linear-gradient(var(--line),var(--line)) {x}% 0/1px 100% no-repeat" for x, _ in known
+def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:
+    """Return the axis above a column of dots."""
+    marks = (
+        _text(f"{axis.at(value)}%", "12", words(value), ' text-anchor="middle"')
+        for value in axis.ticks()
     )
     told = f"{unit}, {'logarithmic' if axis.is_log else 'linear'}"
-    drawn = Drawing(look="ticks", told=told, height=16, groups=[Group(shapes=words)])
-    return drawn, background or "none"
+    return _drawing("ticks", told, 16, marks)
 
 
-def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> Group:
+def grid_lines(axis: Axis) -> str:
+    """Return the lines behind a column of dots as a style's background."""
+    lines = (
+        f"linear-gradient(var(--line),var(--line)) {axis.at(value)}% 0/1px 100% no-repeat"
+        for value in axis.ticks()
+    )
+    return ",".join(lines) or "none"
+
+
+def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> str:
     x = axis.at(item.value)
     shapes = []
+    if item.bracket is not None:
+        shapes.append(axis.span(*item.bracket, y + 8, "visible"))
     if item.low is not None and item.high is not None:
-        shapes.append(_line(axis, item.low, item.high, y))
+        shapes.append(axis.span(item.low, item.high, y))
     if axis.holds(item.value):
-        shapes.append(_circle(x, y, 6 if item.look == "best" else 4))
+        shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
     else:
-        shapes.append(
-            _text(f"{x}%", y + 4, "\N{BLACK RIGHT-POINTING TRIANGLE}", **{"class": "off"})
-        )
+        mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
+        shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
     if side:
         dx, dy, anchor = _SIDES[side]
-        look = {"class": "keep"} if kept == side else {}
+        look = ' class="keep"' if kept == side else ""
         beside = dict(zip(("left", "right"), _ends(axis, item), strict=True)).get(side, x)
-        shapes.append(_text(f"{beside}%", y + dy, item.label, dx=dx, text_anchor=anchor, **look))
-    return Group(
-        shapes=shapes, look=f"d{item.colour} {item.look}".strip(), told=item.told, key=item.key
-    )
+        more = f' dx="{dx}" text-anchor="{anchor}"{look}'
+        shapes.append(_text(f"{beside}%", str(y + dy), item.label, more))
+    return _group(shapes, item.look, item.told, item.key)
 
 
 def _ends(axis: Axis, item: Dot) -> tuple[float, float]:
@@ -230,9 +253,7 @@ def _labels(axis: Axis, items: Sequence[Dot], width: float, sides: Sequence[str]
         ]
     }
     found: dict[int, str] = {}
-    order = sorted(
-        range(len(items)), key=lambda place: (items[place].look != "best", centres[place])
-    )
+    order = sorted(range(len(items)), key=lambda place: (not items[place].is_best, centres[place]))
     for place in order:
         long, centre = display_width(items[place].label) * _CHARACTER, centres[place]
         low, high = spans[place]
@@ -256,7 +277,7 @@ class Line:
 
     points: Sequence[tuple[float, float]]
     label: str
-    colour: int = 0
+    look: str
 
 
 #: Of a drawing of lines, in pixels.
@@ -264,7 +285,7 @@ _HEIGHT: Final = 170
 _LEAST_GAP: Final = 13.0
 
 
-def lines(items: Sequence[Line], told: str, *, across: str, marks: Sequence[float] = ()) -> Drawing:
+def lines(items: Sequence[Line], told: str, *, across: str, marks: Sequence[float] = ()) -> Html:
     """Return lines over a quantity, each named at its end.
 
     ``marks`` are the places that are named below, where only those have points; else round ones.
@@ -276,23 +297,24 @@ def lines(items: Sequence[Line], told: str, *, across: str, marks: Sequence[floa
     def y_of(value: float) -> float:
         return round(100 - vertical.at(value), 2)
 
-    frame = [_text("100%", "100%", across, dy=14, dx=8)]
+    frame = [_text("100%", "100%", across, ' dx="8" dy="14"')]
     for value in vertical.ticks(4):
         y = f"{y_of(value)}%"
-        frame.append(Shape("line", {"x1": 0, "x2": "100%", "y1": y, "y2": y}))
-        frame.append(_text(-6, y, f"{value:.4g}", dy=4, text_anchor="end"))
+        frame.append(_line("0", "100%", y))
+        frame.append(_text("-6", y, f"{value:.4g}", ' dy="4" text-anchor="end"'))
     for value in marks or horizontal.ticks(5):
-        x = f"{horizontal.at(value)}%"
-        frame.append(_text(x, "100%", f"{value:.6g}", dy=14, text_anchor="middle"))
-    groups = [Group(shapes=frame, look="frame")]
+        more = ' dy="14" text-anchor="middle"'
+        frame.append(_text(f"{horizontal.at(value)}%", "100%", f"{value:.6g}", more))
+    groups = [_group(frame, "frame")]
     ends = _spread([y_of(item.points[-1][1]) for item in items])
     for item, end in zip(items, ends, strict=True):
         places = [(horizontal.at(x), y_of(y)) for x, y in item.points]
-        path = Shape("polyline", {"points": " ".join(f"{x},{y}" for x, y in places)})
-        dots_ = [_circle(x, f"{y}%", 3) for x, y in places] if marks else []
-        name = _text("100%", f"{end}%", item.label, dx=8, dy=4)
-        groups.append(Group(shapes=[path, *dots_, name], look=f"d{item.colour}"))
-    return Drawing(look="lines", told=told, height=_HEIGHT, groups=groups)
+        points = " ".join(f"{x},{y}" for x, y in places)
+        path = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
+        marked = [_circle(x, f"{y}%", 3) for x, y in places] if marks else []
+        name = _text("100%", f"{end}%", item.label, ' dx="8" dy="4"')
+        groups.append(_group([path, *marked, name], item.look))
+    return _drawing("lines", told, _HEIGHT, groups)
 
 
 def _spread(places: Sequence[float]) -> list[float]:
@@ -313,7 +335,7 @@ class Part:
     label: str
     share: float
     told: str
-    colour: int = 0
+    look: str = ""
 
 
 #: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
@@ -321,20 +343,23 @@ _MAP: Final = (1100.0, 220.0)
 _NAMED_FROM: Final = (46.0, 16.0)
 
 
-def treemap(items: Sequence[Part], told: str) -> Drawing:
+def treemap(items: Sequence[Part], told: str) -> Html:
     """Return rectangles as large as the parts' shares, the largest first, each with its name."""
     groups = []
     for item, (x, y, width, height) in _tiles(sorted(items, key=lambda item: -item.share)):
-        places = {"x": x / _MAP[0], "y": y / _MAP[1]}
-        sizes = {"width": width / _MAP[0], "height": height / _MAP[1]}
-        box = {name: f"{share:.3%}" for name, share in (places | sizes).items()}
         letters = int((width - 8) / _CHARACTER)
         name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
-        shapes = [Shape("rect", {"width": "100%", "height": "100%"})]
+        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
         if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
-            shapes.append(_text(6, 15, name))
-        groups.append(Group(shapes=shapes, look=f"d{item.colour}", told=item.told, box=box))
-    return Drawing(look="treemap", told=told, height=_MAP[1], groups=groups)
+            shown.append(_text("6", "15", name))
+        box = {
+            "x": f"{x / _MAP[0]:.3%}",
+            "y": f"{y / _MAP[1]:.3%}",
+            "width": f"{width / _MAP[0]:.3%}",
+            "height": f"{height / _MAP[1]:.3%}",
+        }
+        groups.append(tag("svg", "".join(shown), item.look, **box))
+    return _drawing("treemap", told, _MAP[1], groups)
 
 
 def _tiles(items: Sequence[Part]) -> Iterable[tuple[Part, tuple[float, float, float, float]]]:
@@ -378,100 +403,26 @@ class Spread:
 
     runs: Sequence[tuple[float, float | None, float | None]]
     label: str
-    colour: int = 0
+    look: str = ""
 
 
-def strips(items: Sequence[Spread], told: str, unit: str) -> Drawing:
+def strips(items: Sequence[Spread], told: str, unit: str) -> Html:
     """Return the runs of cases, one case below the other on one axis: a line each, a dot at its
     median.
     """
     axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
     groups, y = [], 12
     for item in items:
-        shapes = [_text(0, y, item.label)]
+        shapes = [_text("0", str(y), item.label)]
         for middle, low, high in item.runs:
             y += 7
             if low is not None and high is not None:
-                shapes.append(_line(axis, low, high, y))
-            shapes.append(_circle(axis.at(middle), y, 3))
-        groups.append(Group(shapes=shapes, look=f"d{item.colour}"))
+                shapes.append(axis.span(low, high, y))
+            shapes.append(_circle(axis.at(middle), str(y), 3))
+        groups.append(_group(shapes, item.look))
         y += 20
     marks = [
-        _text(f"{axis.at(value)}%", y + 2, f"{value:.6g}", text_anchor="middle")
+        _text(f"{axis.at(value)}%", str(y + 2), f"{value:.6g}", ' text-anchor="middle"')
         for value in axis.ticks()
     ]
-    groups.append(Group(shapes=marks, look="frame"))
-    return Drawing(look="strips", told=f"{told}, in {unit}", height=y + 8, groups=groups)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """A change with its interval, as shares; None where it isn't known."""
-
-    change: float | None
-    low: float | None
-    high: float | None
-    #: The smallest change that would have been seen.
-    visible: float | None
-    look: str
-    told: str
-
-
-#: Ends of intervals beyond this quantile are cut: one case of a hundred must not press all others
-#: flat.
-_SHOWN_QUANTILE: Final = 0.9
-_LEAST_SPAN: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class SpanAxis:
-    """Changes around none; changes below the threshold are none."""
-
-    reach: float
-    threshold: float
-
-    def at(self, change: float) -> float:
-        """Return the place of a change in percent; one beyond the axis is placed at its end."""
-        return round(50 + max(-1.0, min(1.0, change / self.reach)) * (_END - 50), 2)
-
-    def ticks(self) -> tuple[Drawing, str]:
-        """Return the axis, and the lines behind the changes."""
-        words = [
-            _text(
-                f"{self.at(change)}%", 12, f"{change:+.0%}" if change else "0", text_anchor="middle"
-            )
-            for change in (-self.reach, -self.reach / 2, 0.0, self.reach / 2, self.reach)
-        ]
-        drawn = Drawing(
-            look="ticks", told="change of time", height=16, groups=[Group(shapes=words)]
-        )
-        line = "linear-gradient(var(--quiet),var(--quiet)) 50% 0/1px 100% no-repeat"
-        return drawn, line
-
-    def draw(self, span: Span) -> Drawing:
-        """Return a change with its interval, the band of those that are none, and the bracket of
-        those that couldn't have been seen.
-        """
-        left, right = self.at(-self.threshold), self.at(self.threshold)
-        band = {"x": f"{left}%", "width": f"{right - left:.2f}%", "y": 2, "height": 18}
-        shapes = [Shape("rect", band)]
-        if span.change is not None and span.visible is not None:
-            ends = {"x1": f"{self.at(-span.visible)}%", "x2": f"{self.at(span.visible)}%"}
-            shapes.append(Shape("line", ends | {"y1": 18, "y2": 18, "class": "visible"}))
-        if span.low is not None and span.high is not None:
-            ends = {"x1": f"{self.at(span.low)}%", "x2": f"{self.at(span.high)}%"}
-            shapes.append(Shape("line", ends | {"y1": 10, "y2": 10}))
-        if span.change is not None:
-            shapes.append(_circle(self.at(span.change), 10, 5))
-        return Drawing(
-            look="spans", told=span.told, height=22, groups=[Group(shapes=shapes, look=span.look)]
-        )
-
-
-def span_axis(reaches: Sequence[float], threshold: float) -> SpanAxis:
-    """Return an axis that most of these changes are on."""
-    ordered = sorted(reaches)
-    usual = ordered[int((len(ordered) - 1) * _SHOWN_QUANTILE)] if ordered else 0.0
-    whole = max(usual, 2 * threshold, _LEAST_SPAN)
-    step = 0.1 if whole <= 0.5 else 0.5
-    return SpanAxis(math.ceil(whole / step - 1e-9) * step, threshold)
+    return _drawing("strips", f"{told}, in {unit}", y + 8, [*groups, _group(marks, "frame")])

@@ -8,8 +8,8 @@ import io
 import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
@@ -19,11 +19,12 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import csv, markdown
-from orchestrator.tables.column import Form, Kind, fields_of
-from orchestrator.tables.devices import DEVICES
+from orchestrator.tables.column import Column, Form, Kind, fields_of
+from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import markdown_text, visible
+from orchestrator.tables.findings import skips_table
 from orchestrator.tables.results import Exported, exported_table, invocations_table, results_table
-from orchestrator.tables.rows import DeviceRow, ResultRow, SkipRow, origin_of
+from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ _NS_PER_US: Final = 1_000
 #: Rows that are one row group of a Parquet file.
 _GROUP_ROWS: Final = 1 << 12
 Rows = Literal["cases", "invocations"]
+Item = TypeVar("Item")
 
 
 def table_of(parts: Iterable[ReportData], rows: Rows = "cases") -> Table[Any]:
@@ -199,17 +201,13 @@ class _Tail:
         if self._headline is None:
             self._headline = fields_of(part.headline, "scope", "answers", "trust", "warnings")
         for campaign in part.campaigns:
-            self._once["campaigns"][campaign.campaign_id] = _campaign(campaign)
-        self._once["devices"] |= {row.serial: _device(row) for row in part.devices}
-        self._once["models"] |= {
-            row.sha256: fields_of(row, "sha256", "label", "size_bytes") for row in part.models
-        }
-        self._once["builds"] |= {
-            build.sha256: fields_of(build, "sha256", "name", "tool", "abi", "version", "is_virtual")
-            for build in part.builds
-        }
+            self._once["campaigns"][campaign.campaign_id] = _record(CAMPAIGNS, campaign)
+        self._once["devices"] |= {row.serial: _record(DEVICES, row) for row in part.devices}
+        self._once["models"] |= {row.sha256: _record(MODELS, row) for row in part.models}
+        self._once["builds"] |= {build.sha256: _record(BUILDS, build) for build in part.builds}
         campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
-        self._skipped += ({"campaign_id": campaign_id, **_skipped(row)} for row in part.skipped)
+        skips = skips_table(part.skipped)
+        self._skipped += ({"campaign_id": campaign_id, **skips.record(row)} for row in skips.listed)
 
     def document(self) -> Mapping[str, object]:
         """Return all of it by the document's keys."""
@@ -222,36 +220,8 @@ class _Tail:
         }
 
 
-def _device(row: DeviceRow) -> Mapping[str, object]:
-    return {
-        column.name: column.data(row)
-        for column in (DEVICES if row.facts is not None else DEVICES[:3])
-    }
-
-
-def _campaign(campaign: Campaign) -> Mapping[str, object]:
-    names = (
-        "campaign_id",
-        "name",
-        "status",
-        "created_at",
-        "finished_at",
-        "host",
-        "benchfarm_version",
-        "seed",
-    )
-    return {**fields_of(campaign, *names), "origin": origin_of(campaign)}
-
-
-def _skipped(row: SkipRow) -> Mapping[str, object]:
-    skipped = row.skipped
-    return {
-        "serial": row.device.serial,
-        "device": row.device.title,
-        "is_virtual": row.device.is_virtual,
-        "model": skipped.model_name,
-        **fields_of(skipped, "delegate", "threads", "tool", "reason_code", "reason"),
-    }
+def _record(columns: Sequence[Column[Item]], item: Item) -> Mapping[str, object]:
+    return {column.name: column.data(item) for column in columns if Form.JSON in column.forms}
 
 
 def to_csv(*parts: ReportData, rows: Rows = "cases") -> str:

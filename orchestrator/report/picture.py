@@ -10,12 +10,13 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
 from orchestrator.records.parity import Outputs
-from orchestrator.report.drawing import COLOURS, Axis, Dot, Drawing, axis_of, dots, number, ticks
+from orchestrator.report.charts import colour_of
+from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, number, ticks
 from orchestrator.report.winners import Contest, answer_text, kind_title
 from orchestrator.tables.column import Column, Kind
+from orchestrator.tables.html import Html
 from orchestrator.tables.labels import (
     ShortNames,
-    delegate_place,
     figure_text,
     figure_unit,
 )
@@ -74,11 +75,14 @@ def models_table(
         for contest in line
         if (value := _value(contest.best)) is not None
     )
-    head, grid = ticks(axis, "ms")
+    head = ticks(axis, "ms")
 
-    def picture(item: ModelPicture) -> Drawing:
+    def picture(item: ModelPicture) -> Html:
         found = [
-            replace(_dot(contest.best, names, told=contest.best.device.title), look="")
+            replace(
+                _dot(contest.best, names, told=contest.best.device.title),
+                look=colour_of(contest.best),
+            )
             for line in item.table.listed
             for contest in line
             if contest.best is not None
@@ -91,7 +95,7 @@ def models_table(
         Column("fastest", "fastest", lambda item: item.sentence),
     ]
     caption = "The fastest configuration of each model, a dot for each phone"
-    return Table(name="models", caption=caption, columns=columns, rows=pictures), grid
+    return Table(name="models", caption=caption, columns=columns, rows=pictures), grid_lines(axis)
 
 
 def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelPicture:
@@ -99,9 +103,9 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
     shown = members[0].shown
     axis = _axis(members)
     unit = figure_unit(shown.case)
-    head, grid = ticks(axis, unit)
+    head = ticks(axis, unit)
 
-    def picture(line: Line) -> Drawing:
+    def picture(line: Line) -> Html:
         found = [
             _dot(row, names, label=_label(row, names), told=row.device.title)
             for contest in line
@@ -130,13 +134,13 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
         model=shown.model,
         sentence=_sentence(members, names),
         table=table,
-        grid=grid,
+        grid=grid_lines(axis),
         look=look,
     )
 
 
 def _columns(
-    names: ShortNames, unit: str, picture: Callable[[Line], Drawing], head: Drawing
+    names: ShortNames, unit: str, picture: Callable[[Line], Html], head: Html
 ) -> list[Column[Line]]:
     return [
         Column("phone", "phone", _who),
@@ -146,7 +150,7 @@ def _columns(
             "fastest",
             lambda line: _take(line[0], names) if line[0].best is not None else "no clean figure",
             case=lambda line: line[0].shown.key,
-            tone=lambda line: _colour(line[0].best) if line[0].best is not None else "bad",
+            tone=lambda line: colour_of(line[0].best) if line[0].best is not None else "bad",
         ),
         Column(
             "median",
@@ -290,20 +294,16 @@ def _dot(row: ResultRow, names: ShortNames, *, told: str, label: str = "") -> Do
     value = _scaled(row, row.own.median_us)
     doubt = "" if row.result.is_judged else f", {row.why_not_clean}"
     kind = " (mean)" if row.has_mean else ""
+    mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
     return Dot(
         value=value,
         low=ends[0],
         high=ends[1],
         label=label,
         told=f"{told}, {names.of(row.configuration)}: {number(value)} {figure_unit(row.case)}{kind}, {row.spread_text}{doubt}",
-        colour=delegate_place(row.case) % COLOURS,
-        look="best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt",
+        look=f"{colour_of(row)} {mark}".rstrip(),
         key=row.key,
     )
-
-
-def _colour(row: ResultRow) -> str:
-    return f"d{delegate_place(row.case) % COLOURS}"
 
 
 def _label(row: ResultRow, names: ShortNames) -> str:

@@ -17,29 +17,28 @@ import jinja2
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.files import make_private
 from orchestrator.passes import pass_tables
-from orchestrator.records.device import CpuCluster
-from orchestrator.records.verdict import Severity
 from orchestrator.report.advice import advice_of
 from orchestrator.report.charts import charts_of
 from orchestrator.report.data import ReportData
-from orchestrator.report.evidence import case_evidence, moment_text
+from orchestrator.report.evidence import case_evidence
 from orchestrator.report.matrix import configurations_table, matrix_tables
 from orchestrator.report.picture import MOST_OPEN, ModelPicture, model_pictures, models_table
 from orchestrator.report.sections import page_tables
 from orchestrator.report.winners import kind_title
-from orchestrator.tables.column import NOTHING
+from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS, origin_of
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.html import environment, page_data, whole
+from orchestrator.tables.findings import kinds_table, problems_table, skips_table
+from orchestrator.tables.html import Html, environment, page_data, whole
 from orchestrator.tables.labels import (
     STATE_CLASSES,
-    STATUS_WORDS,
+    moment_text,
     page_name,
     short_names,
 )
 from orchestrator.tables.page_policy import pack, without_collector
-from orchestrator.tables.rows import SEVERITIES, FindingRow, ModelRow, ResultRow, origin_of
+from orchestrator.tables.rows import ModelRow
 from orchestrator.tables.table import Table
-from orchestrator.units import format_bytes, format_change, format_duration, format_latency
+from orchestrator.units import format_bytes, format_change, format_latency
 
 #: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
 #: into the page and unfolded when it is looked at.
@@ -50,8 +49,26 @@ _MOST_CHIPS: Final = 14
 #: once.
 EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
-_SHOWN_CASES: Final = 8
 _MOST_TROUBLED: Final = 200
+
+
+def _used_tables(data: ReportData) -> Sequence[tuple[str, Table[Any]]]:
+    """Return what was measured with and on, each table under its heading."""
+    found = (
+        ("campaigns", "Campaigns", CAMPAIGNS, data.campaigns),
+        ("devices", "Devices", DEVICES, data.devices),
+        ("builds", "Benchmark programs", BUILDS, data.builds),
+        ("models", "Models", MODELS, data.models),
+    )
+    return [
+        (title, Table(name=name, caption=title, columns=columns, rows=rows, is_virtual=_is_virtual))
+        for name, title, columns, rows in found
+        if rows
+    ]
+
+
+def _is_virtual(item: object) -> bool:
+    return bool(getattr(item, "is_virtual", False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +153,15 @@ def render_html(
         grids=grids,
         pass_tables=pass_tables(),
         charts=charts_of(data),
-        findings=_finding_groups(measured),
-        troubled=troubled[:_MOST_TROUBLED],
+        findings=kinds_table(measured),
+        problems=problems_table(troubled[:_MOST_TROUBLED]),
         troubled_count=len(troubled),
+        skipped=skips_table(data.skipped),
+        used=_used_tables(data),
         case_count=len(measured),
-        evidence=[(row, parts) for row, (_, parts) in zip(data.results, evidence, strict=True)]
+        evidence=[
+            (row, Html(content)) for row, (_, content) in zip(data.results, evidence, strict=True)
+        ]
         if is_laid_out
         else [],
         settings={"evidence_size": EVIDENCE_SIZE},
@@ -177,49 +198,17 @@ def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
     ]
 
 
-def _finding_groups(rows: Sequence[ResultRow]) -> Sequence[tuple[FindingRow, Sequence[ResultRow]]]:
-    """Return the findings of all cases by code, worst first: the first of each with the rows that
-    have it.
-    """
-    groups: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
-    for row in rows:
-        for item in row.findings:
-            groups.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
-    keys = sorted(groups, key=lambda key: (SEVERITIES.index(key[1]), -len(groups[key][1]), key[0]))
-    return [groups[key] for key in keys]
-
-
 @cache
 def _environment() -> jinja2.Environment:
     made = environment()
     filters: Mapping[str, Callable[..., object]] = {
         "size": format_bytes,
-        "duration": format_duration,
         "moment": moment_text,
         "origin": origin_of,
-        "clusters": _clusters_text,
         "latency": format_latency,
         "change": format_change,
         "page_name": page_name,
         "state_class": lambda state: STATE_CLASSES.get(state, "v-warning"),
     }
     made.filters |= filters
-    made.globals |= {
-        "CaseStatus": CaseStatus,
-        "SHOWN_CASES": _SHOWN_CASES,
-        "STATUS_WORDS": STATUS_WORDS,
-    }
     return made
-
-
-def _clusters_text(clusters: Sequence[CpuCluster]) -> str:
-    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``; the clock is left out where it
-    isn't known.
-    """
-    parts = [
-        f"{len(cluster.cpus)} x {cluster.max_khz / 1e6:.2f} GHz"
-        if cluster.max_khz
-        else f"{len(cluster.cpus)} cores"
-        for cluster in clusters
-    ]
-    return " + ".join(parts) or NOTHING

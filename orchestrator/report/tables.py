@@ -16,6 +16,7 @@ from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables import text
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import display_width, visible, wrap
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, short_names
 from orchestrator.tables.operators import slowest_table
@@ -25,7 +26,7 @@ from orchestrator.tables.results import (
     pass_table,
     starts_table,
 )
-from orchestrator.tables.rows import BestMark, ResultRow, origin_of
+from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.text import WIDTH, Line
 from orchestrator.units import counted
 

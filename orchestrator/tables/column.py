@@ -51,10 +51,11 @@ class Kind(enum.Enum):
     BAR = "bar"
     #: A line of its own on a page: ``path|path`` (report/sparklines.py).
     SPARK = "spark"
-    #: A drawing (report/drawing.py), in tables that are whole on a page.
+    #: Of tables that are whole on a page: a drawing (report/drawing.py); HTML that a template of
+    #: ours made; links to cases, each its words and the case's key, without a key as text.
     PICTURE = "picture"
-    #: HTML that a template of ours made (markupsafe's Markup), in tables that are whole on a page.
     MARKUP = "markup"
+    CASES = "cases"
 
 
 @dataclass(frozen=True)

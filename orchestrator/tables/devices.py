@@ -1,20 +1,29 @@
-"""The columns of a phone or a computer that was measured."""
+"""The columns of what was measured with and on: devices, models, programs, campaigns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from orchestrator.records.campaign import Campaign
+from orchestrator.records.case import Build
 from orchestrator.records.device import DeviceFacts
-from orchestrator.tables.column import DATA, EVERYWHERE, NESTED, Column, Kind
+from orchestrator.tables.column import DATA, EVERYWHERE, LINES, NESTED, NOTHING, PAGE, Column, Kind
+from orchestrator.tables.labels import moment_text
+from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.tables.rows import DeviceRow
+    from orchestrator.tables.rows import DeviceRow, ModelRow
+
+_PAGE_DATA: Final = DATA | PAGE
 
 
-def _fact(name: str, head: str = "", kind: Kind = Kind.TEXT) -> Column[DeviceFacts]:
+def _fact(
+    name: str, head: str = "", kind: Kind = Kind.TEXT, *, is_of_lists: bool = False
+) -> Column[DeviceFacts]:
     """Return a column of what a device said of itself; programs alone get one without a head."""
-    forms = EVERYWHERE if head else DATA
+    forms = EVERYWHERE if is_of_lists else _PAGE_DATA if head else DATA
     return Column(
         name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms
     )
@@ -27,30 +36,99 @@ def _clusters(facts: DeviceFacts) -> list[Mapping[str, object]]:
     ]
 
 
+def _clusters_text(facts: DeviceFacts) -> str:
+    """Return the CPU's clusters: ``4 x 1.77 GHz + 4 x 2.80 GHz``; the clock is left out where it
+    isn't known.
+    """
+    parts = [
+        f"{len(cluster.cpus)} x {cluster.max_khz / 1e6:.2f} GHz"
+        if cluster.max_khz
+        else f"{len(cluster.cpus)} cores"
+        for cluster in facts.clusters
+    ]
+    return " + ".join(parts) or NOTHING
+
+
 #: What a device says of itself.
 FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("kind"),
-    _fact("is_emulator", kind=Kind.FLAG),
+    replace(_fact("is_emulator", "emulator", Kind.FLAG), shown=lambda f: "yes" * f.is_emulator),
     _fact("manufacturer"),
     _fact("model"),
     _fact("codename"),
     Column(
         "os_version", "system", lambda facts: facts.os_version, shown=lambda facts: facts.system
     ),
-    _fact("sdk", kind=Kind.COUNT),
-    _fact("fingerprint"),
+    _fact("sdk", "SDK", Kind.COUNT),
     _fact("security_patch"),
-    _fact("soc", "SoC"),
+    _fact("soc", "SoC", is_of_lists=True),
     _fact("abis"),
-    Column("clusters", "", _clusters, Kind.RECORD, forms=NESTED),
-    _fact("memory_bytes", kind=Kind.COUNT),
-    _fact("gpu"),
-    _fact("gpu_driver"),
-    _fact("profile", "profile"),
+    Column("clusters", "CPU", _clusters, Kind.RECORD, shown=_clusters_text, forms=NESTED | PAGE),
+    _fact("gpu", "GPU"),
+    _fact("gpu_driver", "driver of the GPU"),
+    replace(
+        _fact("memory_bytes", "memory", Kind.COUNT),
+        shown=lambda facts: format_bytes(facts.memory_bytes),
+    ),
+    _fact("fingerprint", "build"),
+    _fact("profile", "profile", is_of_lists=True),
 )
+_LABEL: Final[Column[DeviceRow]] = Column("label", "phone", lambda row: row.label)
 DEVICES: Final[Sequence[Column[DeviceRow]]] = (
+    replace(_LABEL, forms=_PAGE_DATA),
+    replace(_LABEL, shown=lambda row: row.title, forms=LINES),
     Column("serial", "serial", lambda row: row.serial),
-    Column("label", "phone", lambda row: row.label, shown=lambda row: row.title),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
     *(column.of(lambda row: row.facts) for column in FACTS),
+)
+MODELS: Final[Sequence[Column[ModelRow]]] = (
+    Column("label", "model", lambda row: row.label),
+    Column(
+        "size_bytes",
+        "size",
+        lambda row: row.size_bytes,
+        Kind.COUNT,
+        shown=lambda row: format_bytes(row.size_bytes),
+    ),
+    Column("sha256", "sha256", lambda row: row.sha256),
+)
+BUILDS: Final[Sequence[Column[Build]]] = (
+    Column("name", "program", lambda build: build.name),
+    Column("tool", "tool", lambda build: build.tool),
+    Column("abi", "ABI", lambda build: build.abi, is_optional=True),
+    Column("version", "version", lambda build: build.version, is_optional=True),
+    Column("is_virtual", "virtual", lambda build: build.is_virtual, Kind.FLAG, forms=DATA),
+    Column("sha256", "sha256", lambda build: build.sha256),
+)
+
+
+def origin_of(campaign: Campaign) -> str:
+    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of
+    this store's own.
+    """
+    return campaign.terms.origin.text if campaign.terms.origin is not None else ""
+
+
+CAMPAIGNS: Final[Sequence[Column[Campaign]]] = (
+    Column(
+        "name", "name", lambda item: item.name, shown=lambda item: item.name or item.campaign_id
+    ),
+    Column(
+        "created_at",
+        "started",
+        lambda item: item.created_at,
+        shown=lambda item: moment_text(item.created_at),
+    ),
+    Column(
+        "finished_at",
+        "finished",
+        lambda item: item.finished_at,
+        shown=lambda item: moment_text(item.finished_at),
+    ),
+    Column("status", "status", lambda item: item.status),
+    Column("host", "run from", lambda item: item.host, is_optional=True),
+    Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
+    Column("seed", "seed", lambda item: item.seed, Kind.COUNT),
+    Column("campaign_id", "identity", lambda item: item.campaign_id),
+    Column("origin", "origin", origin_of, is_optional=True),
 )

@@ -7,6 +7,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
@@ -254,6 +256,12 @@ def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:
 def delegate_place(case: Case) -> int:
     """Return the place of a case's delegate among all of them, those of plugins behind."""
     return _DELEGATE_PLACES.get(case.delegate, len(_DELEGATE_PLACES))
+
+
+@lru_cache(maxsize=4_096)
+def moment_text(moment: datetime | None) -> str:
+    """Return a moment with its zone: ``2026-03-14 22:05 UTC``; ``---`` when unknown."""
+    return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def figure_ms(latency_us: float | None, decimals: int) -> str:

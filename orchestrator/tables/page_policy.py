@@ -25,9 +25,9 @@ from orchestrator.installation import data_folder
 
 #: Kind of page -> the scripts that stand in it.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
-    "report": ("page.js", "evidence.js", "grid.js", "tables.js"),
+    "report": ("page.js", "tables.js", "evidence.js", "grid.js"),
     "table": ("page.js", "grid.js"),
-    "compared": ("page.js", "evidence.js", "tables.js"),
+    "compared": ("page.js", "tables.js", "evidence.js"),
     #: Its script is a file of its own.
     "site": (),
     #: So has this one; it asks its server for what it shows.

@@ -28,12 +28,12 @@ from orchestrator.tables.column import (
     Kind,
     column_decimals,
 )
+from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
 from orchestrator.tables.passes import FIGURES, STARTS, SUSTAINED, PassTable
 from orchestrator.tables.rows import (
     BestMark,
     DeviceRow,
-    FindingRow,
     InvocationRow,
     ModelRow,
     ResultRow,
@@ -794,13 +794,3 @@ def invocations_table(rows: Iterable[ResultRow]) -> Table[Invocation]:
         columns=INVOCATIONS,
         rows=(pair for row in rows for pair in _invocations(row)),
     )
-
-
-FINDINGS: Final[Sequence[Column[FindingRow]]] = (
-    Column("code", "finding", lambda item: item.finding.code),
-    Column("severity", "severity", lambda item: item.finding.severity),
-    Column("message", "what was seen", lambda item: item.finding.message),
-    Column("evidence", "evidence", lambda item: item.finding.evidence),
-    Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
-    Column("next_step", "what to do", lambda item: item.next_step),
-)

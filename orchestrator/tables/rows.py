@@ -31,6 +31,7 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Finding, Severity
 from orchestrator.tables.column import NOTHING
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     STATUS_WORDS,
@@ -60,13 +61,6 @@ class BestMark(enum.StrEnum):
     ALONE = "only one"
     #: The fastest of figures of one process each, which have no intervals.
     UNTESTED = "not tested"
-
-
-def origin_of(campaign: Campaign) -> str:
-    """Return where a campaign was imported from: ``imported from night.zip ...``; empty for one of
-    this store's own.
-    """
-    return campaign.terms.origin.text if campaign.terms.origin is not None else ""
 
 
 def title_of(campaign: Campaign) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Generic
 
-from orchestrator.tables.column import LINES, NOTHING, PEOPLE, Column, Form, R
+from orchestrator.tables.column import LINES, NOTHING, PEOPLE, Column, Form, Kind, R
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +58,24 @@ class Table(Generic[R]):
             if not (column.is_optional and _is_empty(column, form, rows))
         ]
 
-    def constants(self) -> dict[str, str]:
-        """Return head -> word of the columns that a page leaves out, as all rows have one word."""
-        rows = self.listed
-        merged = (column for column in self.columns if column.is_merged and len(rows) > 1)
-        words = {column.head: dict.fromkeys(column.cells(rows)) for column in merged}
-        return {head: next(iter(own)) for head, own in words.items() if len(own) == 1}
+    def laid_out(self) -> tuple[list[tuple[Column[R], Sequence[Any]]], dict[str, str]]:
+        """Return what a page shows whole: columns with their cells (drawings as they are), and head
+        -> word of those that are left out, as all rows have one word.
+        """
+        rows, same = self.listed, {}
+        columns: list[tuple[Column[R], Sequence[Any]]] = []
+        for column in self.columns:
+            if Form.HTML not in column.forms:
+                continue
+            if column.kind in _MADE:
+                columns.append((column, [column.value(row) for row in rows]))
+                continue
+            cells = column.cells(rows)
+            if column.is_merged and len(rows) > 1 and cells.count(cells[0]) == len(cells):
+                same[column.head] = cells[0]
+            elif not column.is_optional or any(cell not in _NOTHINGS for cell in cells):
+                columns.append((column, cells))
+        return columns, same
 
     @property
     def listed(self) -> Sequence[R]:
@@ -76,9 +88,14 @@ class Table(Generic[R]):
         return {column.name: column.data(row) for column in self.columns if form in column.forms}
 
 
+#: What a page shows as it is.
+_MADE: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
+_NOTHINGS: Final = frozenset({"", NOTHING})
+
+
 def _is_empty(column: Column[R], form: Form, rows: Sequence[R]) -> bool:
     if form in LINES or not column.is_figure:
-        return all(cell in {"", NOTHING} for cell in column.cells(rows))
+        return all(cell in _NOTHINGS for cell in column.cells(rows))
     return all(figure is None for figure in column.figures(rows))
 
 

@@ -1,6 +1,6 @@
-/* A case's evidence (report/evidence.py), in a dialog. evidence.html.j2 writes the same onto small pages: change both. */
+/* A case's evidence (report/evidence.py), in a dialog. */
 (function () {
-  var byId = report.byId, data = report.data, element = report.element;
+  var byId = report.byId, data = report.data;
   /* Small reports have it on the page, so that it is there without scripts too. */
   var dialog = byId("dialog");
   var settings = JSON.parse(byId("settings").textContent);
@@ -16,57 +16,10 @@
     }
     return order.then(function (places) { return places.get(key); });
   }
-  /* What the data can make elements of. All else in them is text, and never read as HTML. */
-  var NAMES = ["b", "bdi", "code", "del", "h3", "li", "p", "pre", "small", "span", "ul"];
-  function draw(parent, part) {
-    if (part === null || typeof part !== "object") { parent.append(String(part)); return parent; }
-    if (Array.isArray(part)) { part.forEach(function (item) { draw(parent, item); }); return parent; }
-    var name = Object.keys(part)[0], made;
-    if (name === "table") { drawTable(parent, part); }
-    else if (name === "traces") { parent.append(drawTraces(part.traces)); }
-    else if (name === "log") { made = element("pre", "log", part.log); made.tabIndex = 0; parent.append(made); }
-    else if (name === "icon") { made = element("span", "", part.icon); made.setAttribute("aria-hidden", "true"); parent.append(made); }
-    else if (name === "br") { parent.append(element("br")); }
-    else if (NAMES.indexOf(name) !== -1) { parent.append(draw(element(name, part["class"]), part[name])); }
-    return parent;
-  }
-  function drawTable(parent, table) {
-    var scroll = element("div", "scroll"), drawn = element("table", "small"), head = element("tr"), body = element("tbody");
-    scroll.setAttribute("role", "region");
-    scroll.tabIndex = 0;
-    scroll.setAttribute("aria-label", table.table);
-    var heads = table.heads.split("|").map(function (head) { return head.split(";"); });
-    heads.forEach(function (column) {
-      var cell = element("th", column[2], column[0]);
-      cell.scope = "col";
-      if (column[1]) { cell.append(" ", element("small", "", column[1])); }
-      head.append(cell);
-    });
-    table.rows.forEach(function (row) {
-      var line = element("tr", row["class"]);
-      row.tr.forEach(function (cell, place) { line.append(draw(element("td", heads[place][2]), cell)); });
-      body.append(line);
-    });
-    drawn.append(element("thead"), body);
-    drawn.tHead.append(head);
-    scroll.append(drawn);
-    parent.append(element("h3", "", table.table), scroll);
-  }
-  function drawTraces(traces) {
-    var all = element("div", "traces");
-    traces.forEach(function (trace) {
-      var figure = element("figure", "trace"), caption = element("figcaption", "", trace.name + " ");
-      caption.append(element("small", "", trace.unit));
-      var svg = report.svg("svg", { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": trace.about });
-      svg.append(report.svg("polyline", { "class": "trace-line", points: trace.points }));
-      figure.append(caption, svg, element("small", "", trace.told));
-      all.append(figure);
-    });
-    return all;
-  }
   function open(title, content) {
     byId("dialog-title").textContent = title;
     byId("dialog-body").replaceChildren(content);
+    report.tables(byId("dialog-body"));
     if (!dialog.open) { dialog.showModal(); }
     dialog.scrollTop = 0;
   }
@@ -82,7 +35,7 @@
       if (place === undefined) { return false; }
       return data("evidence-" + Math.floor(place / settings.evidence_size)).then(function (cases) {
         var item = cases[place % settings.evidence_size];
-        open(item[0], draw(document.createDocumentFragment(), item[1]));
+        open(item[0], report.fragment(item[1]));
         return true;
       });
     });

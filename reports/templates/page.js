@@ -85,6 +85,13 @@ var report = (function () {
     return made;
   }
 
+  /* HTML that the page holds folded: written and escaped by benchfarm, as the rest of the page. */
+  function fragment(html) {
+    var made = element("template");
+    made.innerHTML = html;
+    return made.content;
+  }
+
   function svg(name, attributes) {
     var made = document.createElementNS("http://www.w3.org/2000/svg", name);
     Object.keys(attributes).forEach(function (key) { made.setAttribute(key, attributes[key]); });
@@ -132,5 +139,5 @@ var report = (function () {
     return lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, svg: svg, save: save, copied: copied, markdown: markdown };
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, fragment: fragment, svg: svg, save: save, copied: copied, markdown: markdown };
 })();

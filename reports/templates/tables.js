@@ -51,7 +51,12 @@
       row.hidden = Boolean(chosen.model && row.dataset.model !== chosen.model || chosen.device && row.dataset.device !== chosen.device);
     });
   }
-  function all(scope) { scope.querySelectorAll("table.whole").forEach(ready); }
+  /* What is copied into the dialog is made ready there. */
+  function all(scope) {
+    scope.querySelectorAll("table.whole").forEach(function (table) {
+      if (!table.closest(".case-body")) { ready(table); }
+    });
+  }
 
   var form = report.byId("chips");
   if (form) {
@@ -74,9 +79,7 @@
   document.querySelectorAll("[data-fold]").forEach(function (holder) {
     report.whenSeen(holder, function () {
       report.data(holder.dataset.fold).then(function (html) {
-        var made = make("template");
-        made.innerHTML = html;   /* written and escaped by benchfarm, as the rest of the page */
-        holder.replaceChildren(made.content);
+        holder.replaceChildren(report.fragment(html));
         all(holder);
       });
     });

@@ -41,13 +41,12 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
-from orchestrator.report.evidence import moment_text
 from orchestrator.report.render import render_html, render_template
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.html import mark, page_data
-from orchestrator.tables.labels import STATE_CLASSES, page_name, short_names
+from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name, short_names
 from orchestrator.tables.page_policy import pack
-from orchestrator.tables.rows import origin_of
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
 

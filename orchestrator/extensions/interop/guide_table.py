@@ -26,9 +26,9 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OPENGL, DelegateTruth, FigureKind
 from orchestrator.records.verdict import Quality
 from orchestrator.tables.column import NOTHING, Column, Form, Kind
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import markdown_text, visible
 from orchestrator.tables.labels import MODEL_HASH, unique_labels
-from orchestrator.tables.rows import origin_of
 from orchestrator.tables.table import Table, render
 from orchestrator.units import US_PER_MS, counted, format_figure, tokens_per_s
 

@@ -138,13 +138,13 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
 
 def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
     html = render_comparison(comparison(), lambda item: None)
-    assert re.findall(r'data-label="verdict" class="[^"]*"><bdi>([A-Z]+)<', html) == [
+    assert re.findall(r'data-label="verdict"><span class="badge[^"]*">([A-Z]+)<', html) == [
         "SLOWER",
         "FASTER",
         "INCONCLUSIVE",
         "INCOMPARABLE",
     ]
-    assert html.count('<svg class="spans"') == 4
+    assert html.count('<svg class="dots"') == 4
     assert "<li>The setting num_runs differs: 50 and 9.</li>" in html
     assert "Only in the baseline: 1" in html
     assert html.count('<span class="badge virtual">virtual</span>') >= 4

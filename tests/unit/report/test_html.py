@@ -70,7 +70,8 @@ def folds(html):
 def pictures(html):
     """The rows of the tables that stand first: their texts without the drawing, and the drawing."""
     found = []
-    for table in re.findall(r'<table class="whole [^>]*>(.*?)</table>', html, re.DOTALL):
+    first = html[: html.index('id="cases"')]
+    for table in re.findall(r'<table class="whole [^>]*>(.*?)</table>', first, re.DOTALL):
         for row in re.findall(r"<tr.*?</tr>", table, re.DOTALL):
             drawing = "".join(re.findall(r"<svg.*?</svg>", row, re.DOTALL))
             text = re.sub(r"<svg.*?</svg>", " ", row, flags=re.DOTALL)

@@ -1,0 +1,118 @@
+"""What was noticed, what has no result and what was left out: findings, problems, skips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from orchestrator.records.verdict import Severity
+from orchestrator.tables.column import DATA, PAGE, PEOPLE, Column, Kind
+from orchestrator.tables.labels import STATUS_WORDS
+from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
+from orchestrator.tables.table import Table
+
+#: Cases that a finding names.
+_MOST_NAMED: Final = 8
+#: A finding with the cases that have it.
+Kinds = tuple[FindingRow, Sequence[ResultRow]]
+
+FINDINGS: Final[Sequence[Column[FindingRow]]] = (
+    Column("code", "finding", lambda item: item.finding.code),
+    Column(
+        "severity",
+        "severity",
+        lambda item: item.finding.severity,
+        tone=lambda item: f"v-{item.finding.severity.value}",
+    ),
+    Column("message", "what was seen", lambda item: item.finding.message),
+    Column("evidence", "evidence", lambda item: item.finding.evidence, is_optional=True),
+    Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
+    Column("next_step", "what to do", lambda item: item.next_step),
+)
+
+
+def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
+    """Return the findings of one case."""
+    return Table(name="findings", caption="Findings", columns=FINDINGS, rows=rows)
+
+
+def _links(rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
+    return [
+        (row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual), row.key)
+        for row in rows
+    ]
+
+
+def _which(item: Kinds) -> list[tuple[str, str]]:
+    found, rows = item
+    more = len(rows) - _MOST_NAMED
+    if found.finding.severity is Severity.INFO and more > 0:
+        return [(f"{len(rows)} cases", "")]
+    return _links(rows[:_MOST_NAMED]) + ([(f"and {more} more", "")] if more > 0 else [])
+
+
+def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
+    """Return the findings of all cases by code, worst first: the first of each with the cases that
+    have it.
+    """
+    kinds: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
+    for row in rows:
+        for item in row.findings:
+            kinds.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
+    keys = sorted(kinds, key=lambda key: (SEVERITIES.index(key[1]), -len(kinds[key][1]), key[0]))
+    cases: Sequence[Column[Kinds]] = (
+        Column("cases", "cases", lambda item: len(item[1]), Kind.COUNT),
+        Column("which", "which", _which, Kind.CASES, forms=PAGE),
+    )
+    found: list[Column[Kinds]] = [column.of(lambda item: item[0]) for column in FINDINGS]
+    return Table(
+        name="kinds",
+        caption="What was noticed, worst first",
+        columns=(*found[:4], *cases, found[5]),
+        rows=[kinds[key] for key in keys],
+    )
+
+
+def problems_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
+    """Return cases without a result of their own, each with what to do next."""
+    return Table(
+        name="problems",
+        caption="Cases that failed, fell back or were rejected",
+        columns=(
+            Column("case", "case", lambda row: row.who, case=lambda row: row.key, forms=PEOPLE),
+            Column(
+                "status",
+                "what happened",
+                lambda row: row.result.status,
+                shown=lambda row: STATUS_WORDS[row.result.status],
+                tone=lambda row: f"s-{row.result.status.value}",
+            ),
+            Column("reason_code", "code", lambda row: row.result.reason_code, is_optional=True),
+            Column("reason", "reason", lambda row: row.result.reason or row.delegate_text),
+            Column("next_step", "what to do", lambda row: row.next_step),
+        ),
+        rows=rows,
+    )
+
+
+def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
+    """Return the combinations that a plan names and that weren't run."""
+    return Table(
+        name="skipped",
+        caption="Combinations that the plan names and that weren't run",
+        columns=(
+            Column("model", "model", lambda row: row.skipped.model_name),
+            Column("serial", "serial", lambda row: row.device.serial, forms=DATA),
+            Column("device", "device", lambda row: row.device.title),
+            Column(
+                "is_virtual", "virtual", lambda row: row.device.is_virtual, Kind.FLAG, forms=DATA
+            ),
+            Column("configuration", "configuration", lambda row: row.configuration, forms=PEOPLE),
+            Column("delegate", "delegate", lambda row: row.skipped.delegate, forms=DATA),
+            Column("threads", "threads", lambda row: row.skipped.threads, Kind.COUNT, forms=DATA),
+            Column("tool", "tool", lambda row: row.skipped.tool, forms=DATA),
+            Column("reason_code", "code", lambda row: row.skipped.reason_code),
+            Column("reason", "reason", lambda row: row.skipped.reason),
+        ),
+        rows=rows,
+    )
