@@ -26,7 +26,7 @@ from orchestrator.tables.comparisons import (
     worst_first,
 )
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.html import Html
+from orchestrator.tables.html import Html, tag
 from orchestrator.tables.operators import compare_profiles
 from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
@@ -97,9 +97,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(ordered) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
-        evidence=[(key, title, Html(content)) for key, title, content in evidence]
-        if is_laid_out
-        else [],
+        evidence=evidence if is_laid_out else [],
         folds=folds,
         settings={
             "evidence_size": EVIDENCE_SIZE,
@@ -291,7 +289,7 @@ def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
 
 def _evidence(
     rows: Sequence[ComparedCase], found: Sequence[Found]
-) -> Iterable[tuple[str, str, str]]:
+) -> Iterable[tuple[str, str, Html]]:
     """Yield key, title and evidence of the runs of both sides."""
     sides = [
         (f"{number}-{side}", f"{side}: {row.title}", item)
@@ -300,7 +298,6 @@ def _evidence(
     ]
     shown = iter(case_evidence([item for _, _, item in sides if item is not None]))
     for key, title, item in sides:
-        content = (
-            next(shown)[1] if item is not None else "<p>Its runs aren't in the store any more.</p>"
-        )
+        gone = tag("p", "Its runs aren't in the store any more.")
+        content = next(shown)[1] if item is not None else joined([gone])
         yield key, visible(title), content

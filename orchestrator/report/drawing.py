@@ -328,6 +328,14 @@ def _spread(places: Sequence[float]) -> list[float]:
     return [round(place - over, 2) for place in spread]
 
 
+def curve(points: str, told: str) -> str:
+    """Return a small line of points in a box of 300 by 60."""
+    return (
+        f'<svg viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label="{plain(told)}">'
+        f'<polyline class="trace-line" points="{points}"/></svg>'
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A part of a whole."""

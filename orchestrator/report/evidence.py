@@ -19,11 +19,11 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.report.charts import spread_of
-from orchestrator.report.drawing import strips
+from orchestrator.report.drawing import curve, strips
 from orchestrator.tables.column import PAGE, Column, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
-from orchestrator.tables.html import badge, parts, plain, tag, whole
+from orchestrator.tables.html import Html, badge, joined, parts, plain, tag, whole
 from orchestrator.tables.labels import (
     PARITY_CLASSES,
     PARITY_WORDS,
@@ -114,7 +114,7 @@ def _run_columns(rows: Sequence[ResultRow]) -> list[Column[Invocation]]:
     ]
 
 
-def case_evidence(rows: Sequence[ResultRow]) -> Iterator[tuple[str, str]]:
+def case_evidence(rows: Sequence[ResultRow]) -> Iterator[tuple[str, Html]]:
     """Yield each case's title, which is text, and its evidence.
 
     Logs are cut so that a report of many cases stays readable, and say so.
@@ -130,7 +130,7 @@ def case_evidence(rows: Sequence[ResultRow]) -> Iterator[tuple[str, str]]:
             *_runs(row, *next(tables), characters),
             _identity(row),
         )
-        yield visible(row.model.label), "".join(content)
+        yield visible(row.model.label), joined(content)
 
 
 def _tables(rows: Sequence[ResultRow]) -> Iterator[tuple[str, str]]:
@@ -338,11 +338,8 @@ def _trace(trace: Trace) -> str:
     low, high, lasted = f"{trace.low:.0f}", f"{trace.high:.0f}", format_duration(trace.duration_s)
     about = f"{trace.name}: {low} to {high} {trace.unit} within {lasted}"
     told = f"{low} \N{EN DASH} {high}, last {trace.last:.0f}; {lasted}"
-    return (
-        f'<figure class="trace"><figcaption>{plain(trace.name)} {_small(trace.unit)}</figcaption>'
-        f'<svg viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label="{plain(about)}">'
-        f'<polyline class="trace-line" points="{trace.points}"/></svg>{_small(told)}</figure>'
-    )
+    head = tag("figcaption", f"{plain(trace.name)} {_small(trace.unit)}")
+    return tag("figure", head + curve(trace.points, about) + _small(told), "trace")
 
 
 def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator[str]:

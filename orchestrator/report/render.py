@@ -28,7 +28,7 @@ from orchestrator.report.winners import kind_title
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS, origin_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, problems_table, skips_table
-from orchestrator.tables.html import Html, environment, page_data, whole
+from orchestrator.tables.html import environment, page_data, whole
 from orchestrator.tables.labels import (
     STATE_CLASSES,
     moment_text,
@@ -159,9 +159,7 @@ def render_html(
         skipped=skips_table(data.skipped),
         used=_used_tables(data),
         case_count=len(measured),
-        evidence=[
-            (row, Html(content)) for row, (_, content) in zip(data.results, evidence, strict=True)
-        ]
+        evidence=[(row, content) for row, (_, content) in zip(data.results, evidence, strict=True)]
         if is_laid_out
         else [],
         settings={"evidence_size": EVIDENCE_SIZE},

@@ -65,6 +65,11 @@ def tag(name: str, content: str = "", look: str = "", **attributes: str) -> str:
     return f"<{name}{words}>{content}</{name}>"
 
 
+def joined(elements: Iterable[str]) -> Html:
+    """Return elements that follow each other."""
+    return Html("".join(elements))
+
+
 @lru_cache(maxsize=4_096)
 def badge(word: str, look: str = "") -> str:
     """Return a word as a badge."""
