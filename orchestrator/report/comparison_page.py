@@ -26,7 +26,7 @@ from orchestrator.tables.comparisons import (
     worst_first,
 )
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.html import Html, tag
+from orchestrator.tables.html import Html, joined, tag
 from orchestrator.tables.operators import compare_profiles
 from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow

@@ -160,7 +160,7 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
     ]
     html = render_comparison(compare_sides(before, after, Rule()), lambda item: None)
     changes = [
-        float(text) for text in re.findall(r'data-label="change"[^>]*><bdi>([+-][0-9.]+) %<', html)
+        float(text) for text in re.findall(r'data-label="change"[^>]*>([+-][0-9.]+) %<', html)
     ]
     middles = [float(text) for text in re.findall(r'<circle cx="([0-9.]+)%" cy="10"', html)]
     assert len(changes) == len(middles) == 3
