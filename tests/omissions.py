@@ -175,8 +175,8 @@ PLACES: Sequence[Place] = (
         change="finding",
         what="its row in the docs",
         file="docs/reference/findings.md",
-        after="| `rebooted` | error | the phone rebooted during the run | run again |\n",
-        text="| `unlucky` | info | there were thirteen inferences | run again |\n",
+        after="| `rebooted` | error | the phone rebooted during the run |\n",
+        text="| `unlucky` | info | there were thirteen inferences |\n",
     ),
     Place(change="pass", what="its module", file="orchestrator/passes/quick.py", text=PASS),
     Place(

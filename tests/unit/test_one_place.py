@@ -13,6 +13,7 @@ from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import DELEGATES
 from orchestrator.plugins import Exporter, plugins
 from orchestrator.records.case import DelegateName, Pass
+from tests.omissions import PLACES, Place
 from tests.samples.places import REPO
 
 PACKAGE = REPO / "orchestrator"
@@ -95,3 +96,12 @@ def test_each_exporter_is_a_format_and_each_format_is_documented() -> None:
             if isinstance(value, Exporter):
                 assert f"{module.__name__}:{name}" in known, "no entry point in pyproject.toml"
     assert [name for name in plugins("exporters") if f"`{name}`" not in told] == []
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place.change}, {place.what}")
+def test_each_place_that_a_first_change_needs_is_where_it_is_looked_for(
+    place: Place,
+) -> None:
+    made = [other for other in PLACES if other.file == place.file and not other.after]
+    text = made[0].text if made else (REPO / place.file).read_text("utf-8")
+    assert not place.after or place.after in text
