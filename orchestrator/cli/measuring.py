@@ -24,7 +24,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, Wait, command
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CUT_EXIT_CODE, CommandResult, Streamed
-from orchestrator.cli.terminal import columns, say
+from orchestrator.cli.terminal import columns, command_lines, say
 from orchestrator.clock import SystemClock
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
@@ -219,7 +219,7 @@ def _summary(
     if result.left:
         least = "at least " if campaign.terms.stopping is not None else ""
         problems.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
-    further = [one_line(text) for text in advice] if found else []
+    further = [line for text in advice if found for line in command_lines(one_line(text))]
     if any(goes_on(item) for item in campaign.invocations):
         further.append(
             f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'"

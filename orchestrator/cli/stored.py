@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app import resuming, stored
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
-from orchestrator.app.progress import describe_run
 from orchestrator.app.status import running_here, state_of
 from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
-from orchestrator.cli.terminal import say
+from orchestrator.cli.terminal import columns, say
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
 from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, Campaign, CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
+from orchestrator.tables.runs import StoredCampaign, campaigns_table, listed_runs, runs_table
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _BINARY_SUFFIXES: Final = (".pb",)
 #: Lines of a list where no limit is given; JSON has all then.
 _SHOWN: Final = 30
+#: Of a list without a limit so many runs are held at once.
+_AT_ONCE: Final = 1000
 _Limit = Annotated[
     int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
 ]
@@ -128,18 +130,18 @@ def runs(
             yield from filter(which.fits, workspace.store.runs(campaign_ids=chosen))
 
     def lines() -> Iterator[str]:
-        most = 10 * _SHOWN if limit is None else limit
-        count, last = 0, deque[str](maxlen=most or None)
+        most, count = 10 * _SHOWN if limit is None else limit, 0
+        shown = deque[RunRecord](maxlen=most or None)
         for run in fitting():
             count += 1
-            line = f"{run.run_id[:12]}  {one_line(run.case.serial)}  {one_line(describe_run(run))}"
-            if most:
-                last.append(line)
-            else:
-                yield line
+            shown.append(run)
+            if not most and len(shown) == _AT_ONCE:
+                yield from text.render(listed_runs(shown), columns()).split("\n")
+                shown.clear()
         if most and count > most:
             yield f"{count - most} earlier runs: --limit 0 lists all"
-        yield from last
+        if shown:
+            yield from text.render(listed_runs(shown), columns()).split("\n")
         if not count:
             is_whole = which == RunFilter(limit=limit)
             yield "this campaign has no runs yet" if is_whole else "no run fits"

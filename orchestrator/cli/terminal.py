@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -19,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO, cast
 
 from orchestrator import __version__
-from orchestrator.tables.escapes import one_line, visible_block
+from orchestrator.tables.escapes import display_width, one_line, visible_block
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -38,6 +39,23 @@ def lines_that_fit(line: str) -> list[str]:
     return textwrap.wrap(
         line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     ) or [""]
+
+
+def command_lines(advice: str) -> list[str]:
+    """Return advice that ends with a command as lines that fit the terminal.
+
+    A command that doesn't fit stands below, broken so that a shell still reads it as one.
+    """
+    about, found, command = advice.partition(": benchfarm ")
+    if not found or display_width(advice) < columns():
+        return [advice]
+    lines = ["  benchfarm"]
+    for word in map(shlex.quote, shlex.split(command)):
+        if display_width(lines[-1]) + len(word) + 3 > columns():
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {word}"
+    return [f"{about}:", *lines]
 
 
 #: How a terminal shows a line by its look (tables.text.Line); any other look changes nothing.
