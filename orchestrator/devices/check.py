@@ -13,7 +13,6 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,7 @@ from orchestrator.files import sha256_of
 from orchestrator.ports import CheckResult, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits
-from orchestrator.scripts import ask, call
+from orchestrator.scripts import call
 
 #: What is sent and read back.
 _FILE_BYTES: Final = 8 << 20
@@ -240,9 +239,7 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
         script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
         scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
         try:
-            answer = ask(
-                partial(device.shell, timeout_s=_TOOL_LIMIT_S), scripts, serial=device.serial
-            )
+            answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {tool.name}")
         except DeviceTimeoutError:
             result, seen = CheckResult.FAILS, f"no answer within {_TOOL_LIMIT_S:g} s"
             if not _answers(device):
@@ -304,7 +301,7 @@ def _silence(device: AdbDevice) -> Found:
     """Tell what the phone prints that nobody asked for; benchfarm ignores it, and this report keeps
     it.
     """
-    told = ask(device.shell, {"nothing": "cat /proc/uptime >/dev/null"}, serial=device.serial)
+    told = device.ask({"nothing": "cat /proc/uptime >/dev/null"}, what="asking nothing")
     noise = [told.noise, told.sections["nothing"], told.stderr]
     if any(part.strip() for part in noise):
         text = "; ".join(
@@ -463,7 +460,7 @@ def _end_left(device: AdbDevice, mark: int) -> int:
 
 def _process_list(device: AdbDevice) -> list[PhoneProcess]:
     scripts = {"processes": call("processes")}
-    answer = ask(partial(device.shell, timeout_s=_STEP_TIMEOUT_S), scripts, serial=device.serial)
+    answer = device.ask(scripts, timeout_s=_STEP_TIMEOUT_S, what="listing processes")
     return parse_processes(answer.text("processes"))
 
 

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from orchestrator.devices.adb_server import (
     configured_address,
     parse_address,
 )
-from orchestrator.errors import AdbUnavailableError, DeviceError, HostStorageError, UsageError
+from orchestrator.errors import AdbUnavailableError, HostStorageError, UsageError
 from orchestrator.files import is_private, make_private, own_temporary, write_whole
 from orchestrator.locks import Locks
 from orchestrator.processes import child_environment, command_line
@@ -182,13 +182,8 @@ class OwnServer(AdbServer):
     def _launch(self) -> None:
         # What listens there would answer in the place of ours, which ends at once. One that was
         # killed lets go last.
-        deadline = Deadline(_LET_GO_S)
-        while not _is_free(self.address.path):
-            if deadline.expired:
-                raise AdbUnavailableError(
-                    f"another program listens at {self.address} of this computer"
-                )
-            time.sleep(_POLL_S)
+        if not _until(lambda: _is_free(self.address.path), _LET_GO_S):
+            raise AdbUnavailableError(f"another program listens at {self.address} of this computer")
         environ = child_environment(self._environ, ADB_MDNS="0")
         if not self._usb:
             environ |= {"ADB_USB": "0", "ADB_LIBUSB": "0", "ADB_EMU": "0"}
@@ -228,28 +223,20 @@ class OwnServer(AdbServer):
             raise
 
     def _await_answer(self, popen: subprocess.Popen[bytes]) -> None:
-        deadline = Deadline(_START_TIMEOUT_S)
-        while not (self._listens(max(0.0, deadline.remaining_s)) and popen.poll() is None):
-            if popen.poll() is not None or deadline.expired:
-                tail = self._file("log").read_text("utf-8", "replace").strip()[-400:]
-                raise AdbUnavailableError(
-                    f"{self._binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
-                    hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
-                )
-            time.sleep(_POLL_S)
+        is_settled = _until(lambda: popen.poll() is not None or self.answers(), _START_TIMEOUT_S)
+        if not is_settled or popen.poll() is not None:
+            tail = self._file("log").read_text("utf-8", "replace").strip()[-400:]
+            raise AdbUnavailableError(
+                f"{self._binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
+                hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
+            )
 
     def _is_running(self) -> bool:
         """Whether a server listens in a folder that this user alone may enter, which says enough of
         who it is.
         """
         has_ended = self._popen is not None and self._popen.poll() is not None
-        return not has_ended and self._listens(_START_TIMEOUT_S)
-
-    def _listens(self, timeout_s: float) -> bool:
-        try:
-            return bool(self.ask("host:version", timeout_s=timeout_s))
-        except DeviceError:
-            return False
+        return not has_ended and self.answers()
 
     def _is_alive(self) -> bool:
         if self._popen is not None:
@@ -262,9 +249,17 @@ class OwnServer(AdbServer):
             if self._is_alive():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, kind)
-            deadline = Deadline(_KILL_TIMEOUT_S)
-            while self._is_alive() and not deadline.expired:
-                time.sleep(_POLL_S)
+            _until(lambda: not self._is_alive(), _KILL_TIMEOUT_S)
+
+
+def _until(is_so: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so; False when it isn't in time."""
+    deadline = Deadline(seconds)
+    while not is_so():
+        if deadline.expired:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _name(*, usb: bool) -> str:
