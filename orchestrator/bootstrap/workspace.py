@@ -538,15 +538,9 @@ class Workspace(Adapters):
             return other, facts or other.facts()
         from orchestrator.devices.phone import AdbDevice
 
-        device = AdbDevice(
-            attached.server,
-            seen.address,
-            match_profile=self.match_profile,
-            progress=lambda name, sent_bytes, size_bytes: self.on_push(
-                seen.serial, name, sent_bytes, size_bytes
-            ),
-            seen=seen,
-        )
+        device = AdbDevice(attached.server, seen.address, seen=seen)
+        device.match_profile = self.match_profile
+        device.progress = lambda *step: self.on_push(seen.serial, *step)
         device.share(self.push_slots)
         self._opened.append(device)
         return device, facts or device.facts()

@@ -67,7 +67,6 @@ class OwnServer(AdbServer):
         state_folder: Path,
         environ: Mapping[str, str],
         usb: bool,
-        pid: int = 0,
     ) -> None:
         """Name one; nothing is started yet."""
         super().__init__(address)
@@ -77,7 +76,7 @@ class OwnServer(AdbServer):
             environ,
             usb,
         )
-        self._pid = pid
+        self._pid = 0
         #: Only in the process that started it: to reap it.
         self._popen: subprocess.Popen[bytes] | None = None
 
@@ -133,14 +132,15 @@ class OwnServer(AdbServer):
             known: dict[str, Any] = json.loads(
                 (state_folder / f"{_name(usb=usb)}.json").read_text("utf-8")
             )
-            return cls(
+            server = cls(
                 parse_address(str(known["address"]), source=""),
                 binary=Path(str(known["binary"])),
                 state_folder=state_folder,
                 environ={str(name): str(value) for name, value in dict(known["environ"]).items()},
                 usb=usb,
-                pid=int(known["pid"]),
             )
+            server._pid = int(known["pid"])
+            return server
         except (OSError, ValueError, KeyError, TypeError, UsageError):
             return None
 

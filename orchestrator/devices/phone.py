@@ -31,10 +31,8 @@ from orchestrator.devices.sockets import (
 )
 from orchestrator.devices.state import STATE_COMMANDS, state_from
 from orchestrator.devices.transfer import (
-    DEFAULT_BUDGET_BYTES,
     InstalledApps,
     PlacedFiles,
-    PushProgress,
 )
 from orchestrator.errors import (
     DeviceChangedError,
@@ -185,9 +183,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         server: AdbServer,
         transport: str,
         *,
-        match_profile: ProfileMatcher | None = None,
-        blob_budget_bytes: int = DEFAULT_BUDGET_BYTES,
-        progress: PushProgress | None = None,
         work_folder: str = WORK_FOLDER,
         seen: Seen | None = None,
         clock: Clock | None = None,
@@ -214,10 +209,11 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         self._link.serial = self.serial
         #: Our folder on the phone.
         self.work_folder = work_folder
-        self._match_profile = match_profile
+        #: Names the profile that its facts fit.
+        self.match_profile: ProfileMatcher = lambda facts: ""
         self._facts: DeviceFacts | None = None
         DetachedRuns.__init__(self, f"{work_folder}/runs")
-        PlacedFiles.__init__(self, work_folder, budget_bytes=blob_budget_bytes, progress=progress)
+        PlacedFiles.__init__(self, work_folder)
 
     def share(self, slots: PushSlots) -> None:
         """Take the slots for files on their way that other phones take, too."""
@@ -246,9 +242,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
                 raise DeviceChangedError(
                     f"{self.transport} is now another phone, {facts.serial}", serial=self.serial
                 )
-            if self._match_profile is not None:
-                facts = replace(facts, profile=self._match_profile(facts))
-            self._facts = facts
+            self._facts = replace(facts, profile=self.match_profile(facts))
         return self._facts
 
     def state(self) -> DeviceState:

@@ -50,11 +50,13 @@ class PlacedFiles:
 
     _link: PhoneLink
 
-    def __init__(self, folder: str, *, budget_bytes: int, progress: PushProgress | None) -> None:
-        """Name the folder on the phone; ``progress`` hears of pushes as they go on."""
+    def __init__(self, folder: str) -> None:
+        """Name the folder on the phone."""
         self._files_folder = folder
-        self._budget_bytes = budget_bytes
-        self._progress = progress
+        #: What the placed files may take.
+        self.budget_bytes = DEFAULT_BUDGET_BYTES
+        #: Hears of pushes as they go on.
+        self.progress: PushProgress = lambda name, sent_bytes, size_bytes: None
         #: Used by this process: never pruned by it.
         self._used: set[str] = set()
 
@@ -131,7 +133,7 @@ class PlacedFiles:
 
     def _push(self, source: Path, blob: str, name: str, sha256: str, *, mode: int) -> None:
         draft = f"{blob}/.{secrets.token_hex(6)}.part"
-        hears, size_bytes = self._progress, source.stat().st_size
+        size_bytes = source.stat().st_size
 
         def settle(accepted: str) -> str:
             scripts = {
@@ -143,10 +145,12 @@ class PlacedFiles:
             )
 
         try:
-            progress = (
-                None if hears is None else lambda sent_bytes: hears(name, sent_bytes, size_bytes)
+            self._link.push(
+                source,
+                draft,
+                mode=mode,
+                progress=lambda sent_bytes: self.progress(name, sent_bytes, size_bytes),
             )
-            self._link.push(source, draft, mode=mode, progress=progress)
             found = settle("")
             if found == sha256:
                 return
@@ -180,7 +184,7 @@ class PlacedFiles:
         ):
             sizes[path] = sizes.get(path, 0) + int(size)
         free_bytes = parse_free_bytes(space)
-        over = sum(sizes.values()) + size_bytes - self._budget_bytes
+        over = sum(sizes.values()) + size_bytes - self.budget_bytes
         short = 0 if free_bytes is None else size_bytes + _KEEP_FREE_BYTES - free_bytes
         doomed: list[str] = []
         freed = 0

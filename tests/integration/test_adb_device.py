@@ -482,11 +482,13 @@ def test_the_least_used_files_make_room_under_the_budget(
         path.write_bytes(bytes([number]) * 300_000)
         return path
 
-    first = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
+    first = AdbDevice(bench.server, phone.address)
+    first.budget_bytes = 1_000_000
     for number in (1, 2, 3):
         place(first, source(number))
         first.shell(f"touch -d @{1_700_000_000 + number} {WORK_FOLDER}/models/*.verified; sleep 0")
-    second = AdbDevice(bench.server, phone.address, blob_budget_bytes=1_000_000)
+    second = AdbDevice(bench.server, phone.address)
+    second.budget_bytes = 1_000_000
     assert place(second, source(4)) == 300_000
     assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) <= 3
     assert place(second, source(4)) == 0
@@ -650,7 +652,8 @@ def test_one_phone_on_two_transports_is_used_once_and_this_is_said(
 
 def test_a_push_tells_how_far_it_is(bench: Bench, phone: "Phone", tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    device = AdbDevice(bench.server, phone.address, progress=lambda *step: told.append(step))
+    device = AdbDevice(bench.server, phone.address)
+    device.progress = lambda *step: told.append(step)
     source = tmp_path / "m.tflite"
     source.write_bytes(bytes(3_000_000))
     place(device, source)
