@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from orchestrator.errors import UsageError
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.parity import ParityBasis, PlacedInput
@@ -47,6 +48,28 @@ class ProcessResult:
     duration_s: float
     #: Those of the files asked for that it wrote, by name.
     files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFile:
+    """A file of this computer that is to lie on a device."""
+
+    source: Path
+    #: The folder of its kind: ``models``, ``programs`` ...
+    kind: str
+    sha256: str
+    #: What it is called there.
+    name: str
+    executable: bool = False
+    #: Names the folder that files share which must lie in one; its own sha256 when empty.
+    set_sha256: str = ""
+
+    def size(self) -> int:
+        """Return its bytes; raises UsageError when it can't be read."""
+        try:
+            return self.source.stat().st_size
+        except OSError as error:
+            raise UsageError(f"{self.source} can't be read: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,16 +213,7 @@ class Device(Protocol):
         killed.
         """
 
-    def place(
-        self,
-        source: Path,
-        *,
-        kind: str,
-        sha256: str,
-        name: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> PlacedFile:
+    def place(self, file: HostFile) -> PlacedFile:
         """Make sure that a file lies on the device under ``<work_folder>/<kind>/<sha256
         prefix>/<name>``, verified.
 

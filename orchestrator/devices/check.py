@@ -23,7 +23,7 @@ from orchestrator.devices.runs import PhoneProcess, parse_processes
 from orchestrator.devices.sockets import quote, reason_of
 from orchestrator.errors import BenchfarmError, DeviceTimeoutError
 from orchestrator.files import sha256_of
-from orchestrator.ports import CheckResult, PhoneCheck
+from orchestrator.ports import CheckResult, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
@@ -472,7 +472,9 @@ def _files(device: AdbDevice) -> Found:
         source = Path(folder) / "check.bin"
         source.write_bytes(data)
         begun_s = device.clock.monotonic_s()
-        placed = device.place(source, kind="checks", sha256=sha256, name="check.bin")
+        placed = device.place(
+            HostFile(source=source, kind="checks", sha256=sha256, name="check.bin")
+        )
         pushed_s = device.clock.monotonic_s()
     try:
         found = device.read_file(placed.path, limit_bytes=2 * _FILE_BYTES)
@@ -495,7 +497,7 @@ def _program(device: AdbDevice) -> Found:
         source.write_bytes(data)
         sha256 = hashlib.sha256(data).hexdigest()
         placed = device.place(
-            source, kind="checks", sha256=sha256, name="check.sh", executable=True
+            HostFile(source=source, kind="checks", sha256=sha256, name="check.sh", executable=True)
         )
     try:
         told = device.shell(quote(placed.path), timeout_s=_STEP_TIMEOUT_S)

@@ -27,7 +27,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import head_and_tail, make_private, sha256_of
-from orchestrator.ports import PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.ports import HostFile, PackageInfo, PlacedFile, ProcessResult, ShellResult
 from orchestrator.processes import (
     child_environment,
     is_still,
@@ -227,35 +227,27 @@ class HostDevice(HostRuns, AloneDevice):
             ) from None
         return ShellResult(exit_code=shell_code(code), stdout=stdout, stderr=stderr)
 
-    def place(
-        self,
-        source: Path,
-        *,
-        kind: str,
-        sha256: str,
-        name: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> PlacedFile:
+    def place(self, file: HostFile) -> PlacedFile:
         """See Device.place: the file is used where it lies, once its checksum is right; nothing is
         copied.
 
         Raises UsageError (can't be read), TransferError (the file isn't what it was),
         DeviceCommandError.
         """
+        source = file.source
         try:
             status = source.stat()
             known = (str(source), status.st_size, status.st_mtime_ns)
-            if self._verified.get(known) != sha256:
-                check_content(source, sha256, serial=HOST_SERIAL)
-                self._verified[known] = sha256
-            if executable and not status.st_mode & 0o111:
+            if self._verified.get(known) != file.sha256:
+                check_content(file, serial=HOST_SERIAL)
+                self._verified[known] = file.sha256
+            if file.executable and not status.st_mode & 0o111:
                 raise DeviceCommandError(
                     f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}"
                 )
         except OSError as error:
             raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        return PlacedFile(path=str(source.resolve()), sha256=sha256, pushed_bytes=0)
+        return PlacedFile(path=str(source.resolve()), sha256=file.sha256, pushed_bytes=0)
 
     def read_file(
         self, path: str, *, package: str = "", limit_bytes: int = 64 << 20
@@ -294,11 +286,11 @@ class HostDevice(HostRuns, AloneDevice):
         )
 
 
-def check_content(source: Path, sha256: str, *, serial: str) -> None:
+def check_content(file: HostFile, *, serial: str) -> None:
     """Raise TransferError when a file isn't what it was; OSError when it can't be read."""
-    found = sha256_of(source)
-    if found != sha256:
+    found = sha256_of(file.source)
+    if found != file.sha256:
         raise TransferError(
-            f"{source} has checksum {found} instead of {sha256}: it was changed meanwhile",
+            f"{file.source} has checksum {found} instead of {file.sha256}: it was changed meanwhile",
             serial=serial,
         )

@@ -10,6 +10,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.ports import PackageInfo, PlacedFile
+from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.records.failures import INSTALL_STEPS
 from orchestrator.scripts import call
 
@@ -60,50 +61,35 @@ class PlacedFiles:
         #: Used by this process: never pruned by it.
         self._used: set[str] = set()
 
-    def place(
-        self,
-        source: Path,
-        *,
-        kind: str,
-        sha256: str,
-        name: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> PlacedFile:
+    def place(self, file: HostFile) -> PlacedFile:
         """See Device.place.
 
         Raises UsageError, DeviceStorageError, TransferError, DeviceCommandError.
         """
-        if not re.fullmatch(r"[a-z][a-z0-9_-]*", kind) or kind == "runs":
-            raise UsageError(f"{kind!r} can't be the kind of a placed file")
+        name = file.name
+        if not re.fullmatch(r"[a-z][a-z0-9_-]*", file.kind) or file.kind == "runs":
+            raise UsageError(f"{file.kind!r} can't be the kind of a placed file")
         if name in {"", ".", ".."} or "/" in name or "\0" in name or len(name.encode()) > 200:
             raise UsageError(f"{name!r} can't be the name of a placed file")
-        for text in (sha256, set_sha256 or sha256):
+        for text in (file.sha256, file.set_sha256 or file.sha256):
             if not re.fullmatch(r"[0-9a-f]{64}", text):
                 raise UsageError(f"{text!r} isn't a sha256")
-        try:
-            size_bytes = source.stat().st_size
-        except OSError as error:
-            raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        blob = f"{self._files_folder}/{kind}/{(set_sha256 or sha256)[:_PREFIX_LENGTH]}"
-        placed = PlacedFile(path=f"{blob}/{name}", sha256=sha256, pushed_bytes=0)
+        size_bytes = file.size()
+        folder = (file.set_sha256 or file.sha256)[:_PREFIX_LENGTH]
+        blob = f"{self._files_folder}/{file.kind}/{folder}"
+        placed = PlacedFile(path=f"{blob}/{name}", sha256=file.sha256, pushed_bytes=0)
         self._used.add(blob)
-        mode = 0o755 if executable else 0o644
-        listing = self._link.again(
-            lambda: self._listing_without(blob, name, sha256, source, mode=mode)
-        )
+        listing = self._link.again(lambda: self._listing_without(file, blob))
         if listing is None:
             return placed
         self._make_room(listing, size_bytes)
         try:
-            self._link.again(lambda: self._push(source, blob, name, sha256, mode=mode))
+            self._link.again(lambda: self._push(file, blob))
         except TransferError:
-            self._link.again(lambda: self._push(source, blob, name, sha256, mode=mode))
-        return PlacedFile(path=placed.path, sha256=sha256, pushed_bytes=size_bytes)
+            self._link.again(lambda: self._push(file, blob))
+        return replace(placed, pushed_bytes=size_bytes)
 
-    def _listing_without(
-        self, blob: str, name: str, sha256: str, source: Path, *, mode: int
-    ) -> str | None:
+    def _listing_without(self, file: HostFile, blob: str) -> str | None:
         """Return None when the file lies there, whole; else what place_list.sh prints of what lies
         there instead.
 
@@ -111,52 +97,52 @@ class PlacedFiles:
         """
 
         def look(accepted: str) -> tuple[str, str]:
-            wanted_mode = "755" if mode == 0o755 else ""
+            mode = "755" if file.executable else ""
             scripts = {
-                "look": call("place_look", blob, name, sha256, wanted_mode, accepted),
+                "look": call("place_look", blob, file.name, file.sha256, mode, accepted),
                 "list": call("place_list", self._files_folder),
             }
             answer = self._link.ask(
-                scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {name}", must=True
+                scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {file.name}", must=True
             )
             return answer.value("look"), answer.text("list")
 
         found, listing = look("")
-        if found in {"same", sha256}:
+        if found in {"same", file.sha256}:
             return None
-        if found == _expected(source, sha256, like=found):
+        if found == _expected(file, like=found):
             # A phone without sha256sum: what it computes is compared with this computer's md5, and
             # noted.
             look(found)
             return None
         return listing
 
-    def _push(self, source: Path, blob: str, name: str, sha256: str, *, mode: int) -> None:
-        draft = f"{blob}/.{secrets.token_hex(6)}.part"
-        size_bytes = source.stat().st_size
+    def _push(self, file: HostFile, blob: str) -> None:
+        draft, name, size_bytes = f"{blob}/.{secrets.token_hex(6)}.part", file.name, file.size()
+        mode = 0o755 if file.executable else 0o644
 
         def settle(accepted: str) -> str:
-            scripts = {
-                "sum": call("place_settle", draft, blob, name, sha256, f"{mode:o}", accepted)
-            }
-            what = f"putting {name} in its place"
-            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True).value(
-                "sum"
+            arguments = (draft, blob, name, file.sha256, f"{mode:o}", accepted)
+            scripts, what = (
+                {"sum": call("place_settle", *arguments)},
+                f"putting {name} in its place",
             )
+            answer = self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            return answer.value("sum")
 
         try:
             self._link.push(
-                source,
+                file.source,
                 draft,
                 mode=mode,
                 progress=lambda sent_bytes: self.progress(name, sent_bytes, size_bytes),
             )
             found = settle("")
-            if found == sha256:
+            if found == file.sha256:
                 return
             if not found:
                 raise no_checksum(self._link.serial)
-            expected = _expected(source, sha256, like=found)
+            expected = _expected(file, like=found)
             if found != expected:
                 raise TransferError(
                     f"{name} arrived with checksum {found} instead of {expected}",
@@ -207,14 +193,14 @@ class PlacedFiles:
             )
 
 
-def _expected(source: Path, sha256: str, *, like: str) -> str:
+def _expected(file: HostFile, *, like: str) -> str:
     """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the
     phone knows no other.
     """
     if len(like) == 64:
-        return sha256
-    with source.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return file.sha256
+    with file.source.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 #: The package manager checks, compiles and copies after the last byte has come.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
 from orchestrator.planning.expansion import Expansion, without
-from orchestrator.ports import Device
+from orchestrator.ports import Device, HostFile
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault
 from orchestrator.records.case import (
     Build,
@@ -69,11 +69,13 @@ def ask_for_flags(book: FlagBook, device: Device, build: Build) -> bool:
     """
     assert build.path is not None, f"{build.name} has no file"
     placed = device.place(
-        build.path,
-        kind="programs",
-        sha256=build.sha256,
-        name=safe_name(build.name),
-        executable=True,
+        HostFile(
+            source=build.path,
+            kind="programs",
+            sha256=build.sha256,
+            name=safe_name(build.name),
+            executable=True,
+        )
     )
     said = device.shell(book.help_command(build, placed.path), timeout_s=HELP_TIMEOUT_S)
     return book.learn(build, said.stdout + b"\n" + said.stderr)

@@ -25,6 +25,7 @@ from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
 from orchestrator.ports import (
     Device,
+    HostFile,
     InvocationRequest,
     Observer,
     ParityReference,
@@ -198,12 +199,14 @@ class Placer:
         assert source is not None, f"{name} is known from the store only"
         begun_s = self._context.clock.monotonic_s()
         placed = self._device.place(
-            source,
-            kind=kind,
-            sha256=sha256,
-            name=safe_name(name),
-            executable=executable,
-            set_sha256=set_sha256,
+            HostFile(
+                source=source,
+                kind=kind,
+                sha256=sha256,
+                name=safe_name(name),
+                executable=executable,
+                set_sha256=set_sha256,
+            )
         )
         self._tell(name, placed.pushed_bytes, begun_s)
         return placed.path

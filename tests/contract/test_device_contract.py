@@ -15,7 +15,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.sockets import quote
 from orchestrator.errors import DeviceCommandError, DeviceError, DeviceTimeoutError, UsageError
-from orchestrator.ports import Device, PlacedFile, ShellResult
+from orchestrator.ports import Device, HostFile, PlacedFile, ShellResult
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceKind
 from tests.samples.phones import BODIES, PhoneBody, body_of
@@ -277,7 +277,7 @@ def test_a_file_of_any_name_is_placed_whole_and_can_be_read_back(
     data = name.encode() * 1000
     source = tmp_path / "source"
     source.write_bytes(data)
-    placed = device.place(source, kind="models", sha256=sha_of(data), name=name)
+    placed = device.place(HostFile(source=source, kind="models", sha256=sha_of(data), name=name))
     assert placed.sha256 == sha_of(data)
     assert device.read_file(placed.path) == data
 
@@ -286,8 +286,12 @@ def test_a_placed_file_is_not_sent_again(device: Device, tmp_path: Path) -> None
     data = uuid.uuid4().bytes * 31_250  # nobody has placed it before
     source = tmp_path / "m.tflite"
     source.write_bytes(data)
-    first = device.place(source, kind="models", sha256=sha_of(data), name="m.tflite")
-    second = device.place(source, kind="models", sha256=sha_of(data), name="m.tflite")
+    first = device.place(
+        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
+    )
+    second = device.place(
+        HostFile(source=source, kind="models", sha256=sha_of(data), name="m.tflite")
+    )
     assert second.pushed_bytes == 0
     assert second.path == first.path
     assert first.pushed_bytes == (len(data) if device.kind is DeviceKind.ANDROID else 0)
@@ -303,11 +307,13 @@ def test_files_of_one_set_lie_in_one_folder_and_are_sent_once(
     def place_all(set_of: bytes) -> dict[str, PlacedFile]:
         return {
             name: device.place(
-                tmp_path / name,
-                kind="programs",
-                sha256=sha_of(data),
-                name=name,
-                set_sha256=sha_of(set_of),
+                HostFile(
+                    source=tmp_path / name,
+                    kind="programs",
+                    sha256=sha_of(data),
+                    name=name,
+                    set_sha256=sha_of(set_of),
+                )
             )
             for name, data in contents.items()
         }
@@ -330,7 +336,9 @@ def test_an_executable_can_be_executed(device: Device, tmp_path: Path) -> None:
     source.write_bytes(script)
     source.chmod(0o755)
     placed = device.place(
-        source, kind="programs", sha256=sha_of(script), name="a program", executable=True
+        HostFile(
+            source=source, kind="programs", sha256=sha_of(script), name="a program", executable=True
+        )
     )
     assert device.shell(quote(placed.path)).stdout == b"I ran\n"
 
@@ -341,10 +349,16 @@ def test_a_source_that_is_not_what_it_should_be_is_never_placed(
     source = tmp_path / "m.tflite"
     source.write_bytes(b"something else")
     with pytest.raises(Exception, match="checksum") as caught:
-        device.place(source, kind="models", sha256=sha_of(b"what was meant"), name="m.tflite")
+        device.place(
+            HostFile(
+                source=source, kind="models", sha256=sha_of(b"what was meant"), name="m.tflite"
+            )
+        )
     assert caught.value.code == "transfer"  # type: ignore[attr-defined]
     with pytest.raises(UsageError):
-        device.place(tmp_path / "missing", kind="models", sha256=sha_of(b""), name="x")
+        device.place(
+            HostFile(source=tmp_path / "missing", kind="models", sha256=sha_of(b""), name="x")
+        )
 
 
 def test_a_missing_file_is_none_and_an_empty_one_is_empty(device: Device, run_id: RunId) -> None:

@@ -13,6 +13,7 @@ import pytest
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
+from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import ask
@@ -74,10 +75,12 @@ def model() -> Path:
 
 def place(phone: PhoneBody, source: Path) -> int:
     return phone.device.place(
-        source,
-        kind="models",
-        sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
-        name=source.name,
+        HostFile(
+            source=source,
+            kind="models",
+            sha256=hashlib.sha256(source.read_bytes()).hexdigest(),
+            name=source.name,
+        )
     ).pushed_bytes
 
 

@@ -32,6 +32,7 @@ from orchestrator.errors import (
 )
 from orchestrator.extensions.farm.looking import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
 from tests.samples.meanwhile import runs, switch_on_at, when
 
@@ -111,7 +112,9 @@ def sha_of(path: Path) -> str:
 
 
 def place(device: AdbDevice, source: Path) -> int:
-    return device.place(source, kind="models", sha256=sha_of(source), name="m.tflite").pushed_bytes
+    return device.place(
+        HostFile(source=source, kind="models", sha256=sha_of(source), name="m.tflite")
+    ).pushed_bytes
 
 
 def fault(phone: "Phone", kind: str, *settings: str) -> int:
@@ -432,7 +435,9 @@ def test_a_second_campaign_pushes_nothing_and_a_damaged_file_is_pushed_again(
 ) -> None:
     assert place(device, model) == model.stat().st_size
     assert place(bench.open(phone), model) == 0
-    path = device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path
+    path = device.place(
+        HostFile(source=model, kind="models", sha256=sha_of(model), name="m.tflite")
+    ).path
     device.shell(f"printf x >>{path}")
     assert place(device, model) == model.stat().st_size
     assert place(device, model) == 0
@@ -444,7 +449,9 @@ def test_a_file_flipped_on_its_way_is_noticed_and_sent_again(
     fault(phone, "bit-flip", "moment=push", "bytes=1000")
     assert place(device, model) == model.stat().st_size
     assert device.read_file(
-        device.place(model, kind="models", sha256=sha_of(model), name="m.tflite").path
+        device.place(
+            HostFile(source=model, kind="models", sha256=sha_of(model), name="m.tflite")
+        ).path
     ) == (model.read_bytes())
 
 

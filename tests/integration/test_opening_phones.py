@@ -19,6 +19,7 @@ from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
 from orchestrator.files import sha256_of
+from orchestrator.ports import HostFile
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from tests.samples.command import Cli
@@ -209,7 +210,9 @@ def test_words_of_a_lost_link_are_asked_again(
     device.facts()
     overheard.refusals[service] = words
     device.state()
-    placed = device.place(model, kind="models", sha256=sha256_of(model), name="m.tflite")
+    placed = device.place(
+        HostFile(source=model, kind="models", sha256=sha256_of(model), name="m.tflite")
+    )
     assert not overheard.refusals, "it was asked"
     assert placed.pushed_bytes == model.stat().st_size
 

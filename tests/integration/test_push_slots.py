@@ -18,6 +18,7 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.link import PushSlots
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import InterruptedByUserError
+from orchestrator.ports import HostFile
 
 DEADLINE_S = 180.0
 
@@ -36,7 +37,9 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
     device.share(slots)
 
     def place(kind: str) -> int:
-        return device.place(source, kind=kind, sha256=sha256, name="m").pushed_bytes
+        return device.place(
+            HostFile(source=source, kind=kind, sha256=sha256, name="m")
+        ).pushed_bytes
 
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as others:
         for _ in range(3):

@@ -22,7 +22,7 @@ from orchestrator.analysis.outcome import ending_of
 from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.passes import pass_of
-from orchestrator.ports import InvocationRequest
+from orchestrator.ports import HostFile, InvocationRequest
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import (
     Build,
@@ -92,7 +92,13 @@ class WatchedPhone:
         for path, kind in ((MODEL, "models"), (program, "programs")):
             sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
             placed = device.place(
-                path, kind=kind, sha256=sha256, name=path.name, executable=kind == "programs"
+                HostFile(
+                    source=path,
+                    kind=kind,
+                    sha256=sha256,
+                    name=path.name,
+                    executable=kind == "programs",
+                )
             )
             self._paths.append(placed.path)
         self._case = Case(

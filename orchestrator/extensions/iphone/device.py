@@ -43,6 +43,7 @@ from orchestrator.extensions.iphone.usbmux import (
 )
 from orchestrator.files import make_private, write_file
 from orchestrator.ports import (
+    HostFile,
     PackageInfo,
     PhoneCheck,
     PlacedFile,
@@ -263,40 +264,27 @@ class IPhoneDevice(AloneDevice):
         """See Device.kill_strays: a launch ends the app that still runs."""
         return ()
 
-    def place(
-        self,
-        source: Path,
-        *,
-        kind: str,
-        sha256: str,
-        name: str,
-        executable: bool = False,
-        set_sha256: str = "",
-    ) -> PlacedFile:
+    def place(self, file: HostFile) -> PlacedFile:
         """See Device.place: put a file into the app's Documents, under a name that tells its
         content.
         """
-        del executable, set_sha256
-        remote = f"benchfarm-{sha256[:16]}-{name}"
+        remote = f"benchfarm-{file.sha256[:16]}-{file.name}"
         if remote in self._placed:
-            return PlacedFile(path=remote, sha256=sha256, pushed_bytes=0)
-        try:
-            size = source.stat().st_size
-            check_content(source, sha256, serial=self.serial)
-        except OSError as error:
-            raise UsageError(f"{source} can't be read: {error.strerror}") from error
-        self._note(self.app, f"{kind} {name}", remote)
+            return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=0)
+        size = file.size()
+        check_content(file, serial=self.serial)
+        self._note(self.app, f"{file.kind} {file.name}", remote)
         self._run(
             "apps",
             "push",
             "--documents",
             self.app,
-            str(source),
+            str(file.source),
             _path(remote),
             timeout_s=_FILE_TIMEOUT_S,
         )
         self._placed.add(remote)
-        return PlacedFile(path=remote, sha256=sha256, pushed_bytes=size)
+        return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=size)
 
     def read_file(
         self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES

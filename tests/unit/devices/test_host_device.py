@@ -7,6 +7,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES
+from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from tests.conftest import process_is_gone
 
@@ -39,7 +40,11 @@ def test_a_program_without_the_executable_bit_is_refused_with_the_remedy(
     program.chmod(0o644)
     sha256 = hashlib.sha256(b"#!/bin/sh\n").hexdigest()
     with pytest.raises(DeviceCommandError) as caught:
-        device.place(program, kind="programs", sha256=sha256, name="program", executable=True)
+        device.place(
+            HostFile(
+                source=program, kind="programs", sha256=sha256, name="program", executable=True
+            )
+        )
     assert "chmod +x" in caught.value.hint
 
 

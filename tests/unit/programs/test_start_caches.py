@@ -14,6 +14,7 @@ from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError
 from orchestrator.passes import pass_of
 from orchestrator.passes.cold import PASS, START_NOTE, run_start, with_start
+from orchestrator.ports import HostFile
 from orchestrator.programs import program
 from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running import benchmark_flags
@@ -107,7 +108,9 @@ def test_caches_are_removed_kept_and_taken_away_by_stage(
     source.write_text(PROGRAM)
     source.chmod(0o755)
     sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
-    program = device.place(source, kind="programs", sha256=sha256, name="p", executable=True).path
+    program = device.place(
+        HostFile(source=source, kind="programs", sha256=sha256, name="p", executable=True)
+    ).path
     caches = tmp_path / "the caches"
     caches.mkdir()
     (caches / "stale").write_text("left by a crash")
