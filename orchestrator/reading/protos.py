@@ -21,6 +21,7 @@ from orchestrator.reading.profile import OperatorProfile, parse_tables
 from orchestrator.records.case import grouped
 from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
+    SUMMARY_FIELDS,
     DelegateShare,
     LatencySummary,
     OperatorTime,
@@ -73,15 +74,7 @@ _PACKAGE: Final = "benchfarm.wire"
 _MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
 #: Fields of a BenchmarkResult's latency_metrics, and those of a summary that they are.
-_OF_SUMMARY: Final = {
-    "avg_ms": "mean_us",
-    "min_ms": "min_us",
-    "max_ms": "max_us",
-    "stddev_ms": "std_us",
-    "median_ms": "median_us",
-    "p5_ms": "p5_us",
-    "p95_ms": "p95_us",
-}
+_OF_SUMMARY: Final = {f"{name}_ms": field for name, field in SUMMARY_FIELDS.items()}
 #: Part and field of a BenchmarkResult, the report's figure that it is, and the factor between them.
 _OF_REPORT: Final = (
     ("latency_metrics", "init_ms", "init_us", US_PER_MS),

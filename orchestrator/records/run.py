@@ -98,6 +98,18 @@ class LatencySummary:
     p95_us: float | None = None
 
 
+#: A summary's figures as LiteRT's files and its leaderboard call them -> the fields that they are.
+SUMMARY_FIELDS: Final[Mapping[str, str]] = {
+    "avg": "mean_us",
+    "median": "median_us",
+    "p5": "p5_us",
+    "p95": "p95_us",
+    "min": "min_us",
+    "max": "max_us",
+    "stddev": "std_us",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelegateShare:
     """What one delegate took of one subgraph, as one line or proto says; None is "not printed"."""

@@ -23,7 +23,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BUILTIN, IMPORTED_TOOLS, Build, Model, RunId, Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, REPETITIONS
-from orchestrator.records.run import DelegateTruth, RunRecord
+from orchestrator.records.run import SUMMARY_FIELDS, DelegateTruth, RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.units import US_PER_MS, US_PER_S, counted, tokens_per_s
 
@@ -262,17 +262,8 @@ def _inferences(run: RunRecord) -> dict[str, object]:
     report = run.report
     assert report is not None, "it has a figure"
     figures, warmup = report.inference, report.warmup
-    names = {
-        "median": "median",
-        "avg": "mean",
-        "p5": "p5",
-        "p95": "p95",
-        "min": "min",
-        "max": "max",
-        "stddev": "std",
-    }
     times: dict[str, float | None] = {
-        key: getattr(figures, f"{name}_us", None) for key, name in names.items()
+        key: getattr(figures, field, None) for key, field in SUMMARY_FIELDS.items()
     }
     times["avg"] = report.inference_mean_us or times["avg"]
     times |= {

@@ -22,7 +22,13 @@ from orchestrator.errors import OutputParseError
 from orchestrator.reading.litert_lm import Process, Repetition, reports_of
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
-from orchestrator.records.run import DelegateEvidence, DelegateShare, LatencySummary, ToolReport
+from orchestrator.records.run import (
+    SUMMARY_FIELDS,
+    DelegateEvidence,
+    DelegateShare,
+    LatencySummary,
+    ToolReport,
+)
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by
@@ -66,15 +72,6 @@ _LONGEST_TEXT: Final = 500
 _MOST_ITERATIONS: Final = 1000
 _MOST_TOKENS: Final = 10_000_000
 _LARGEST: Final = 1e12
-_TIMES: Final = {
-    "mean_us": "avg",
-    "median_us": "median",
-    "p5_us": "p5",
-    "p95_us": "p95",
-    "min_us": "min",
-    "max_us": "max",
-    "std_us": "stddev",
-}
 
 
 @dataclass(slots=True)
@@ -291,7 +288,7 @@ def _of_inferences(row: Checked, evidence: DelegateEvidence) -> ToolReport:
         value = times.number(key)
         return None if value is None else value * US_PER_MS
 
-    figures = {name: us(key) for name, key in _TIMES.items()}
+    figures = {field: us(key) for key, field in SUMMARY_FIELDS.items()}
     mean, figure = figures["mean_us"], figures["median_us"] or figures["mean_us"]
     extra = {
         "source": row.text("source"),
