@@ -127,7 +127,7 @@ _HOMES: Final = {
     "HostDevice": "devices.host",
     "Program": "programs.specification",
     **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "ports"),
-    "run_and_collect": "programs.running.collected",
+    "run_and_collect": "programs.running",
     "command": "cli.frame",
     "import_result": "cli.reports",
     **dict.fromkeys(("Column", "Kind"), "tables.column"),

@@ -157,6 +157,9 @@ class Figure:
 class Prepared:
     """What was prepared on a device for one invocation."""
 
+    model_path: str = "model.tflite"
+    #: Where the program may write its files.
+    folder: str = "/"
     #: What its number means in its pass; empty where any may be meant.
     variant: str = ""
     cache_folder: str = "/caches"

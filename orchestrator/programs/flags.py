@@ -301,7 +301,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
     benchfarm's own.
     """
     known = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    words = format_flags(case_flags(case, pass_of(run_pass), "model.tflite", "/", known))
+    words = format_flags(case_flags(case, pass_of(run_pass), known))
     users = dict(case.flags)
     faults = []
     for fault in check_flags(words, schema):

@@ -238,11 +238,13 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> list[tuple[st
     """
     own = pass_of(request.run_pass)
     prepared = Prepared(
-        variant=request.variant, cache_folder=request.cache_folder, inputs=request.inputs
+        model_path=request.model_path,
+        folder=folder,
+        variant=request.variant,
+        cache_folder=request.cache_folder,
+        inputs=request.inputs,
     )
-    flags = dict(
-        case_flags(request.case, own, request.model_path, folder, request.known_flags, prepared)
-    )
+    flags = dict(case_flags(request.case, own, request.known_flags, prepared))
     skels = hexagon_folder(request)
     if skels:
         flags.setdefault("hexagon_lib_path", skels)
@@ -272,8 +274,6 @@ def pass_flags(own: PassSpec, family: FlagFamily, folder: str) -> dict[str, str]
 def case_flags(
     case: Case,
     own: PassSpec,
-    model_path: str,
-    folder: str,
     known: frozenset[str] = frozenset(),
     prepared: Prepared = NOTHING_PREPARED,
 ) -> list[tuple[str, str]]:
@@ -286,10 +286,10 @@ def case_flags(
     if FlagFamily.BENCHMARK_MODEL not in DELEGATES[case.delegate].flags:
         raise UsageError(f"{case.tool} has no delegate {case.delegate}")
     flags = {
-        **measuring_flags(case, model_path),
+        **measuring_flags(case, prepared.model_path),
         **flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL),
-        "result_file_path": f"{folder}/{RESULT_FILE}",
-        **pass_flags(own, FlagFamily.BENCHMARK_MODEL, folder),
+        "result_file_path": f"{prepared.folder}/{RESULT_FILE}",
+        **pass_flags(own, FlagFamily.BENCHMARK_MODEL, prepared.folder),
     }
     if known:
         flags = {

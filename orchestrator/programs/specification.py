@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orchestrator.delegates import delegates_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
@@ -13,35 +12,9 @@ from orchestrator.ports import Tool
 from orchestrator.records.build_spec import FlagSchema
 from orchestrator.records.case import Build, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import ToolReport
 
 #: Flags beside the case's own, for one way in which a program tries a delegate.
 Option = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """What an app passes to the benchmark; everything else has the programs' defaults."""
-
-    delegate: DelegateName
-    #: -1: not passed, the runtime's choice.
-    threads: int = -1
-    flags: tuple[tuple[str, str], ...] = ()
-    #: Further fields of the case: num_runs, min_secs ...
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
-    """How the results of an app that somebody else starts are read from its files."""
-
-    #: Reads a text; empty when it holds none of the app's.
-    read: Callable[[str], list[ToolReport]]
-    #: What a report says was passed to the benchmark. Raises OutputParseError for what can't be a
-    #: result.
-    scenario: Callable[[ToolReport], Scenario]
-    #: What the app runs on.
-    kind: DeviceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +72,6 @@ class Program:
     on_device: Callable[[DeviceFacts, str], Build] | None = None
     #: What an app is called where its file isn't known.
     title: str = ""
-    #: How its results are read.
-    results: Results | None = None
 
     def delegates(self, kind: DeviceKind) -> frozenset[DelegateName]:
         """Return the delegates that it has on a kind of device; none where it doesn't run."""

@@ -23,6 +23,8 @@ from orchestrator.app.importing import (
 from orchestrator.engine.importing import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, StoreCorruptError, StoreError, UsageError
 from orchestrator.extensions.interop.bundle import Bundle
+from orchestrator.extensions.interop.ios_app import PROGRAM as IOS_APP
+from orchestrator.extensions.interop.ios_app import read_console, scenario_of
 from orchestrator.files import sha256_of
 from orchestrator.plugins import (
     CommandResult,
@@ -32,11 +34,9 @@ from orchestrator.plugins import (
     Workspace,
     import_result,
 )
-from orchestrator.programs import program, programs
 from orchestrator.programs.foreign_app import foreign_build, source_of
-from orchestrator.programs.specification import Results
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
-from orchestrator.records.case import CampaignId, Case, Model, RunId, Serial, SkippedCase, ToolName
+from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
 from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.store.own_folders import own_folders
@@ -259,34 +259,19 @@ def import_files(workspace: Workspace, request: ImportRequest) -> Imported:
     sources = [(path, read_source(path)) for path in request.files]
     facts = _facts(workspace, request.device, request.profile)
     batch = ImportBatch(devices={facts.serial: facts})
-    readers = [
-        (each.name, each.results)
-        for each in programs()
-        if each.results is not None and each.results.kind is facts.kind
-    ]
-    if not readers:
+    if facts.kind is not DeviceKind.IOS:
         raise UsageError(
             f"no app's results are read for {facts.serial}, an {facts.kind.value} device",
             hint="those of TensorFlow's iOS app are: name an iPhone, --profile iphone-xs",
         )
+    build = foreign_build(IOS_APP, request.app)
     for path, data in sources:
-        text = data.decode("utf-8", "replace")
-        found = next(
-            (
-                (tool, results, reports)
-                for tool, results in readers
-                if (reports := results.read(text))
-            ),
-            None,
-        )
-        if found is None:
-            known = " or ".join(program(tool).title for tool, _ in readers)
-            batch.faults.append(f"{path}: no result of {known}")
-            continue
-        tool, results, reports = found
+        reports = read_console(data.decode("utf-8", "replace"))
+        if not reports:
+            batch.faults.append(f"{path}: no result of {IOS_APP.title}")
         for number, report in enumerate(reports):
             try:
-                case = _case(batch, facts, models, request.app, tool, results, report)
+                case = _case(batch, facts, models, build, report)
             except OutputParseError as error:
                 batch.faults.append(f"{path}: {report.label or f'run {number + 1}'}: {error}")
                 continue
@@ -337,16 +322,14 @@ def _case(
     batch: ImportBatch,
     facts: DeviceFacts,
     models: Sequence[Model],
-    app: str,
-    tool: ToolName,
-    results: Results,
+    build: Build,
     report: ToolReport,
 ) -> Case:
     """Return the case of one report, with its model and build in the batch.
 
     Raises OutputParseError.
     """
-    scenario = results.scenario(report)
+    scenario = scenario_of(report)
     size_mb = report.model_size_mb
     fitting = [
         model
@@ -361,20 +344,16 @@ def _case(
         raise OutputParseError(
             f"name the file of the one model that was measured{size} with --model{given}"
         )
-    build = foreign_build(program(tool), app)
     batch.models[fitting[0].sha256] = fitting[0]
     batch.builds[build.sha256] = build
     return Case(
         serial=facts.serial,
         model_sha256=fitting[0].sha256,
         model_name=fitting[0].name,
-        delegate=scenario.delegate,
-        threads=scenario.threads,
-        tool=tool,
+        tool=build.tool,
         build_sha256=build.sha256,
-        flags=tuple(sorted(scenario.flags)),
         affinity="all",
-        **scenario.settings,
+        **scenario,
     )
 
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.programs.foreign_app import ImportedTool
-from orchestrator.programs.specification import Program, Results, Scenario
+from orchestrator.programs.specification import Program
 from orchestrator.records.case import DelegateName, ToolName
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import ToolReport
 
 #: Flags of delegates as the program echoes them.
@@ -83,8 +82,9 @@ def _without_path(report: ToolReport) -> ToolReport:
     )
 
 
-def scenario_of(report: ToolReport) -> Scenario:
-    """Return what a run's echoed parameters mean.
+def scenario_of(report: ToolReport) -> dict[str, Any]:
+    """Return the fields of a case that a run's echoed parameters mean: delegate, threads, flags and
+    settings; all else has the program's defaults.
 
     Raises OutputParseError for a run that measured no latency.
     """
@@ -99,16 +99,17 @@ def scenario_of(report: ToolReport) -> Scenario:
             for echo, field in _SETTING_ECHOES.items()
             if echo in report.echoed
         }
-        return Scenario(
-            delegate=_delegate(report),
-            threads=int(threads) if threads else -1,
-            flags=tuple(
-                (flag, report.echoed[echo])
-                for echo, flag in _FLAG_ECHOES.items()
-                if echo in report.echoed
-            ),
-            settings=settings,
-        )
+        flags = {
+            flag: report.echoed[echo]
+            for echo, flag in _FLAG_ECHOES.items()
+            if echo in report.echoed
+        }
+        return {
+            "delegate": _delegate(report),
+            "threads": int(threads) if threads else -1,
+            "flags": tuple(sorted(flags.items())),
+            **settings,
+        }
     except ValueError as error:
         raise OutputParseError(f"a parameter that it echoes can't be read: {error}") from error
 
@@ -131,6 +132,5 @@ PROGRAM = Program(
     name=ToolName.IOS_APP,
     tool=lambda: ImportedTool(ToolName.IOS_APP, read_console),
     has_flags=False,
-    results=Results(read=read_console, scenario=scenario_of, kind=DeviceKind.IOS),
     title="TFLite iOS benchmark app",
 )

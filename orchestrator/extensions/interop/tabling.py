@@ -4,7 +4,7 @@ from own figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import groupby
@@ -264,6 +264,10 @@ def show_table(
         "html": lambda: render_template("guide_table.html.j2", title=output.title, table=built),
         "json": lambda: to_json(document),
     }[form]()
+    return _written(output, text, document)
+
+
+def _written(output: TableOutput, text: str, document: Mapping[str, object]) -> CommandResult:
     if output.out is not None:
         write_file(output.out, text)
         return CommandResult(text=str(output.out), data={"path": output.out, **document})
@@ -297,10 +301,7 @@ def _fastest(
     data = {"rows": rows, "notes": notes}
     if form == Form.JSON:
         text = to_json(data) + "\n"
-    if output.out is not None:
-        write_file(output.out, text)
-        return CommandResult(text=str(output.out), data={"path": output.out, **data})
-    return CommandResult(text=text.rstrip("\n"), data=data)
+    return _written(output, text, data)
 
 
 #: Campaigns that are looked through for what was measured of each phone and model.

@@ -169,17 +169,17 @@ def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
     return model.sha256[:12]
 
 
-_SAMPLES: Final[Sequence[Column[Model]]] = (
-    Column("name", "", lambda model: model.name, forms=DATA),
-    Column("path", "model", lambda model: str(model.path)),
+_FILES: Final[Sequence[Column[Model | BuiltModel]]] = (
+    Column("name", "model", lambda item: item.name),
     Column(
         "size_bytes",
         "size",
-        lambda model: model.size_bytes,
+        lambda item: item.size_bytes,
         Kind.COUNT,
-        shown=lambda model: format_bytes(model.size_bytes),
+        shown=lambda item: format_bytes(item.size_bytes),
     ),
-    Column("sha256", "sha256", lambda model: model.sha256, shown=_digest),
+    Column("sha256", "sha256", lambda item: item.sha256, shown=_digest),
+    Column("path", "file", lambda item: str(item.path)),
 )
 
 
@@ -200,23 +200,9 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     notes = Counter(note for entry in done.entries for note in entry.note.split("; ") if note)
     lines += [f"{count} of {len(done.entries)}: {note}" for note, count in notes.items()]
     lines.append(f"how to build them again is in {done.manifest}")
-    table = Table(name="models", caption="Models that were built", columns=_BUILT, rows=done.models)
+    table = Table(name="models", caption="Models that were built", columns=_FILES, rows=done.models)
     facts = {"entries": done.entries, "failures": done.failures, "manifest": done.manifest}
     return shown(table, *lines, facts=facts, exit_code=1 if done.failures else 0)
-
-
-_BUILT: Final[Sequence[Column[BuiltModel]]] = (
-    Column("name", "model", lambda item: item.name),
-    Column(
-        "size_bytes",
-        "size",
-        lambda item: item.size_bytes,
-        Kind.COUNT,
-        shown=lambda item: format_bytes(item.size_bytes),
-    ),
-    Column("sha256", "sha256", lambda item: item.sha256, shown=_digest),
-    Column("path", "file", lambda item: str(item.path)),
-)
 
 
 @command("model fetch", has_table=True)
@@ -241,7 +227,7 @@ def fetch(
         if len(names) > 1:
             raise UsageError("the samples are copied alone", hint="fetch the others by themselves")
         models = model_files.samples(model_files.places(settings, out)[0])
-        return shown(Table(name="models", caption="Sample models", columns=_SAMPLES, rows=models))
+        return shown(Table(name="models", caption="Sample models", columns=_FILES, rows=models))
     entries = model_files.fetch(settings, names, out=out, accept_changed=force)
     columns: Sequence[Column[tuple[ManifestEntry, str]]] = (
         *(column.of(lambda row: row[0]) for column in _ENTRY),
