@@ -227,23 +227,32 @@ def remembered(
     """Return what is known of the memory of a device beside each of its cases: from the other cases,
     and from what earlier campaigns had shown when the last of ``campaigns`` began.
     """
-    found = {}
-    for key, runs in cases.items():
-        timing = [
-            run
-            for run in runs
-            if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None
-        ]
-        _, alike = of_one_kind(timing)
-        alike.sort(key=lambda pair: pair[0].started_at)
-        found[key] = seen(logs_of([latency_us for _, latency_us in alike]))
-    serials = {str(run.case.serial) for runs in cases.values() for run in runs}
+    serial = next((run.case.serial for runs in cases.values() for run in runs), "")
+    return beside({key: memory_of(runs) for key, runs in cases.items()}, serial, campaigns)
+
+
+def memory_of(runs: Iterable[RunRecord]) -> Memory:
+    """Return what the runs of one case show of the memory of their device."""
+    timing = [
+        run
+        for run in runs
+        if run.verdict.quality is not Quality.REJECTED and figure_us(run) is not None
+    ]
+    _, alike = of_one_kind(timing)
+    alike.sort(key=lambda pair: pair[0].started_at)
+    return seen(logs_of([latency_us for _, latency_us in alike]))
+
+
+def beside(
+    memories: Mapping[Key, Memory], serial: str, campaigns: Iterable[Campaign] = ()
+) -> dict[Key, Memory]:
+    """Return what :func:`remembered` does, of what each case of a device shows (memory_of)."""
     earlier = UNSEEN
     for campaign in campaigns:
-        for serial in serials & campaign.terms.memories.keys():
-            weight, total = campaign.terms.memories[serial]
+        if (known := campaign.terms.memories.get(serial)) is not None:
+            weight, total = known
             earlier = Memory(weight=weight, total=total)
-    return {key: others + earlier for key, others in others_of(found).items()}
+    return {key: others + earlier for key, others in others_of(memories).items()}
 
 
 def judge_case(

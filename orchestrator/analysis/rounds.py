@@ -12,7 +12,7 @@ import enum
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from orchestrator.analysis.middle import degrees_of, t_quantile
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
+from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, THREADS_UNUSED, Outcome, RunRecord
 
@@ -206,30 +206,34 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     """Return how every case with timing invocations stands; ``runs`` are the campaign's, or one
     device's of it.
     """
-    planned = _planned(campaign)
-    by_case: dict[CaseKey, list[RunRecord]] = {key: [] for key in planned}
-    cases = {key: numbered[0] for key, numbered in planned.items()}
-    by_serial: dict[Serial, list[RunRecord]] = {}
-    for run in runs:
-        if run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT:
-            by_case.setdefault(run.case.case_key, []).append(run)
-            cases.setdefault(run.case.case_key, run.case)
-            by_serial.setdefault(run.case.serial, []).append(run)
+    cases = grouped(runs, lambda run: run.case.case_key)
     others: dict[CaseKey, Memory] = {}
-    for serial in by_serial:
-        others |= remembered(
-            {key: own for key, own in by_case.items() if cases[key].serial == serial}, [campaign]
-        )
-    return {
-        key: _standing(
-            cases[key],
-            sorted(own, key=lambda run: run.invocation),
-            campaign.terms.stopping,
-            planned,
-            others.get(key, UNSEEN),
-        )
-        for key, own in by_case.items()
-    }
+    for keys in grouped(cases, lambda key: cases[key][0].case.serial).values():
+        others |= remembered({key: cases[key] for key in keys}, [campaign])
+    return dict(standings_of(campaign, cases.items(), others))
+
+
+def standings_of(
+    campaign: Campaign,
+    cases: Iterable[tuple[CaseKey, Sequence[RunRecord]]],
+    others: Mapping[CaseKey, Memory],
+) -> Iterator[tuple[CaseKey, CaseStanding]]:
+    """Yield how every case with timing invocations stands: ``cases`` are those with runs, each
+    looked at once, and ``others`` what the other cases of its device remember.
+    """
+    planned = _planned(campaign)
+    left = dict(planned)
+    for key, runs in cases:
+        own = [
+            run for run in runs if run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
+        ]
+        if own or key in planned:
+            case = left.pop(key)[0] if key in planned else own[0].case
+            own.sort(key=lambda run: run.invocation)
+            rule = campaign.terms.stopping
+            yield key, _standing(case, own, rule, planned, others.get(key, UNSEEN))
+    for key, (case, _) in left.items():
+        yield key, _standing(case, (), campaign.terms.stopping, planned, UNSEEN)
 
 
 def next_round(

@@ -150,8 +150,8 @@ def _results(path: str, content: _Content) -> Exporter:
     """Return the exporter of a file with all results; ``content`` takes them by campaign, its rows,
     and the redaction.
 
-    Each campaign is on its own: a case that was measured on two nights is two results. One is held
-    at a time.
+    Each campaign is on its own: a case that was measured on two nights is two results. The runs of
+    one case are held at a time.
     """
 
     def write(
@@ -159,7 +159,10 @@ def _results(path: str, content: _Content) -> Exporter:
     ) -> None:
         from orchestrator.store.own_folders import own_folders
 
-        parts = (report_data(workspace, [campaign]) for campaign in _whole(workspace, campaigns))
+        parts = (
+            report_data(workspace, [campaign], is_streamed=True)
+            for campaign in _whole(workspace, campaigns)
+        )
         hide = own_folders(workspace.store, campaigns, own_folders_of(workspace)).hide
         write_file(
             out, content(parts, "invocations" if request.rows == "invocations" else "cases", hide)
@@ -171,7 +174,8 @@ def _results(path: str, content: _Content) -> Exporter:
 def _bencher(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
 ) -> None:
-    write_file(out, exports.to_bencher(report_data(workspace, list(_whole(workspace, campaigns)))))
+    data = report_data(workspace, list(_whole(workspace, campaigns)), is_streamed=True)
+    write_file(out, exports.to_bencher(data))
 
 
 # A piece is a whole line or value: no folder's name is torn.

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
     OutputChecks,
+    beside,
     judge_case,
-    remembered,
+    memory_of,
 )
 from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
-from orchestrator.analysis.rounds import standings
+from orchestrator.analysis.rounds import standings, standings_of
 from orchestrator.passes import is_around_others, passes
 from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
@@ -71,7 +73,7 @@ _MODEL_SUFFIX = ".tflite"
 def build_report_data(
     *,
     campaigns: Sequence[Campaign],
-    runs: Iterable[RunRecord],
+    runs: Iterable[RunRecord] | Mapping[CaseKey, Sequence[RunRecord]],
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
@@ -84,6 +86,8 @@ def build_report_data(
         campaigns: those reported on; with their invocations and skips, cases that weren't run are
             shown too.
         runs: their runs in the order in which they were stored, read once; without attachments.
+            Or those of one campaign by case, which are read again wherever they are asked for:
+            then no more than one case's are held, in the rows neither.
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
@@ -145,7 +149,10 @@ class _Gathered:
     """Cases as planned and run."""
 
     cases: dict[CaseKey, Case] = field(default_factory=dict)
-    runs: dict[CaseKey, list[RunRecord]] = field(default_factory=lambda: defaultdict(list))
+    #: Those that count; some may have no case of the plan.
+    runs: Mapping[CaseKey, Sequence[RunRecord]] = field(default_factory=dict)
+    #: The devices on which a run says that it is virtual.
+    virtual: set[Serial] = field(default_factory=set)
     #: Cases whose latency was asked for.
     timed: set[CaseKey] = field(default_factory=set)
     #: How precise the plan of the newest campaign wanted them.
@@ -166,7 +173,48 @@ class _Gathered:
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
-def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
+class _Counting(Mapping[CaseKey, Sequence[RunRecord]]):
+    """The runs that count of cases whose runs are read whenever they are asked for."""
+
+    def __init__(
+        self,
+        stored: Mapping[CaseKey, Sequence[RunRecord]],
+        counts: Callable[[RunRecord], bool],
+    ) -> None:
+        self._stored = stored
+        self._counts = counts
+
+    def __getitem__(self, key: CaseKey) -> Sequence[RunRecord]:
+        return [run for run in self._stored[key] if self._counts(run)]
+
+    def __iter__(self) -> Iterator[CaseKey]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
+
+
+class _Rows(Sequence[InvocationRow]):
+    """The invocations of a case, made whenever they are asked for."""
+
+    def __init__(self, count: int, made: Callable[[], Iterator[InvocationRow]]) -> None:
+        self._count = count
+        self._made = made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[InvocationRow]:
+        return self._made()
+
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - one, or a part
+        return tuple(self._made())[place]
+
+
+def _gather(
+    campaigns: Sequence[Campaign],
+    runs: Iterable[RunRecord] | Mapping[CaseKey, Sequence[RunRecord]],
+) -> _Gathered:
     found = _Gathered(
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
@@ -182,34 +230,55 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
                 found.timed.add(key)
                 if rule is not None:
                     found.goals[key] = rule.half_width
-    kept: dict[str, list[RunRecord]] = defaultdict(list)
-    of_device: dict[Serial, dict[CaseKey, list[RunRecord]]] = defaultdict(dict)
-    for run in runs:
+
+    def counts(run: RunRecord) -> bool:
         known = found.campaigns.get(run.campaign_id)
-        if known is not None and known.is_warm_up(run.run_pass, run.invocation):
-            continue
-        if not is_around_others(run):
+        is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
+        return not is_warm_up and not is_around_others(run)
+
+    if isinstance(runs, Mapping):
+        found.runs = _Counting(runs, counts)
+    else:
+        found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
+    memories: dict[Serial, dict[CaseKey, Memory]] = defaultdict(dict)
+    for key, own in found.runs.items():
+        for run in own:
             found.checks.learn(run)
-            key = run.case.case_key
             found.cases.setdefault(key, run.case)
-            found.runs[key].append(run)
-            of_device[found.cases[key].serial][key] = found.runs[key]
-        if known is not None and known.terms.stopping is not None:
-            kept[run.campaign_id].append(run)
-    for siblings in of_device.values():
-        found.others |= remembered(siblings, campaigns)
+            if run.is_virtual:
+                found.virtual.add(run.case.serial)
+        if own:
+            memories[own[0].case.serial][key] = memory_of(own)
+    for serial, siblings in memories.items():
+        found.others |= beside(siblings, serial, campaigns)
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
-            for key, item in standings(campaign, kept[campaign.campaign_id]).items():
+            # Of several campaigns each is on its own.
+            stands = (
+                standings_of(campaign, found.runs.items(), found.others)
+                if len(campaigns) == 1
+                else standings(campaign, _of_campaign(campaign, found.runs)).items()
+            )
+            for key, item in stands:
                 found.stopped[key].append((item.reason.value, item.text))
     return found
+
+
+def _of_campaign(
+    campaign: Campaign, runs: Mapping[CaseKey, Sequence[RunRecord]]
+) -> Iterator[RunRecord]:
+    return (run for own in runs.values() for run in own if run.campaign_id == campaign.campaign_id)
 
 
 def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     key, campaigns, device = case.case_key, gathered.campaigns, gathered.devices[case.serial]
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
-    runs = gathered.runs.pop(key, [])
+    is_held = isinstance(gathered.runs, dict)
+    if isinstance(gathered.runs, dict):
+        runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
+    else:
+        runs = gathered.runs.get(key, ())
     result = judge_case(
         runs, others=gathered.others.get(key, UNSEEN), check=gathered.checks.of(case)
     )
@@ -229,6 +298,12 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         if run.campaign_id in campaigns
     }
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
+
+    def invocations(of: Iterable[RunRecord]) -> Iterator[InvocationRow]:
+        for run in of:
+            origin, log = origins.get(run.campaign_id, ""), gathered.logs.get(run.run_id)
+            yield _invocation_row(run, result, origin, log, is_host=is_host)
+
     return ResultRow(
         case=case,
         model=gathered.models[case.subject],
@@ -245,16 +320,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
-        invocations=tuple(
-            _invocation_row(
-                run,
-                result,
-                origins.get(run.campaign_id, ""),
-                gathered.logs.get(run.run_id),
-                is_host=is_host,
-            )
-            for run in runs
-        ),
+        invocations=tuple(invocations(runs))
+        if is_held
+        else _Rows(len(runs), lambda: invocations(gathered.runs.get(key, ()))),
         figures=tuple(
             figure for own in gathered.passes for figure in _figures(own, of_pass[own.name])
         ),
@@ -364,9 +432,6 @@ def _device_rows(
     gathered: _Gathered, skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
 ) -> dict[str, DeviceRow]:
     serials = dict.fromkeys([*(case.serial for case in gathered.cases.values()), *skipped_on])
-    ran_virtual = {
-        run.case.serial for runs in gathered.runs.values() for run in runs if run.is_virtual
-    }
     facts = {str(serial): value for serial, value in devices.items()}
     titles = {
         str(serial): facts[serial].title.removesuffix(_VIRTUAL_SUFFIX)
@@ -378,7 +443,7 @@ def _device_rows(
         serial: DeviceRow(
             serial=serial,
             label=label,
-            is_virtual=serial in ran_virtual or (serial in facts and facts[serial].is_virtual),
+            is_virtual=serial in gathered.virtual or (serial in facts and facts[serial].is_virtual),
             facts=facts.get(serial),
         )
         for serial, label in unique_labels(titles).items()

@@ -12,7 +12,7 @@ from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import IMPORTED_TOOLS
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.verdict import Quality
+from orchestrator.records.verdict import Quality, Severity
 from orchestrator.report.winners import Contest, answers_of, kind_title
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.rows import DeviceRow, ResultRow
@@ -184,7 +184,8 @@ def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[
         rows = [
             row
             for row in results
-            if any(
+            if any(item.finding.severity is not Severity.INFO for item in row.findings)
+            and any(
                 item.run.run_pass is run_pass and item.run.verdict.quality is Quality.SUSPECT
                 for item in row.invocations
             )

@@ -206,7 +206,7 @@ class ResultRow:
     peak_memory_mib: float | None
     #: Of the invocation that says most; None when no output was read.
     delegate: DelegateEvidence | None
-    invocations: tuple[InvocationRow, ...]
+    invocations: Sequence[InvocationRow]
     #: By stage, where the plan has the pass ``cold``.
     starts: tuple[StartRow, ...] = ()
     #: What passes with tables of their own show of it, by the table's name.

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import re
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import unwritable
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Build, CampaignId, Case, Model, RunId
+from orchestrator.records.case import Build, CampaignId, Case, CaseKey, Model, RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
@@ -104,9 +106,12 @@ def write_bundle(
         campaigns.append(campaign)
     own = own_folders(store, campaigns, folders)
     try:
-        with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive:
+        with (
+            zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
+            tempfile.TemporaryFile(dir=path.parent) as lines,
+        ):
             contents, records_sha256 = _write_records(
-                archive, store, campaigns, frozenset(run_ids), own
+                archive, store, campaigns, frozenset(run_ids), own, lines
             )
             manifest = {
                 "schema": SCHEMA,
@@ -138,22 +143,23 @@ def _write_records(
     campaigns: Sequence[Campaign],
     chosen: Collection[RunId],
     own: OwnFolders,
+    lines: IO[bytes],
 ) -> tuple[BundleContents, str]:
     """Write what runs left behind, and the records; return how much there is, and the records'
-    sha256.
+    sha256. ``lines`` is a file for those of the runs, which come last.
     """
     blobs: set[str] = set()
-    cases: list[Case] = []
-    run_ids: set[RunId] = set()
-    lines: list[str] = []
-    virtual_runs = 0
+    cases: dict[CaseKey, Case] = {}
+    missing = set(chosen)
+    runs = virtual_runs = 0
     for run in store.runs(
         campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True
     ):
         if chosen and run.run_id not in chosen:
             continue
-        run_ids.add(run.run_id)
-        cases.append(run.case)
+        missing.discard(run.run_id)
+        cases[run.case.case_key] = run.case
+        runs += 1
         virtual_runs += run.is_virtual
         # A phone's own paths stay as they are, whatever this computer's are called.
         is_host = run.case.serial == HOST_SERIAL
@@ -167,16 +173,18 @@ def _write_records(
                 blobs.add(item.sha256)
                 archive.writestr(f"blobs/{item.sha256}", item.data)
         bare = replace(run, attachments=())
-        lines.append(_line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left))
-    if missing := set(chosen) - run_ids:
+        line = _line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left)
+        lines.write(line.encode("ascii") + b"\n")
+    if missing:
         raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
     contents = BundleContents(
-        campaigns=len(campaigns), runs=len(lines), virtual_runs=virtual_runs, blobs=len(blobs)
+        campaigns=len(campaigns), runs=runs, virtual_runs=virtual_runs, blobs=len(blobs)
     )
     digest = hashlib.sha256()
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
-        for line in (*_referring(store, campaigns, cases, own, is_cut=bool(chosen)), *lines):
-            data = line.encode("ascii") + b"\n"
+        referring = _referring(store, campaigns, cases.values(), own, is_cut=bool(chosen))
+        lines.seek(0)
+        for data in itertools.chain((f"{line}\n".encode("ascii") for line in referring), lines):
             digest.update(data)
             stream.write(data)
     return contents, digest.hexdigest()
@@ -185,7 +193,7 @@ def _write_records(
 def _referring(
     store: Store,
     campaigns: Sequence[Campaign],
-    cases: Sequence[Case],
+    cases: Collection[Case],
     own: OwnFolders,
     *,
     is_cut: bool,

@@ -114,3 +114,55 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
 
     few, many = (peak_bytes(home, listed) for home in homes)
     assert many < 2 * few
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The homes of a campaign of 10 cases with few runs each, and of one of 100 cases."""
+    folder = tmp_path_factory.mktemp("large")
+    few, many = (
+        stored_lab.stored(folder / str(cases), _one_campaign(cases)) for cases in (10, 100)
+    )
+    return few, many
+
+
+def _one_campaign(cases: int) -> Lab:
+    phone, name = REAL_PIXEL, CampaignId("night-000")
+    runs = [
+        replace(run, reason=f"{run.run_id}: {'said much ' * 200}")
+        for threads in range(1, cases + 1)
+        for run in series(case(phone, MOBILENET, DelegateName.XNNPACK, threads), 5_000.0, 10)
+    ]
+    runs = [replace(run, campaign_id=name) for run in runs]
+    return Lab(
+        devices={phone.serial: phone},
+        models={MOBILENET.sha256: MOBILENET},
+        campaigns=(campaign_of(runs, campaign_id=name),),
+        runs=runs,
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "rows"),
+    [
+        ("csv", "cases"),
+        ("csv", "invocations"),
+        ("json", "cases"),
+        ("parquet", "invocations"),
+        ("bencher", "cases"),
+        pytest.param("bundle", "cases", marks=needs_extension("interop")),
+        pytest.param("leaderboard", "cases", marks=needs_extension("interop")),
+    ],
+)
+def test_an_export_of_a_large_campaign_holds_no_more_runs_than_one_of_a_small_one(
+    large: tuple[Path, Path], form: str, rows: str
+) -> None:
+    def export(settings: Settings) -> None:
+        out = settings.data_folder / f"results.{form}"
+        asked = ExportRequest(campaigns=("night-000",), out=out, form=form, rows=rows, force=True)
+        reports.export(settings, asked)
+
+    few, many = (peak_bytes(home, export) for home in large)
+    # 900 more runs say 2,000 letters each; what is kept of a run is its figure, its id and its place
+    # in the plan.
+    assert many - few < 900 * 1_000
