@@ -33,7 +33,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateEvidence, RunRecord
-from orchestrator.records.verdict import Severity
+from orchestrator.records.verdict import Quality, Severity
 from orchestrator.report.data import ReportData
 from orchestrator.report.headline import headline_of
 from orchestrator.report.winners import contests_of, with_comparisons
@@ -333,6 +333,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         },
         **{name: value for own in shown for name, value in own.items()},
         findings=_findings(runs, result),
+        suspect=frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT),
         stopped=tuple(gathered.stopped[key]),
         origin="; ".join(dict.fromkeys(filter(None, origins.values()))),
     )

@@ -12,7 +12,6 @@ from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import IMPORTED_TOOLS
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.verdict import Quality, Severity
 from orchestrator.report.winners import Contest, answers_of, kind_title
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.rows import DeviceRow, ResultRow
@@ -181,16 +180,7 @@ def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[
     clean beside it.
     """
     for run_pass in (own.name for own in passes() if own.warns):
-        rows = [
-            row
-            for row in results
-            if any(item.finding.severity is not Severity.INFO for item in row.findings)
-            and any(
-                item.run.run_pass is run_pass and item.run.verdict.quality is Quality.SUSPECT
-                for item in row.invocations
-            )
-        ]
-        if rows:
+        if rows := [row for row in results if run_pass in row.suspect]:
             yield _warning(f"suspect in the pass {run_pass}", rows, names)
 
 

@@ -19,7 +19,7 @@ from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Case, SkippedCase
+from orchestrator.records.case import Case, Pass, SkippedCase
 from orchestrator.records.device import DeviceFacts, device_matches
 from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
@@ -218,6 +218,8 @@ class ResultRow:
     #: Of passes that have figures of their own.
     figures: tuple[PassFigure, ...] = ()
     findings: tuple[FindingRow, ...]
+    #: Passes with a suspect run.
+    suspect: frozenset[Pass] = frozenset()
     #: Why it got as many invocations as it has, for each campaign with a stopping rule: (code,
     #: sentence).
     stopped: tuple[tuple[str, str], ...]

@@ -184,7 +184,7 @@ def _write_records(
     with archive.open(_RECORDS, "w", force_zip64=True) as stream:
         referring = _referring(store, campaigns, cases.values(), own, is_cut=bool(chosen))
         lines.seek(0)
-        for data in itertools.chain((f"{line}\n".encode("ascii") for line in referring), lines):
+        for data in itertools.chain((text.encode("ascii") for text in referring), lines):
             digest.update(data)
             stream.write(data)
     return contents, digest.hexdigest()
@@ -198,8 +198,8 @@ def _referring(
     *,
     is_cut: bool,
 ) -> Iterator[str]:
-    """Yield the lines of campaigns and of everything that their cases refer to, without this
-    computer's paths.
+    """Yield the lines of campaigns, in pieces, and of everything that their cases refer to, without
+    this computer's paths.
 
     ``is_cut``: of a part of the runs, without the plan of the others.
     """
@@ -207,19 +207,25 @@ def _referring(
         portable = replace(
             campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs="")
         )
-        portable = replace(portable, invocations=(), skipped=()) if is_cut else portable
-        yield _line("campaign", portable, own, _OF_CAMPAIGNS)
+        portable = replace(portable, skipped=()) if is_cut else portable
+        bare = _line("campaign", replace(portable, invocations=()), own, _OF_CAMPAIGNS)
+        # The plan of a large campaign takes more room than anything else of a bundle.
+        head, empty, rest = bare.partition('"invocations":[]')
+        yield head + empty.removesuffix("]")
+        for place, item in enumerate(() if is_cut else campaign.invocations):
+            yield ("," if place else "") + _packed(json.loads(dump_document(item)))
+        yield f"]{rest}\n"
     planned = (
         () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
     )
     used = [*cases, *planned]
     devices, models, builds = store.devices(), store.models(), store.builds()
     for serial in dict.fromkeys(case.serial for case in used):
-        yield _line("device", devices[serial])
+        yield _line("device", devices[serial]) + "\n"
     for model_sha256 in dict.fromkeys(case.model_sha256 for case in used):
-        yield _line("model", replace(models[model_sha256], path=None))
+        yield _line("model", replace(models[model_sha256], path=None)) + "\n"
     for build_sha256 in dict.fromkeys(case.build_sha256 for case in used):
-        yield _line("build", without_paths(builds[build_sha256]))
+        yield _line("build", without_paths(builds[build_sha256])) + "\n"
 
 
 def _line(
@@ -232,7 +238,11 @@ def _line(
     document = json.loads(dump_document(record))
     if own is not None:
         document |= {name: own.hide_all(document[name]) for name in parts if name in document}
-    return json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
+    return _packed({"kind": kind, **beside, "record": document})
+
+
+def _packed(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,8 +133,7 @@ def leaderboard_lines(
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
 ) -> Iterator[str]:
-    """Yield a line for each process with a figure, from the runs of each campaign, of which one is
-    held at a time.
+    """Yield a line for each process with a figure, from the runs of each campaign.
 
     What others measured isn't ours to tell.
     """
@@ -156,21 +155,26 @@ def leaderboard_lines(
 
 def _processes(
     runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]
-) -> Iterable[list[RunRecord]]:
-    """Return the runs of a campaign that have a figure and are our own, by process."""
+) -> Iterator[list[RunRecord]]:
+    """Yield the runs of a campaign that have a figure and are our own, by process: last those that
+    share one.
+    """
     groups: dict[tuple[str, int], list[RunRecord]] = {}
     for run in runs:
         facts = devices.get(run.case.serial)
         is_own = run.case.tool not in IMPORTED_TOOLS and not (
             facts is not None and facts.is_imported
         )
-        if is_own and run.latency_us is not None and run.case.delegate in _ACCELERATORS:
+        if not is_own or run.latency_us is None or run.case.delegate not in _ACCELERATORS:
+            continue
+        flags = sorted(flag for flag in run.case.flags if flag[0] != FIGURE)
+        if len(flags) == len(run.case.flags):
+            yield [run]
+        else:
             # A language model's prefill and decode are two cases of one process.
-            row = run.case.to_row() | {
-                "flags": sorted(flag for flag in run.case.flags if flag[0] != FIGURE)
-            }
-            groups.setdefault((json.dumps(row, sort_keys=True), run.invocation), []).append(run)
-    return groups.values()
+            row = json.dumps(run.case.to_row() | {"flags": flags}, sort_keys=True)
+            groups.setdefault((row, run.invocation), []).append(run)
+    yield from groups.values()
 
 
 def _line(
