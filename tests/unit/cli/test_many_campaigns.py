@@ -146,7 +146,6 @@ def _one_campaign(cases: int) -> Lab:
         ("csv", "cases"),
         ("csv", "invocations"),
         ("json", "cases"),
-        ("parquet", "invocations"),
         ("bencher", "cases"),
         pytest.param("bundle", "cases", marks=needs_extension("interop")),
         pytest.param("leaderboard", "cases", marks=needs_extension("interop")),
