@@ -42,10 +42,9 @@ class Locks:
     each that is held.
     """
 
-    def __init__(self, folder: Path, *, purpose: str = "") -> None:
-        """``purpose`` is shown to others who want what is locked."""
+    def __init__(self, folder: Path) -> None:
+        """Name the folder; it is made with the first lock."""
         self._folder = folder
-        self._purpose = purpose
 
     def take(self, name: str, *, wait_s: float = 0.0) -> Callable[[], None] | None:
         """Return what releases the lock, None when another has it still after ``wait_s``.
@@ -64,7 +63,6 @@ class Locks:
         note = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "purpose": self._purpose,
             "since": datetime.now(UTC).isoformat(),
         }
         # The note is for people: the lock holds without it, also on a full disk.
@@ -156,7 +154,6 @@ def _who(note: bytes) -> str:
     try:
         found = json.loads(note)
         since = datetime.fromisoformat(found["since"]).astimezone()
-        purpose = f" ({found['purpose']})" if found["purpose"] else ""
-        return f"process {found['pid']} on {found['host']}{purpose} since {since:%Y-%m-%d %H:%M:%S}"
+        return f"process {found['pid']} on {found['host']} since {since:%Y-%m-%d %H:%M:%S}"
     except (ValueError, KeyError, TypeError):
         return "another process"

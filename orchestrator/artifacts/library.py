@@ -394,8 +394,8 @@ class BuildLibrary:
         """
         name, _, digits = named.partition("@")
         if digits:
-            chosen = self.find_release(named)
-            return chosen if chosen in usable else usable[0]
+            self.find_release(named)  # refuses digits that several programs have
+            return usable[0]
         for abi in (_ANY_ABI, wanted):
             pinned = self.archive.pinned(usable[0].name, abi)
             if pinned is None:

@@ -44,7 +44,7 @@ from orchestrator.ports import Device, Fitness
 from orchestrator.records.case import Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import ask, call
+from orchestrator.scripts import Answer, ask, call
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
@@ -296,12 +296,12 @@ class LadderConditioner:
                 steps.append(step)
         commands = {str(number): step.read for number, step in enumerate(steps)}
         told = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
-        originals = {number: _one_line(told.get(number, "")) for number in commands}
+        snapshot = parse_snapshot(told.texts())
         before = self.journal.snapshot(device.serial)
-        self._screens[device.serial] = (before or parse_snapshot(told)).get(_SCREEN, "")
+        self._screens[device.serial] = (before or snapshot).get(_SCREEN, "")
         to_do: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
-            original = originals.get(str(number), "")
+            original = told.value(str(number))
             if step.accepts(original):
                 continue
             if not original:
@@ -311,7 +311,7 @@ class LadderConditioner:
         if not to_do:
             return
         if before is None:
-            self.journal.keep_snapshot(device.serial, parse_snapshot(told))
+            self.journal.keep_snapshot(device.serial, snapshot)
         self._make(device, to_do, tell)
 
     def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
@@ -363,8 +363,8 @@ class LadderConditioner:
         )
         unmade: list[Change] = []
         for number, ((step, before), change) in enumerate(zip(steps, changes, strict=True)):
-            said, _, code = told.get(f"apply {number}", "").strip().rpartition("\n")
-            now = _one_line(told.get(f"check {number}", ""))
+            said, _, code = told.text(f"apply {number}").strip().rpartition("\n")
+            now = told.value(f"check {number}")
             is_made = code == "0" if step.by_exit_code else step.accepts(now)
             refusal = refusal_of(said)
             # Another step may have done what this one was refused: the screen comes on with "stay
@@ -399,7 +399,7 @@ class LadderConditioner:
         is_other = state.screen_on is (quiet.screen is Screen.OFF)
         if isinstance(device, AdbDevice) and is_other and device.serial not in self._stuck:
             step = screen_step(quiet.screen)
-            before = _one_line(_ask(device, {"read": step.read})["read"])
+            before = _ask(device, {"read": step.read}).value("read")
             original = self._screens.get(device.serial) or before.rpartition("=")[2]
             self._keep_snapshot(device, {_SCREEN: original})
             self._make(device, [(step, before)], tell)
@@ -453,10 +453,7 @@ class LadderConditioner:
         return "" if why and self._is_as_before(device, change) else why
 
     def _is_as_before(self, device: Device, change: Change) -> bool:
-        return (
-            bool(change.read)
-            and _one_line(_ask(device, {"read": change.read})["read"]) == change.was
-        )
+        return bool(change.read) and _ask(device, {"read": change.read}).value("read") == change.was
 
     def _phones_own(self, device: Device) -> list[Change]:
         """Return what a phone's own file tells; a phone can't have anything done on this computer."""
@@ -487,22 +484,15 @@ class LadderConditioner:
             self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
 
     def _snapshot(self, device: Device) -> dict[str, str]:
-        return parse_snapshot(_ask(device, SNAPSHOT_COMMANDS))
+        return parse_snapshot(_ask(device, SNAPSHOT_COMMANDS).texts())
 
 
-def _ask(device: Device, scripts: Mapping[str, str]) -> dict[str, str]:
-    return ask(
-        partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial
-    ).texts()
+def _ask(device: Device, scripts: Mapping[str, str]) -> Answer:
+    return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial)
 
 
 def _nobody(text: str) -> None:
     """Nobody listens."""
-
-
-def _one_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0].strip() if lines else ""
 
 
 def _is_over_network(device: AdbDevice) -> bool:

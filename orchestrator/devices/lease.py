@@ -21,9 +21,9 @@ from orchestrator.records.case import Serial
 class FileLease:
     """Leases of devices: a thread of one process uses a device, and nobody else."""
 
-    def __init__(self, folder: Path, *, purpose: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         """See Locks."""
-        self._locks = Locks(folder, purpose=purpose)
+        self._locks = Locks(folder)
         #: Leases that were taken for the next `acquire` of this object.
         self._reserved: dict[Serial, Callable[[], None]] = {}
 
