@@ -176,7 +176,7 @@ class Lab:
         options["models"] = model
         plan = plan_from_keywords(**measuring.with_question(options))
         with self._workspace() as workspace:
-            return self._results(measuring.bench(workspace, plan))
+            return self._results(measuring.run(workspace, plan, despite_losses=False))
 
     def run(self, plan: str | Path | Plan) -> Results:
         """Run a plan, or the plan file of this path.

@@ -120,13 +120,18 @@ def with_question(options: PlanOptions) -> PlanOptions:
     return {**options, "delegates": DelegateChoice.AUTO.value}
 
 
-def bench(workspace: Workspace, plan: Plan) -> MeasuredCampaign:
-    """Measure a plan for somebody who waits: the phones that it names must be there.
+def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
+    """Run a plan, however it came to be, on the phones that are there when it begins.
 
-    A model that is too fast for its program is measured with a finer one where that is there. Raises
-    as :func:`run`.
+    A model that is too fast for its program is measured with a finer one where that is there. With
+    ``despite_losses`` phones that it names may be missing, as long as one is there.
+
+    Raises:
+        UsageError kinds, NoDeviceError, ArtifactError: before anything runs.
+        InterruptedByUserError: Ctrl-C; devices are restored, what was measured is stored.
+        StoreError, HostStorageError: a run couldn't be kept.
     """
-    measured = run(workspace, plan, despite_losses=False)
+    measured = _run_once(workspace, plan, despite_losses=despite_losses)
     for tool in dict.fromkeys(case.tool for case in measured.too_fast):
         if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
             return _again_with(workspace, plan, measured, tool, finer)
@@ -159,7 +164,7 @@ def _again_with(
     keys = {"campaign_id": measured.campaign.campaign_id}
     try:
         workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
-        again = run(workspace, other, despite_losses=False)
+        again = _run_once(workspace, other, despite_losses=False)
     except (UsageError, ArtifactError) as error:
         text = f"{names}: it can't be measured with {finer}: {error}"
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
@@ -174,16 +179,7 @@ def _again_with(
     )
 
 
-def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
-    """Run a plan, however it came to be, on the phones that are there when it begins.
-
-    With ``despite_losses`` phones that it names may be missing, as long as one is there.
-
-    Raises:
-        UsageError kinds, NoDeviceError, ArtifactError: before anything runs.
-        InterruptedByUserError: Ctrl-C; devices are restored, what was measured is stored.
-        StoreError, HostStorageError: a run couldn't be kept.
-    """
+def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
     models, named = identify(plan), host_files(plan)
     opened = workspace.open_devices(plan.devices, despite_losses=despite_losses)

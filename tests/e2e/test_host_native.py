@@ -179,6 +179,16 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
         ("litert", "failed", "too-fast"),
         ("native", "completed", ""),
     ]
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"models: {TINY}\nmatrix: {{delegates: xnnpack, threads: 1}}\ndevices: {{host: true}}\n"
+        f"settings: {{min_secs: 0.1}}\ninvocations: 1\nbuilds: {{native: {program}}}\n"
+    )
+    planned = cli("run", plan, "--json")
+    assert [(run["case"]["tool"], run["reason_code"]) for run in planned.json["runs"]] == [
+        ("litert", "too-fast"),
+        ("native", ""),
+    ], planned.stderr
     alone = cli(*words, "--json").ended_with(1)
     assert "two_operators: it can't be measured with native: " in alone.stderr
     assert [run["case"]["tool"] for run in alone.json["runs"]] == ["litert"]
