@@ -65,7 +65,8 @@ soak: develop
 # `make test` draws six cells and a few of the others.
 # The same for a farm of many hosts on PostgreSQL.
 fault-matrix: develop
-	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py tests/e2e/test_farm_matrix.py tests/e2e/test_farm_kills.py \
+	FAULT_MATRIX=all $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_fault_matrix.py tests/e2e/test_fault_deaths.py \
+		tests/extensions/farm/e2e/test_farm_matrix.py tests/extensions/farm/e2e/test_farm_kills.py \
 		tests/integration/test_conditioning_faults.py
 
 # The fast tests with other versions than the pinned ones: the lowest that pyproject.toml allows (a bound that doesn't hold

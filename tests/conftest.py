@@ -151,7 +151,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give a failed test against real servers one more try; mark as slow what starts servers or
     processes.
     """
-    folders = [Path(__file__).parents[1] / name for name in AGAINST_SERVERS]
+    repo = Path(__file__).parents[1]
+    folders = [repo / name for name in AGAINST_SERVERS]
+    folders += repo.glob("tests/extensions/*/e2e")
     for item in items:
         is_against_servers = any(item.path.is_relative_to(folder) for folder in folders)
         is_against_servers |= not OF_SERVERS.isdisjoint(getattr(item, "fixturenames", ()))

@@ -2,6 +2,7 @@
 
 from tests.e2e.conftest import (
     cli,
+    database,
     four_phones,
     lab,
     lab_of,
@@ -11,10 +12,12 @@ from tests.e2e.conftest import (
     nothing_goes_on,
     plan_file,
     running_lab,
+    two_hosts,
 )
 
 __all__ = [
     "cli",
+    "database",
     "four_phones",
     "lab",
     "lab_of",
@@ -24,4 +27,5 @@ __all__ = [
     "nothing_goes_on",
     "plan_file",
     "running_lab",
+    "two_hosts",
 ]

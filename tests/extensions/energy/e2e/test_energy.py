@@ -15,7 +15,7 @@ from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.programs.language_model import DECODING_SHARE
 from tests.conftest import poll_until
 from tests.e2e.conftest import Lab
-from tests.e2e.test_language_models import TINY
+from tests.extensions.runtimes.e2e.test_language_models import TINY
 
 RAILS, BATTERY, OLD = 0, 1, 2
 

@@ -95,7 +95,7 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
     farm: FarmOfHosts, tmp_path: Path, name: str
 ) -> None:
     from orchestrator.extensions.runtimes.declaration import SHIPPED
-    from tests.e2e.test_language_models import TINY
+    from tests.extensions.runtimes.e2e.test_language_models import TINY
     from tests.extensions.runtimes.test_declared_programs import GGUF
 
     gguf, words, plan = tmp_path / "little.gguf", tmp_path / "words.txt", tmp_path / "plan.yaml"

@@ -2,7 +2,7 @@
 or left changed.
 
 ``make fault-matrix`` runs it after that of one host and prints a table. Without FAULT_MATRIX=all it
-is skipped: what can be seen in the database is tried by tests/integration/test_farm_*.py, the most
+is skipped: what can be seen in the database is tried by the test_farm_*.py beside it, the most
 usual of the rest by test_farm_hosts.py.
 """
 
