@@ -325,6 +325,9 @@ def _verdict(
 
 Key = TypeVar("Key")
 
+#: Comparisons with the fastest count as a little more than they are: it is picked by its figure.
+_RIVALS_POWER: Final = 1.15
+
 #: Two figures that can't be tested (one invocation each) are called alike up to this difference:
 #: the same case measured on two nights commonly differs by some percent.
 UNTESTED_MARGIN = 0.05
@@ -407,7 +410,7 @@ def best_of(members: Mapping[Key, Summary], *, level: float = LEVEL) -> BestOfSe
     if not members:
         return None
     fastest = min(members, key=lambda key: members[key].median_us)
-    shared = 1 - (1 - level) / max(1, len(members) - 1)
+    shared = 1 - (1 - level) / max(1, len(members) - 1) ** _RIVALS_POWER
     ratios = {
         key: speed_up(summary, members[fastest], level=shared)
         for key, summary in members.items()

@@ -40,22 +40,31 @@ SEGMENT_NIGHTS: Final = 3
 LEAST_CHANGE: Final = 0.02
 #: Series of constant figures have no noise; the log of a latency is never known better than this.
 LEAST_SIGMA: Final = 0.002
+#: Logarithms that differ by less are of one printed figure.
+_SAME_FIGURE: Final = 1e-9
 #: What the noise of the newest nights counts against that of older ones.
 _NEWEST_SHARE: Final = 0.8
+#: The noise of a phone's series rose when it did so in the median of as many nights, by so much.
+_RISE_NIGHTS: Final = 5
+_RISE_LEAST: Final = 1.3
 #: A step is common to so many series and more, in one direction in so large a share of them.
 _COMMON_SERIES: Final = 6
 _COMMON_SHARE: Final = 0.9
 #: What the noise that is usual in a lab counts, in nights of a series of few.
 _USUAL_NIGHTS: Final = 10
-#: A new level is clear that is beyond so many of the medians of three nights among the nights before.
+#: A new level is clear that is beyond so many of the means of as many nights in a row, at most
+#: seven, among the nights before.
 _CLEAR_SHARE: Final = 0.95
 _CLEAR_NIGHTS: Final = 45
+_CLEAR_MOST: Final = 7
 #: The scatter of a new level of so many nights is taken to be twice what it looks.
 _FEW_NIGHTS: Final = 2.0
 #: Less sure changes are never told.
 _CONFIDENCE_LEAST: Final = 0.95
-#: Three nights have gone back whose median has less than this of the step left.
+#: Nights have gone back whose mean has less than this of the step left.
 _LEFT_MOST: Final = 0.4
+#: An alarm of one of so many last nights stays until nights contradict it.
+_HELD_NIGHTS: Final = 4
 #: For a cut, in squared sigmas.
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
@@ -74,9 +83,12 @@ _LONG_EXCESS: Final = 1.25
 #: did must not hide.
 _LONG_POWER: Final = 1.5
 _LONG_MOST: Final = 2.0
-#: What a series' own estimate counts against that of all series: more where it remembers for longer.
+#: What a series' own estimate counts against that of all series: more where it remembers for longer,
+#: nearly in full where that is more than chance makes.
 _OWN_MEMORY: Final = 0.5
 _OWN_MEMORY_ABOVE: Final = 0.7
+_OWN_MEMORY_CLEAR: Final = 0.95
+_CLEAR_EXCESS: Final = 0.35
 _MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
@@ -113,13 +125,20 @@ class Change:
     noise: float
     #: Whether this is the series' newest change; a change and its end are one.
     is_newest: bool
-    #: The new level leaves out nearly all that three nights in a row had before.
+    #: The new level is beyond nearly all that as many nights in a row had before.
     is_clear: bool
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: int | None = None
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether it may be told at all: noise alone hardly ever shows it."""
+        return self.is_clear and self.confidence >= _CONFIDENCE_LEAST
 
-def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
+
+def changes(
+    latency: Floats, *, penalty: float = PENALTY, phones: Sequence[str] = ()
+) -> list[Change]:
     """Return every cut of every series, by series and night.
 
     Args:
@@ -127,38 +146,42 @@ def changes(latency: Floats, *, penalty: float = PENALTY) -> list[Change]:
             without a figure and figures that aren't positive are left out; a series needs two
             segments' nights to be cut at all.
         penalty: for a cut, in squared sigmas of the night-to-night noise.
+        phones: of each series; those of a phone may become noisier together. All count as one where
+            it is empty.
     """
     logs, places, lengths = _packed(latency)
     if logs.shape[1] < 2 * SEGMENT_NIGHTS:
         return []
-    calm = clipped(logs, lengths, noise_of(logs, lengths))
+    newest = _NEWEST_SHARE * noise_of(*_newest(logs, lengths, RECENT_NIGHTS))
+    calm = clipped(logs, lengths, np.maximum(noise_of(logs, lengths), newest))
     is_old = lengths >= 3 * RECENT_NIGHTS
     older = np.where(is_old, lengths - RECENT_NIGHTS, lengths)
     common = None if is_old.any() else common_step(calm, lengths)
     memory, longer = memory_of(calm if common is None else common.taken_out_of(calm), older)
+    noise = noise_of(calm, older)
     # A phone may have become noisier: the newest nights count too, nearly in full.
-    noise = np.maximum(noise_of(calm, older), _NEWEST_SHARE * _noise_of_newest(calm, lengths))
+    noise = np.maximum(noise * _rise(logs, lengths, noise, phones), newest)
     noise = _with_usual_noise(noise, lengths)
     sigma = noise / np.sqrt(1 - memory)
     z = calm / sigma[:, None]
-    found = []
-    parts = partition(z, lengths, penalty=penalty * longer, memory=memory)
-    if common is not None:
-        parts = [common.added_to(cuts, series) for series, cuts in enumerate(parts)]
-    for series, cuts in enumerate(parts):
-        described = _described(
-            series,
-            cuts,
-            logs[series],
-            z[series],
-            places[series],
-            lengths[series],
-            sigma[series],
-            float(memory[series]),
+    came_from = _best_cuts(z, lengths, penalty=penalty * longer, memory=memory)
+    found: list[Change] = []
+    for series, length in enumerate(lengths.tolist()):
+        row = _Row(
+            series=series,
+            logs=logs[series, :length],
+            z=z[series, :length],
+            places=places[series, :length],
+            sigma=float(sigma[series]),
+            memory=float(memory[series]),
         )
+        cuts = _walked_back(came_from[:, series], length)
         if common is not None:
-            described = common.confirmed(described, places[series])
-        found += _with_ends(described, logs[series, : lengths[series]], places[series])
+            cuts = common.added_to(cuts, series)
+        described = [row.described(cuts, at, length) for at in range(len(cuts))]
+        if common is not None:
+            described = common.confirmed(described, row.places)
+        found += row.held(row.with_ends(described), came_from[:, series])
     return found
 
 
@@ -237,11 +260,29 @@ def _with_usual_noise(noise: Floats, lengths: Integers) -> Floats:
     return found
 
 
-def _noise_of_newest(logs: Floats, lengths: Integers) -> Floats:
-    """Return the night-to-night sigma of each series' newest nights."""
-    count = min(RECENT_NIGHTS, logs.shape[1])
+def _newest(logs: Floats, lengths: Integers, nights: int) -> tuple[Floats, Integers]:
+    """Return each series' newest nights, and how many there are."""
+    count = min(nights, logs.shape[1])
     at = np.maximum(lengths[:, None] - count + np.arange(count), 0)
-    return noise_of(np.take_along_axis(logs, at, axis=1), np.minimum(lengths, count))
+    return np.take_along_axis(logs, at, axis=1), np.minimum(lengths, count)
+
+
+def _rise(logs: Floats, lengths: Integers, noise: Floats, phones: Sequence[str]) -> Floats:
+    """Return by how much each series' noise rose with that of its phone's series; 1 where it didn't.
+
+    What a series alone shows of it in a few nights is too little. The median over nights of the
+    medians over series: a step of all is one night.
+    """
+    found = np.ones(len(logs))
+    old = np.flatnonzero(lengths >= 3 * RECENT_NIGHTS)
+    newest, _ = _newest(logs[old], lengths[old], _RISE_NIGHTS + 1)
+    steps = _MAD * np.abs(np.diff(newest, axis=1)) / noise[old, None] / math.sqrt(2)
+    names = np.asarray(phones)[old] if len(phones) else np.full(old.size, "")
+    for own in [np.ones(old.size, dtype=bool), *(names == name for name in sorted(set(names)))]:
+        if np.sum(own) >= _COMMON_SERIES:
+            rise = float(np.median(np.median(steps[own], axis=0)))
+            found[old[own]] = rise if rise >= _RISE_LEAST else 1.0
+    return found
 
 
 def is_alarm(
@@ -260,17 +301,11 @@ def is_news(
     """Whether a cut is to be told: an alarm, or one that was and went away."""
     is_recent = nights - (change.night if change.ended is None else change.ended) <= recent
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, threshold)
-    is_sure = change.is_clear and change.confidence >= _CONFIDENCE_LEAST
-    return change.is_newest and is_recent and is_large and is_sure
+    return change.is_newest and is_recent and is_large and change.is_sure
 
 
 def partition(
-    z: Floats,
-    lengths: Integers,
-    *,
-    penalty: float,
-    segment: int = SEGMENT_NIGHTS,
-    memory: Floats | None = None,
+    z: Floats, lengths: Integers, *, penalty: float, memory: Floats | None = None
 ) -> list[list[int]]:
     """Return the best cuts of each series: where each segment but the first begins.
 
@@ -282,9 +317,16 @@ def partition(
             looked at.
         lengths: places used of each series.
         penalty: for each cut, in squared units of ``z``.
-        segment: the least length of a segment.
         memory: each series' correlation of neighbours; none when left out.
     """
+    came_from = _best_cuts(z, lengths, penalty=penalty, memory=memory)
+    return [_walked_back(came_from[:, at], length) for at, length in enumerate(lengths.tolist())]
+
+
+def _best_cuts(
+    z: Floats, lengths: Integers, *, penalty: float, memory: Floats | None = None
+) -> Integers:
+    """Return places x series: where the last segment of the best cuts up to a place begins."""
     count, width = z.shape
     rho = np.zeros(count) if memory is None else memory
     used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
@@ -311,8 +353,8 @@ def partition(
     first[0] = nights[0] if width else 0.0
     weight = np.tile(1 / variance, (width + 1, 1))
     weight[0] = 1.0
-    for end in range(segment, width + 1):
-        starts = np.arange(0, end - segment + 1)
+    for end in range(SEGMENT_NIGHTS, width + 1):
+        starts = np.arange(0, end - SEGMENT_NIGHTS + 1)
         begins, size = slice(0, starts.size), (end - 1 - starts)[:, None]
         total_weight = weight[begins] + size * lift**2 / variance
         level = (
@@ -330,14 +372,12 @@ def partition(
         if end < width:
             before = level[chosen, rows] / total_weight[chosen, rows]
             first[end] = nights[end] - rho * (nights[end - 1] - before)
-    return [
-        _walked_back(came_from[:, series], int(lengths[series]), segment) for series in range(count)
-    ]
+    return came_from
 
 
-def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
+def _walked_back(came_from: Integers, length: int) -> list[int]:
     cuts: list[int] = []
-    place = length if length >= segment else 0
+    place = length if length >= SEGMENT_NIGHTS else 0
     while (place := int(came_from[place])) > 0:
         cuts.append(place)
     return cuts[::-1]
@@ -346,10 +386,18 @@ def _walked_back(came_from: Integers, length: int, segment: int) -> list[int]:
 def noise_of(logs: Floats, lengths: Integers) -> Floats:
     """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly
     touch.
+
+    Never less than rounding makes: figures of a coarse program are alike on most nights, and then
+    off by the least difference between any two of them.
     """
+    inside = np.where(np.arange(logs.shape[1]) < lengths[:, None], logs, np.nan)
+    gaps = np.diff(np.sort(inside, axis=1), axis=1)
+    gaps[~(gaps > _SAME_FIGURE)] = np.inf
+    least = gaps.min(axis=1, initial=np.inf) / math.sqrt(12)
+    least = np.maximum(LEAST_SIGMA, np.where(np.isfinite(least), least, 0.0))
     differences = np.diff(logs, axis=1)
     differences[np.arange(differences.shape[1]) >= (lengths - 1)[:, None]] = np.nan
-    found: Floats = np.maximum(LEAST_SIGMA, _sigma(differences) / math.sqrt(2))
+    found: Floats = np.maximum(least, _sigma(differences) / math.sqrt(2))
     return found
 
 
@@ -376,7 +424,10 @@ def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
     blocks = _sigma(_block_steps(logs, lengths, _MEMORY_NIGHTS))
     found = np.interp((blocks / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
     usual = float(np.median(found)) if found.size else 0.0
-    own = (found - usual) * np.where(found > usual, _OWN_MEMORY_ABOVE, _OWN_MEMORY)
+    excess = found - usual
+    own = excess * np.select(
+        [excess > _CLEAR_EXCESS, excess > 0], [_OWN_MEMORY_CLEAR, _OWN_MEMORY_ABOVE], _OWN_MEMORY
+    )
     # A few nights tell a series' own memory from a step in it no better than they do chance.
     own = np.where(lengths < 2 * RECENT_NIGHTS, 0.0, own)
     memory = np.clip(usual - _MEMORY_BIAS + own, 0.0, _MEMORY_GRID[-1])
@@ -462,84 +513,126 @@ def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
     return np.log(values[:, :width]), order[:, :width], lengths
 
 
-def _described(
-    series: int,
-    cuts: Sequence[int],
-    logs: Floats,
-    z: Floats,
-    places: Integers,
-    length: int,
-    sigma: float,
-    memory: float,
-) -> list[Change]:
-    edges = [0, *cuts, int(length)]
-    found = []
-    # By how much the variance of a mean of many nights is larger than that of nights which forget.
-    grown = (1 + memory) / (1 - memory)
-    for number, cut in enumerate(cuts):
-        before, after = slice(edges[number], cut), slice(cut, edges[number + 2])
-        counts = cut - edges[number], edges[number + 2] - cut
-        log_ratio = float(np.median(logs[after]) - np.median(logs[before]))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One series without gaps: what its cuts are described by."""
+
+    series: int
+    logs: Floats
+    #: Without lone outliers, in sigmas.
+    z: Floats
+    #: Which night each figure is of.
+    places: Integers
+    sigma: float
+    memory: float
+
+    @property
+    def grown(self) -> float:
+        """By how much the variance of a mean of many nights is larger than that of nights which
+        forget.
+        """
+        return (1 + self.memory) / (1 - self.memory)
+
+    def described(self, cuts: Sequence[int], number: int, length: int) -> Change:
+        """Return one of the cuts of the first nights, so many."""
+        edges = [0, *cuts, length]
+        start, cut, end = edges[number : number + 3]
+        before, after, counts = slice(start, cut), slice(cut, end), (cut - start, end - cut)
+        log_ratio = float(np.median(self.logs[after]) - np.median(self.logs[before]))
         # The standard error of a difference of two medians of normal noise is pi / 2 times that of
         # means, squared.
-        error = float(sigma) * math.sqrt(grown * math.pi / 2 * (1 / counts[0] + 1 / counts[1]))
-        step = float(np.mean(z[after]) - np.mean(z[before]))
+        shares = 1 / counts[0] + 1 / counts[1]
+        error = self.sigma * math.sqrt(self.grown * math.pi / 2 * shares)
+        step = float(np.mean(self.z[after]) - np.mean(self.z[before]))
         # A phone may have become noisier with the new level, more than the newest nights show.
-        scatter = max(1.0, float(np.std(z[after], ddof=1)) * (1 + _FEW_NIGHTS / counts[1]))
-        gain = step * step * counts[0] * counts[1] / (counts[0] + counts[1]) / grown / scatter**2
-        earliest, latest = _place(z / math.sqrt(grown), edges[number], cut, edges[number + 2])
-        found.append(
-            Change(
-                series=series,
-                night=int(places[cut]),
-                earliest=int(places[earliest]),
-                latest=int(places[latest]),
-                ratio=math.exp(log_ratio),
-                low=math.exp(log_ratio - 1.96 * error),
-                high=math.exp(log_ratio + 1.96 * error),
-                confidence=max(0.0, 1 - length * math.erfc(math.sqrt(gain / 2))),
-                nights_before=counts[0],
-                nights_after=counts[1],
-                noise=float(sigma),
-                is_newest=number == len(cuts) - 1,
-                is_clear=_is_clear(logs[max(0, cut - _CLEAR_NIGHTS) : cut], logs[after], log_ratio),
-            )
+        scatter = float(np.std(self.z[after], ddof=1)) * (1 + _FEW_NIGHTS / counts[1])
+        gain = step * step / shares / self.grown / max(1.0, scatter) ** 2
+        earliest, latest = _place(self.z / math.sqrt(self.grown), start, cut, end)
+        return Change(
+            series=self.series,
+            night=int(self.places[cut]),
+            earliest=int(self.places[earliest]),
+            latest=int(self.places[latest]),
+            ratio=math.exp(log_ratio),
+            low=math.exp(log_ratio - 1.96 * error),
+            high=math.exp(log_ratio + 1.96 * error),
+            confidence=max(0.0, 1 - length * math.erfc(math.sqrt(gain / 2))),
+            nights_before=counts[0],
+            nights_after=counts[1],
+            noise=self.sigma,
+            is_newest=number == len(cuts) - 1,
+            is_clear=_is_clear(self.z[max(0, cut - _CLEAR_NIGHTS) : cut], self.z[after], step),
         )
-    return found
+
+    def with_ends(self, changes: Sequence[Change]) -> list[Change]:
+        """Return the changes; one that the next undoes, or that the newest nights have left, has an
+        end.
+        """
+        found: list[Change] = []
+        for change in changes:
+            last = found[-1] if found else None
+            step = 0.0 if last is None or last.ended is not None else math.log(last.ratio)
+            if (
+                last is not None
+                and step
+                and abs(step + math.log(change.ratio)) < abs(step) * _LEFT_MOST
+            ):
+                found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
+            else:
+                found.append(change)
+        if found and found[-1].is_newest and found[-1].ended is None:
+            last = found[-1]
+            has_left = last.nights_after > SEGMENT_NIGHTS and self._has_left(
+                last, self.z[-SEGMENT_NIGHTS:]
+            )
+            ended = int(self.places[-SEGMENT_NIGHTS]) if has_left else None
+            found[-1] = replace(last, ended=ended)
+        return found
+
+    def held(self, changes: list[Change], came_from: Integers) -> list[Change]:
+        """Return the changes with the alarm of one of the last nights, where it would have been told
+        then: a list that is asked for each night doesn't flap.
+
+        It stays, as sure as it was, until nights contradict it: then it went away.
+        """
+        length, nights = len(self.z), int(self.places[-1]) + 1
+        if changes and is_news(changes[-1], nights=nights):
+            return changes
+        for end in range(length - 1, max(length - 1 - _HELD_NIGHTS, 2 * SEGMENT_NIGHTS - 1), -1):
+            if came_from[end] < max(SEGMENT_NIGHTS, length - RECENT_NIGHTS):
+                continue
+            cuts = _walked_back(came_from, end)
+            then = self.described(cuts, len(cuts) - 1, end)
+            if not is_news(then, nights=nights):
+                continue
+            now = self.described(cuts, len(cuts) - 1, length)
+            now = replace(now, confidence=then.confidence, is_clear=True)
+            level = self.z[cuts[-1] :]
+            if (
+                abs(now.ratio - 1) < LEAST_CHANGE
+                or self._has_left(then, level)
+                or self._has_left(then, level[-SEGMENT_NIGHTS:])
+            ):
+                now = replace(then, ended=int(self.places[-SEGMENT_NIGHTS]))
+            before = [item for item in changes if item.night < now.earliest]
+            return [*(replace(item, is_newest=False) for item in before), now]
+        return changes
+
+    def _has_left(self, change: Change, nights: Floats) -> bool:
+        """Whether nights have less of a change's step than it takes to be at its new level."""
+        cut = int(np.searchsorted(self.places, change.night))
+        level = float(np.mean(self.z[max(0, cut - change.nights_before) : cut]))
+        step = math.log(change.ratio) / self.sigma
+        return bool(step) and (float(np.mean(nights)) - level) / step < _LEFT_MOST
 
 
-def _is_clear(before: Floats, after: Floats, log_ratio: float) -> bool:
-    """Whether a new level is beyond nearly all medians of three nights in a row before it."""
-    medians = np.median(np.lib.stride_tricks.sliding_window_view(before, SEGMENT_NIGHTS), axis=1)
-    beyond = medians < np.median(after) if log_ratio > 0 else medians > np.median(after)
+def _is_clear(before: Floats, after: Floats, step: float) -> bool:
+    """Whether a new level is beyond nearly all means of as many nights in a row before it."""
+    most = max(SEGMENT_NIGHTS, len(before) // 2)
+    count = min(len(after), len(before), most, _CLEAR_MOST)
+    means = np.mean(np.lib.stride_tricks.sliding_window_view(before, count), axis=1)
+    beyond = means < np.mean(after) if step > 0 else means > np.mean(after)
     return bool(np.mean(beyond) >= _CLEAR_SHARE)
-
-
-def _with_ends(changes: Sequence[Change], logs: Floats, places: Integers) -> list[Change]:
-    """Return the changes of a series; one that the next undoes, or that the newest nights have left,
-    has an end.
-    """
-    found: list[Change] = []
-    for change in changes:
-        last = found[-1] if found else None
-        step = 0.0 if last is None or last.ended is not None else math.log(last.ratio)
-        if (
-            last is not None
-            and step
-            and abs(step + math.log(change.ratio)) < abs(step) * _LEFT_MOST
-        ):
-            found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
-        else:
-            found.append(change)
-    if found and found[-1].is_newest and found[-1].ended is None:
-        last = found[-1]
-        cut = len(logs) - last.nights_after
-        level = float(np.median(logs[max(0, cut - last.nights_before) : cut]))
-        left = float(np.median(logs[-SEGMENT_NIGHTS:])) - level
-        step = math.log(last.ratio)
-        if step and last.nights_after > SEGMENT_NIGHTS and left / step < _LEFT_MOST:
-            found[-1] = replace(last, ended=int(places[len(logs) - SEGMENT_NIGHTS]))
-    return found
 
 
 def _place(z: Floats, start: int, cut: int, end: int) -> tuple[int, int]:

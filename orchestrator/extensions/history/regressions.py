@@ -203,10 +203,10 @@ def find_regressions(
     if not question.selections:
         # After all that was read of series: one may begin meanwhile.
         attributes = describe_series(store)
-    cuts = changes(table.latency_us)
+    cuts = _changes_of(table)
     table, other_figures = nights_of_one_kind(store, table, cuts)
     if other_figures:
-        cuts = changes(table.latency_us)
+        cuts = _changes_of(table)
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     annotations = store.annotations()
     delegates = {key: words["delegate"] for key, words in attributes.items()}
@@ -261,6 +261,10 @@ def find_regressions(
         outputs=_outputs(store, question, marks, attributes, annotations),
         other_figures=other_figures,
     )
+
+
+def _changes_of(table: NightTable) -> list[Change]:
+    return changes(table.latency_us, phones=[sketch.serial for sketch in table.sketches])
 
 
 def _about(
@@ -474,7 +478,7 @@ def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool
     if question.since is None:
         return is_news(change, nights=len(table.nights), threshold=question.threshold)
     is_large = abs(change.ratio - 1) >= max(LEAST_CHANGE, question.threshold)
-    return is_large and table.nights[change.night] >= question.since
+    return is_large and change.is_sure and table.nights[change.night] >= question.since
 
 
 def _median_of(row: Floats, nights: int) -> float:

@@ -286,3 +286,41 @@ def test_a_step_that_passed_went_away_within_three_nights_and_is_no_alarm() -> N
         assert not any(is_alarm(change, nights=90) and change.ratio > 1 for change in last), row
         assert all(is_news(change, nights=90) for change in last if change.ended is not None)
     assert ended >= 36
+
+
+def looks(values: np.ndarray, first: int, last: int) -> np.ndarray:
+    """Return series x nights: whether each night's list has an alarm of the series."""
+    found = np.zeros(values.shape, dtype=bool)
+    for night in range(first, last):
+        seen = values[:, max(0, night - 89) : night + 1]
+        for change in changes(seen):
+            found[change.series, night] |= is_alarm(change, nights=seen.shape[1])
+    return found[:, first:last]
+
+
+def test_an_alarm_stays_from_night_to_night_until_nights_contradict_it() -> None:
+    values = remembering(np.random.default_rng(SEED), 0.0, 200, 112)
+    values[:, 98:] *= 1.05
+    alarms = looks(values, 100, 110)
+
+    assert np.mean(alarms.any(axis=1)) >= 0.95
+    # Gone for a night, and back: 11 times of these series when each night was judged alone.
+    gone = alarms[:, :-2] & ~alarms[:, 1:-1] & alarms[:, 2:]
+    assert np.sum(gone) <= 1
+
+
+def test_a_phone_that_became_noisier_is_known_by_all_its_series() -> None:
+    generator = np.random.default_rng(SEED)
+    values = np.array([series(generator, 125, 0.01) for _ in range(60)])
+    values[:12, 100:] = 10_000 * np.exp(0.03 * generator.standard_normal((12, 25)))
+    phones = ["swapped"] * 12 + [f"phone {row // 12}" for row in range(48)]
+
+    def candidates(names: list[str]) -> int:
+        series_told = set()
+        for night in range(101, 125):
+            found = changes(values[:, night - 89 : night + 1], phones=names)
+            series_told |= {item.series for item in found if is_alarm(item, nights=90)}
+        return len(series_told)
+
+    assert candidates(phones) <= 1
+    assert candidates([f"phone {row}" for row in range(60)]) >= 4
