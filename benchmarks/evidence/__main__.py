@@ -1,12 +1,14 @@
 """Prove the statistics on series of known truth, and write docs/evidence.md with its charts.
 
 Run as ``make evidence``. Everything is drawn from noise.json with one seed, so that the same code
-writes the same pages; ``--quick`` does with a fifth of the trials. Ends with 1 when a stated bound
-is missed. ``--record`` takes the noise again first.
+writes the same pages; ``--fewer N`` does with 1 of N trials, ``--quick`` with a fifth.
+``--processes N`` takes so many (default: 4). Ends with 1 when a stated bound is missed. ``--record``
+takes the noise again first.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import math
 import re
@@ -34,10 +36,10 @@ NIGHTS_TRIALS, PLANNED_TRIALS = 2000, 400
 NORMAL_STDS = (0.015, 0.02, 0.03, 0.035, 0.04, 0.045, 0.05)
 #: What a night as a whole may be off by, beside its invocations.
 NIGHT_STD = 0.015
-#: Where more than one false alarm in a hundred is what there is.
-NIGHTS_ALARMS = {"this computer, as recorded": 0.015}
 #: Devices of twelve cases, and trials of comparisons that look for 1 %.
-DEVICES, SMALL_TRIALS = 200, 200
+DEVICES, SMALL_TRIALS = 200, 400
+#: What chance adds to a share of so few trials.
+SMALL_CHANCE = 0.01
 HISTORY_SERIES = 400
 #: What holds less is named in the text: devices' cases of 8 invocations of one kind of noise.
 LESS_HELD, LESS_HELD_OF_EIGHT = 0.91, "two clock states, staying 0.5"
@@ -45,16 +47,16 @@ LESS_HELD, LESS_HELD_OF_EIGHT = 0.91, "two clock states, staying 0.5"
 REMEMBERING_TRIALS, STOPPED_TRIALS = 2000, 4000
 #: Series that the limit of what history can find is drawn from.
 LIMIT_SERIES = 3000
-#: Trials on each of the seventeen kinds, and what holds less there: memory that lasts.
-KIND_TRIALS, TURN_TRIALS, KIND_SERIES = 1000, 400, 150
-SESSION_TRIALS, YOUNG_LABS = 1000, 60
-ROUGH = {
-    "autocorrelation 0.8",
-    "30 % of it with 0.8",
-    "noise that triples",
-    "a swap to a noisier phone",
-    "the first ones warm it",
+#: Trials on each of the seventeen kinds, and what intervals hold where memory lasts; elsewhere 93 %.
+KIND_TRIALS, TURN_TRIALS, KIND_SERIES = 1000, 400, 200
+HELD_OF_KIND = {
+    "autocorrelation 0.5": 0.9,
+    "two states, staying 0.5": 0.9,
+    "autocorrelation 0.8": 0.78,
 }
+SESSION_TRIALS, YOUNG_LABS = 2000, 60
+#: Nights in two states that last look like steps, in a lab of nothing else.
+STATES_THAT_STAY, STATES_FALSE = "two states, staying 0.5", 0.002
 #: Columns that name rows, and keep their units.
 LABELS = {"what", "promised", "noise", "between sessions"}
 EFFECTS = (0.01, 0.02, 0.03, 0.05)
@@ -100,18 +102,25 @@ class Bounds:
 
 
 def main() -> int:
-    if "--record" in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--quick", dest="fewer", action="store_const", const=5, default=1)
+    parser.add_argument("--fewer", type=int)
+    parser.add_argument("--processes", type=int, default=4)
+    options = parser.parse_args()
+    if options.record:
         import record
 
         sys.argv = sys.argv[:1]
         record.main()
-    quick = 5 if "--quick" in sys.argv else 1
     noises = recorded()
     kinds = trials.kinds_of(noises)
     bounds = Bounds()
     # Each part draws from streams of its own, so that it comes out alike in whatever order parts
     # are worked on.
-    with ProcessPoolExecutor(4, initializer=reduce, initargs=(quick,)) as pool:
+    with ProcessPoolExecutor(
+        options.processes, initializer=reduce, initargs=(options.fewer,)
+    ) as pool:
         work = [
             pool.submit(part_of, part, given)
             for part, given in (
@@ -136,7 +145,9 @@ def main() -> int:
             text, rows = item.result()
             parts.append(text)
             bounds.rows += rows
-    head = prose.HEAD if quick == 1 else prose.HEAD + prose.QUICK
+    head = prose.HEAD
+    if options.fewer > 1:
+        head += prose.FEWER.format(divisor=options.fewer)
     text = "\n".join([head, bounds_table(bounds), *parts])
     (DOCS / "evidence.md").write_text(text, "utf-8")
     for what, promise, found, is_kept in bounds.rows:
@@ -238,7 +249,7 @@ def nights_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
             bounds.check(
                 f"A/A false alarms, two nights, {name}, {kind.name}",
                 alarm,
-                high=NIGHTS_ALARMS.get(kind.name, 0.01),
+                high=0.01,
             )
             bounds.check(
                 f"coverage of 95 % intervals, two nights, {name}, {kind.name}", held, low=0.93
@@ -264,7 +275,7 @@ def remembering_part(bounds: Bounds) -> str:
             bounds.check(
                 f"coverage of 95 % intervals, one case of {count}, {kind.name}",
                 held,
-                low=0.9,
+                low=0.9 if kind.is_lasting else 0.93,
                 high=high,
             )
             single.append((kind.name, str(count), percent(held), percent(naive), f"{grown:.2f}"))
@@ -281,7 +292,8 @@ def remembering_part(bounds: Bounds) -> str:
     ]
     for row, kind in enumerate(stopping):
         held, given = remembering.stopped(kind, chance(24, row), STOPPED_TRIALS)
-        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=0.9)
+        low = 0.9 if kind.is_lasting else 0.93
+        bounds.check(f"coverage of 95 % intervals, stopping rule, {kind.name}", held, low=low)
         rule.append((kind.name, percent(held), f"{given:.1f}"))
     alone = ("noise", "invocations", "coverage", "as if independent", "width")
     siblings = ("noise", "invocations", "coverage", "width")
@@ -308,8 +320,8 @@ def remembering_nights_part(bounds: Bounds) -> str:
                 kind, chance(26, row, column), COVERAGE_TRIALS, counts
             )
             name = f"{counts[0]} against {counts[1]}, {kind.name}"
-            bounds.check(f"A/A false alarms, two nights, {name}", alarm, high=0.025)
-            bounds.check(f"coverage of 95 % intervals, two nights, {name}", held, low=0.9)
+            bounds.check(f"A/A false alarms, two nights, {name}", alarm, high=0.01)
+            bounds.check(f"coverage of 95 % intervals, two nights, {name}", held, low=0.93)
             rows.append(
                 (
                     kind.name,
@@ -364,7 +376,7 @@ def small_steps_part(kinds: Sequence[trials.Kind], bounds: Bounds) -> str:
             bounds.check(
                 f"A/A false alarms, 'ab --detect 1%' at {level:.0%}, {name}",
                 found[0][0],
-                high=0.1,
+                high=1 - level + SMALL_CHANCE,
             )
             told += [percent(found[0][0]), percent(found[1][0]), f"{found[1][1]:.0f}"]
         rows.append((name, *told))
@@ -422,9 +434,8 @@ def kinds_part(bounds: Bounds) -> str:
     single, turns, nights = [], [], []
     for row, kind in enumerate(noise_kinds.KINDS):
         one = noise_kinds.alone(kind, chance(32, row), KIND_TRIALS)
-        is_rough = kind.name in ROUGH
         for what, held in (("8", one.eight), ("12", one.twelve), ("stopping rule", one.stopped)):
-            low = 0.7 if is_rough else 0.9
+            low = HELD_OF_KIND.get(kind.name, 0.93)
             bounds.check(f"coverage of 95 % intervals, {what}, {kind.name}", held, low=low)
         shares = (one.eight, one.twelve, one.stopped, one.energy)
         counts = (f"{one.processes:.1f}", f"{one.known_processes:.1f}")
@@ -434,13 +445,14 @@ def kinds_part(bounds: Bounds) -> str:
         told = (f"{percent(found)}, {pairs:.0f}" for found, _, pairs in steps)
         turns.append((kind.name, percent(equal[0]), percent(equal[1]), f"{equal[2]:.0f}", *told))
         false, found = noise_kinds.nights(kind, chance(34, row), KIND_SERIES)
-        most = 0.006 if is_rough else 0.005
+        most = STATES_FALSE if kind.name == STATES_THAT_STAY else 0.001
         bounds.check(f"false candidates of series-nights, {kind.name}", false / 1000, high=most)
         nights.append((kind.name, f"{false:.2f}", percent(found)))
     few = noise_kinds.alarms(noise_kinds.fifth_remembers(chance(35), KIND_SERIES), 90)
-    nights.append(
-        ("a fifth of series with 0.8", f"{noise_kinds.false_candidates(few, 90):.2f}", "")
-    )
+    false = noise_kinds.false_candidates(few, 90)
+    name = "a fifth of series with 0.8"
+    bounds.check(f"false candidates of series-nights, {name}", false / 1000, high=0.0015)
+    nights.append((name, f"{false:.2f}", ""))
     heads = ("noise", "8", "12", "stopping rule", "energy, 12 blocks", "processes", "known device")
     of_turns = (
         "noise",
@@ -482,8 +494,9 @@ def between_part(bounds: Bounds) -> str:
                 f"{percent(between)} between sessions, {f'{known} known' if known else 'default'}"
             )
             if between <= 0.015 or known:
-                bounds.check(f"A/A false alarms, {name}", claimed, high=0.015)
-                bounds.check(f"next session's figure held, {name}", held, low=0.9)
+                most = 0.01 if between <= 0.015 else 0.02
+                bounds.check(f"A/A false alarms, {name}", claimed, high=most)
+                bounds.check(f"next session's figure held, {name}", held, low=0.93)
             rows.append(
                 (percent(between), str(known or "none"), *map(percent, (claimed, held, found)))
             )
@@ -495,7 +508,7 @@ def between_part(bounds: Bounds) -> str:
             for at, paired in enumerate((True, False))
         ]
         bounds.check(
-            f"an equal called slower, {members} configurations in rounds", shares[0], high=0.08
+            f"an equal called slower, {members} configurations in rounds", shares[0], high=0.05
         )
         winners.append((str(members), *map(percent, shares)))
     heads = ("between sessions", "sessions known", "A/A", "next figure held", "8 % found")

@@ -11,7 +11,7 @@ import numpy as np
 from history import alarms, false_candidates
 from noise import PHONE_INVOCATION_STD as STD
 from noise import Floats
-from remembering import alternated, autoregression
+from remembering import alternated, autoregression, staying
 from trials import CHANGED, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.compare import best_of, compare_samples
@@ -54,9 +54,7 @@ def mixed(rng: np.random.Generator, count: int) -> Floats:
 
 def states(stay: float) -> Draw:
     def draw(rng: np.random.Generator, count: int) -> Floats:
-        fast, stays = rng.random(count) < 0.3, rng.random(count) < stay
-        for place in range(1, count):
-            fast[place] = fast[place - 1] if stays[place] else fast[place]
+        fast = staying(rng, 0.3, stay, count)
         found: Floats = 0.005 * rng.standard_normal(count) - math.log1p(0.04) * fast
         return found
 

@@ -8,9 +8,9 @@ the lowest and highest figure over the kinds of noise; every cell is a row of th
 `docs/evidence`.
 """
 
-QUICK = """
-**Written with a fifth of the trials** (`benchmarks/evidence --quick`): shares are known to a few per cent only, and a
-bound near its limit may be missed by chance.
+FEWER = """
+**Written with 1 of {divisor} trials** (`benchmarks/evidence --fewer {divisor}`): shares are known to a few per cent only,
+and a bound near its limit may be missed by chance.
 """
 
 BOUNDS = """## Bounds
@@ -56,9 +56,10 @@ The same series, in the same run: equals called a change / 3 % slower found.
 
 NIGHTS = """## Two nights
 
-`benchfarm compare` of two stored campaigns, not measured in pairs; {trials} trials in each cell ({fewer} for the two
-last columns). *Nights that differ*: each night as a whole is off by a normal {off}, as another temperature of the room
-makes it. No number of invocations tells that from a change of the program: an A/B comparison can.
+`benchfarm compare` of two stored campaigns of a series of which no earlier sessions are known, not measured in pairs;
+{trials} trials in each cell ({fewer} for the two last columns). *Nights that differ*: each night as a whole is off by a
+normal {off}, as another temperature of the room makes it. No number of invocations tells that from a change of the
+program, so the interval holds it, and small changes aren't found: an A/B comparison finds them.
 """
 
 REMEMBERING = """## Noise that remembers
@@ -69,7 +70,8 @@ each cell. *As if independent* is Student's interval of the trimmed mean; *width
 
 ### One case alone
 
-At least 90 % is promised. A case of which nothing else is known is taken to remember.
+At least 93 % is promised, and 90 % where the correlation is 0.5 or more. A case of which nothing else is known is taken
+to remember.
 """
 
 SIBLINGS = """### {cases} cases of a device
@@ -80,13 +82,13 @@ invocations of clock states that stay: there it is 91 %.
 
 REMEMBERING_STOPS = """### The stopping rule on them
 
-One case alone, 8 to 40 invocations; {trials} trials in each cell.
+One case alone, 8 to 40 invocations; {trials} trials in each cell. The same is promised.
 """
 
 REMEMBERING_NIGHTS = """### Two nights that remember
 
-`benchfarm compare` of two stored nights; {trials} trials in each cell. Where both nights show the two clock states, each
-state is compared with its own. Where one does, only what no other share of the states explains is claimed.
+`benchfarm compare` of two stored nights, as above; {trials} trials in each cell. Where both nights show the two clock
+states, each state is compared with its own. Where one does, only what no other share of the states explains is claimed.
 """
 
 REMEMBERING_PAIRS = """Pairs A B B A of the same noise, 10 or {most}: {found} of equals are called a change.
@@ -112,16 +114,17 @@ The commands' defaults on noise of 1.5 % in seventeen shapes (*two states* are 4
 40 %; *the first ones warm it* by 2 %; whole ms at 20.4 ms, 10 us at 0.3 ms). Coverage of a case alone with 8 invocations
 and as the stopping rule ends it, and the processes that the rule takes ({trials} trials); `benchfarm ab`: equals called
 a change, equals called the same, steps of 2 % found and the pairs that this takes ({turns} trials); `benchfarm history
-changes`: false candidates of 1,000 series-nights, and steps of 5 % found ({series} series). **Coverage is
-not held where memory lasts for longer than a few invocations, where the noise itself changes, or where the device is
-still warming**: at least 70 % there. At most 5 false candidates are promised, and 6 there: two states that stay for
-nights look like steps.
+changes`: false candidates of 1,000 series-nights, and steps of 5 % found ({series} series). At least 93 % coverage is
+promised, 90 % where the correlation is 0.5. **Not held where memory is 0.8**: at least 78 % there. At most 1 false
+candidate is promised, and 2 in a lab of nothing but series in two states that stay for nights: those look like steps.
 """
 
 SESSIONS = """## Between sessions
 
 `benchfarm compare` of two stored sessions of 12 invocations with a noise of 1 % in each, which differ as a whole by a
-normal deviation; {trials} trials in each cell. *Next figure held*: the 95 % interval of the ratio holds 1.
+normal deviation; {trials} trials in each cell. *Next figure held*: the 95 % interval of the ratio holds 1. At most 1 %
+false is promised where sessions differ by up to 1.5 %, the default, and 2 % where they differ by 2 % and 20 are known.
+**Not held: sessions that differ by more than the default, of which few are known.**
 """
 
 WINNERS = """### The fastest of several

@@ -6,18 +6,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats
-from trials import CHANGED, PAIRING, RULE, in_turns, stopped_at, us
+from numpy.typing import NDArray
+from trials import CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, stopped_at, us
 
 from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.memory import UNSEEN, Memory, others_of, seen
+from orchestrator.analysis.memory import PRIOR, UNSEEN, Memory, others_of, seen
 from orchestrator.analysis.middle import middle, t_quantile
 from orchestrator.analysis.summary import summarize
 from orchestrator.records.verdict import ComparisonOutcome
 
+Bools = NDArray[np.bool_]
 #: Two clock states: how far apart, how often the fast one, and the noise of each.
 STATES_GAP, FAST_SHARE, STATE_STD = math.log1p(0.04), 0.3, 0.005
 #: Cases of one device that run in turns.
@@ -32,6 +35,8 @@ class Remembering:
     draw: Callable[[np.random.Generator, int], Floats]
     #: What an interval is to hold.
     truth: float = 0.0
+    #: Whether neighbours resemble each other by as much as is expected of an unknown device, or more.
+    is_lasting: bool = False
 
 
 def autoregressive(rho: float, std: float = PHONE_INVOCATION_STD) -> Remembering:
@@ -43,15 +48,32 @@ def autoregressive(rho: float, std: float = PHONE_INVOCATION_STD) -> Remembering
     return Remembering(
         name=f"autocorrelation {rho:g}" + ("" if std == PHONE_INVOCATION_STD else f", {std:.0%}"),
         draw=draw,
+        is_lasting=rho >= PRIOR,
     )
 
 
 def autoregression(rng: np.random.Generator, rho: float, count: int) -> Floats:
     """Return a series of deviation 1."""
-    news = rng.standard_normal(count)
-    found = news.copy()
-    for place in range(1, count):
-        found[place] = rho * found[place - 1] + math.sqrt(1 - rho**2) * news[place]
+    found: Floats = _weights(rho, count) @ rng.standard_normal(count)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _weights(rho: float, count: int) -> Floats:
+    """Return what each of independent draws counts in each place of an autoregression."""
+    lags = np.subtract.outer(np.arange(count), np.arange(count))
+    found: Floats = np.where(lags >= 0, rho ** np.maximum(lags, 0), 0.0)
+    found[:, 1:] *= math.sqrt(1 - rho**2)
+    return found
+
+
+def staying(rng: np.random.Generator, share: float, stay: float, count: int) -> Bools:
+    """Return whether each of some invocations is in a state of such a share; with probability
+    ``stay`` it is as the one before was.
+    """
+    fresh = rng.random(count) < share
+    begins = np.where(rng.random(count) < stay, 0, np.arange(count))
+    found: Bools = fresh[np.maximum.accumulate(begins)]
     return found
 
 
@@ -61,10 +83,7 @@ def two_clocks(stay: float) -> Remembering:
     """
 
     def draw(rng: np.random.Generator, count: int) -> Floats:
-        fast = rng.random(count) < FAST_SHARE
-        stays = rng.random(count) < stay
-        for place in range(1, count):
-            fast[place] = fast[place - 1] if stays[place] else fast[place]
+        fast = staying(rng, FAST_SHARE, stay, count)
         noise: Floats = STATE_STD * rng.standard_normal(count) - STATES_GAP * fast
         return noise
 
@@ -75,7 +94,10 @@ def two_clocks(stay: float) -> Remembering:
         below += (1 - FAST_SHARE) * NormalDist(0, STATE_STD).cdf(center)
         low, high = (low, center) if below > 0.5 else (center, high)
     return Remembering(
-        name="two clock states" + (f", staying {stay:g}" if stay else ""), draw=draw, truth=low
+        name="two clock states" + (f", staying {stay:g}" if stay else ""),
+        draw=draw,
+        truth=low,
+        is_lasting=stay >= PRIOR,
     )
 
 
@@ -156,10 +178,11 @@ def nights(
     for _ in range(trials):
         logs = [kind.draw(rng, count) for count in counts]
         before, after, later = (summarize(us(side)) for side in (*logs, logs[1] + slower))
-        alarms += compare_samples(before, after).outcome in CHANGED
-        ends = compare_samples(before, after, level=0.95)
+        alarms += compare_samples(before, after, sessions=UNKNOWN_SESSIONS).outcome in CHANGED
+        ends = compare_samples(before, after, level=0.95, sessions=UNKNOWN_SESSIONS)
         held += (ends.low or 1) <= 1 <= (ends.high or 1)
-        found += compare_samples(before, later).outcome is ComparisonOutcome.SLOWER
+        verdict = compare_samples(before, later, sessions=UNKNOWN_SESSIONS)
+        found += verdict.outcome is ComparisonOutcome.SLOWER
     return alarms / trials, held / trials, found / trials
 
 

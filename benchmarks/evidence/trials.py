@@ -20,6 +20,7 @@ from orchestrator.analysis.compare import (
 from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.middle import t_cdf, t_quantile
 from orchestrator.analysis.rounds import decide
+from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.summary import summarize
 from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
@@ -74,7 +75,7 @@ def us(logs: Floats | Sequence[float]) -> list[float]:
 
 def coverage(kind: Kind, way: str, rng: np.random.Generator, trials: int) -> float:
     """Return how often the 95 % interval held the truth."""
-    truths = [noise.truth(rng, runs=RUNS) for noise in kind.series]
+    truths = [noise.truth(runs=RUNS) for noise in kind.series]
     hits = 0
     for trial in range(trials):
         index = trial % len(kind.series)
@@ -110,7 +111,7 @@ def _stopped(
 def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple[float, float]:
     """Return how often the stopping rule's interval held the truth, and how many invocations it
     took in the mean."""
-    truths = [noise.truth(rng, runs=RUNS) for noise in kind.series]
+    truths = [noise.truth(runs=RUNS) for noise in kind.series]
     hits = given = 0
     for trial in range(trials):
         index = trial % len(kind.series)
@@ -272,6 +273,8 @@ def in_turns_of(kind: Kind, rng: np.random.Generator, trials: int, *, effect: fl
 
 #: Invocations of each side: fixed counts, and what the stopping rule makes of unlike nights.
 NIGHTS = ((8, 8), (8, 40), (12, 20), (30, 30))
+#: What `compare` takes sessions to differ by where it knows no earlier ones.
+UNKNOWN_SESSIONS = SessionNoise()
 
 
 def nights(
@@ -299,8 +302,8 @@ def nights(
         ]
         before, after = us(sides[0]), us(sides[1] + effect)
         both = summarize(before), summarize(after)
-        alarms += compare_samples(*both).outcome in wanted
-        ends = compare_samples(*both, level=0.95)
+        alarms += compare_samples(*both, sessions=UNKNOWN_SESSIONS).outcome in wanted
+        ends = compare_samples(*both, level=0.95, sessions=UNKNOWN_SESSIONS)
         held += math.log(ends.low or 1) <= effect <= math.log(ends.high or 1)
     return alarms / trials, held / trials
 

@@ -26,7 +26,7 @@ from orchestrator.units import counted, format_percent
 #: that is worth.
 DEFAULT_STD: Final = 0.015
 DEFAULT_WEIGHT: Final = 5
-_DEFAULT_DEGREES: Final = 20
+_DEFAULT_DEGREES: Final = 15
 #: From so many steps on the estimate is called the series' own.
 _KNOWN_FROM: Final = 10
 #: Steps count up to so many times their median: a change of the program is no noise, and two states
