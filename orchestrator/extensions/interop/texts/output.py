@@ -178,8 +178,6 @@ def _lines(
         known: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
         for text in texts:
-            if text[:1] == "\t" and splitter is not None and splitter.takes_row(text):
-                continue
             line = known.get(text)
             if line is None:
                 line = known[text] = parse_pasted(text[:LONGEST_LINE_BYTES])

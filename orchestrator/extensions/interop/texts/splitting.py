@@ -95,10 +95,6 @@ _DELEGATE_START: Final = (
 #: Lines from the middle of a run: after its end they are the next one's.
 _MIDDLE: Final = ("count=", "Running benchmark", *_DELEGATE_START)
 _MOST_NSLOG: Final = 10_000
-#: A row of an operator table, whose columns are set apart by TABs.
-_ROW: Final = re.compile(
-    r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f]*\]:\d+)?", re.ASCII
-)
 #: What a line that may begin a run begins with, beside parameters, commands and headings of
 #: Markdown.
 _OPENING_LETTERS: Final = frozenset({*"SRLcAITM\u2500\u2501=", *(words[0] for words in _MIDDLE)})
@@ -167,18 +163,6 @@ class RunSplitter:
             or self._nslog_texts
             or any(run.takes_any_line for run in self._open.values())
         )
-
-    def takes_row(self, text: str) -> bool:
-        """Take a console's line that can be nothing but a row of the operator table that is being
-        read.
-        """
-        run = self._open.get(None)
-        if run is None or not run.in_profile or self._command or self._nslog_texts:
-            return False
-        if _ROW.fullmatch(text) is None:
-            return False
-        run.profile.feed(text)
-        return True
 
     def release(self, held: int) -> list[Transcript]:
         """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
