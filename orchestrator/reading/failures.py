@@ -5,11 +5,12 @@ together.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.records.failures import Source, texts_of
+from orchestrator.records.run import RawOutput
 
 #: (rank, code, pattern) of what a run prints, in the order in which they are tried.
 RULES: Final = tuple(
@@ -416,3 +417,17 @@ def signal_failure(exit_code: int | None) -> Failure | None:
             code=code, reason=f"ended by {name} (exit code {exit_code})", outcome=outcome
         )
     return None
+
+
+def end_failure(raw: RawOutput, exit_ok: Collection[int] = (0,)) -> Failure | None:
+    """Return what a process's end alone says: its time limit, a signal, an exit code; None where it
+    went well or isn't known.
+    """
+    if raw.timed_out:
+        reason = f"no result after {raw.duration_s:.0f} s"
+        return Failure(code="timed-out", reason=reason, outcome="truncated")
+    if raw.exit_code is None or raw.exit_code in exit_ok:
+        return None
+    return signal_failure(raw.exit_code) or Failure(
+        code="benchmark-failed", reason=f"exit code {raw.exit_code}"
+    )

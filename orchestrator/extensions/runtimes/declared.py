@@ -23,7 +23,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.native import affinity_mask
 from orchestrator.programs.running import library_folders, run_and_collect
 from orchestrator.programs.specification import Option, Program
-from orchestrator.reading.failures import signal_failure
+from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import parse_line
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
@@ -106,21 +106,13 @@ class DeclaredTool:
         self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
     ) -> ToolReport:
         told = next((report for report in reports if report.outcome != "ok"), None)
-        killed = signal_failure(raw.exit_code)
+        ended = end_failure(raw, self._section.exit_ok)
         outcome = "failed"
-        if raw.timed_out:
-            outcome, code, reason = (
-                "truncated",
-                "timed-out",
-                f"no result after {raw.duration_s:.0f} s",
-            )
-        elif errors:
-            outcome = killed.outcome if killed is not None else outcome
+        if errors and not raw.timed_out:
+            outcome = ended.outcome if ended is not None else outcome
             code, reason = errors[0]
-        elif raw.exit_code not in self._section.exit_ok and raw.exit_code is not None:
-            code, reason = "benchmark-failed", f"exit code {raw.exit_code}"
-            if killed is not None:
-                outcome, code, reason = killed.outcome, killed.code, killed.reason
+        elif ended is not None:
+            outcome, code, reason = ended.outcome, ended.code, ended.reason
         elif told is not None:
             outcome, code, reason = told.outcome, told.failure_code, told.failure_reason
         elif len(reports) == 1:

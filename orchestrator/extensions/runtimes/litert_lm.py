@@ -30,7 +30,7 @@ from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.programs.specification import Option, Program
-from orchestrator.reading.failures import signal_failure
+from orchestrator.reading.failures import end_failure
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
@@ -234,27 +234,15 @@ def _take_metrics(process: Process, raw: RawOutput) -> None:
 
 def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
     """Return a report with what the process's end says."""
-    if raw.timed_out:
-        reason = f"no result after {raw.duration_s:.0f} s"
-        return _failed(report, "truncated", "timed-out", reason)
-    if report.outcome == "ok" and not raw.exit_code:
+    ended = end_failure(raw)
+    is_told = report.failure_code not in {"", "no-result"} and not raw.timed_out
+    if ended is None or is_told or (report.failure_code and ended.code == "benchmark-failed"):
         return report
-    if (killed := signal_failure(raw.exit_code)) is not None and report.failure_code in {
-        "",
-        "no-result",
-    }:
-        return _failed(report, killed.outcome, killed.code, killed.reason)
-    if report.outcome == "ok":
-        return _failed(report, "failed", "benchmark-failed", f"exit code {raw.exit_code}")
-    return report
-
-
-def _failed(report: ToolReport, outcome: str, code: str, reason: str) -> ToolReport:
     delegate = DelegateEvidence(requested=report.delegate.requested, lines=report.delegate.lines)
     return ToolReport(
-        outcome=outcome,
-        failure_code=code,
-        failure_reason=reason,
+        outcome=ended.outcome,
+        failure_code=ended.code,
+        failure_reason=ended.reason,
         delegate=delegate,
         extra=report.extra,
     )
