@@ -106,6 +106,25 @@ def test_a_small_difference_of_known_size_is_found_when_it_is_asked_for(bench: B
     assert case["verdict"]["low"] < 1.03 < case["verdict"]["high"]
 
 
+def test_a_build_that_leaves_operators_to_the_cpu_is_no_slower_build_and_that_is_told_after_a_pair(
+    bench: Bench,
+) -> None:
+    fault = ("virtual", "fault", bench.serial, "delegate-partial")
+    bench.cli(*fault, "subject=xnnpack of leaves", "times=0").ok()
+    try:
+        done = bench.ab(
+            bench.program("old"), bench.program("leaves"), "--json", "--no-check-outputs"
+        )
+    finally:
+        bench.cli("virtual", "fault", bench.serial, "clear")
+    (case,) = done.json["cases"]
+    assert case["verdict"]["outcome"] == "incomparable", done.stderr
+    assert "ran in different places" in done.stderr
+    # The pair that warms the phone, and the first ones: more would change nothing.
+    runs = bench.cli("results", "runs", "newest", "--json").ok().json
+    assert max(run["invocation"] for run in runs) == 4
+
+
 def test_equal_builds_are_the_same(bench: Bench) -> None:
     done = bench.ab(bench.program("old"), bench.program("twin"), "--json")
     (case,) = done.json["cases"]

@@ -59,9 +59,7 @@ class VirtualProgramShelf:
             return None
         note = note_of(head)
         if note is not None:
-            return self._program(
-                note.program, self._marked(time_factor_of(note.version)), version=note.version
-            )
+            return self._program(note.program, self._of_version(note.version), version=note.version)
         base = posixpath.basename(name)
         return next(
             (
@@ -72,12 +70,9 @@ class VirtualProgramShelf:
             None,
         )
 
-    def _marked(self, time_factor: float) -> Bench:
-        return (
-            self._bench
-            if time_factor == 1.0
-            else dataclasses.replace(self._bench, time_factor=time_factor)
-        )
+    def _of_version(self, version: str) -> Bench:
+        factor = time_factor_of(version)
+        return dataclasses.replace(self._bench, time_factor=factor, version=version)
 
     def _program(self, program: str, bench: Bench, *, version: str = "") -> Program | None:
         match program:
@@ -114,7 +109,7 @@ class VirtualProgramShelf:
         app = self._apps.get(package)
         if app is None:
             return None
-        bench = self._marked(time_factor_of(app.version_name))
+        bench = self._of_version(app.version_name)
         return BenchmarkActivity(bench, package, dict(args), flex=app.flex)
 
 

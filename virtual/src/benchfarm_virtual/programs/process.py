@@ -47,12 +47,18 @@ class Bench:
     #: How long everything takes with this program, against the usual one; see
     #: :func:`time_factor_of`.
     time_factor: float = 1.0
+    #: As the program was made; empty for a real one's name.
+    version: str = ""
 
     def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
-        """Return the fault of this kind that happens to a delegate now, if one was asked for."""
-        return (
-            self.faults.take(kind, "delegate", subject=subject) if self.faults is not None else None
-        )
+        """Return the fault of this kind that happens to a delegate now, if one was asked for: of all
+        programs, or of those of a version (``xnnpack of 2.17``).
+        """
+        if self.faults is None:
+            return None
+        names = (subject, f"{subject} of {self.version}")
+        found = (self.faults.take(kind, "delegate", subject=name) for name in names)
+        return next((fault for fault in found if fault is not None), None)
 
 
 @dataclass(slots=True)
