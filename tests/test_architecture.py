@@ -426,6 +426,7 @@ ELSEWHERE = {
     "extensions/interop/texts/public.py": "which library ran what an accelerator left, as 'parse' names it",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/ios_app.py": "a program's own module",
+    "extensions/interop/plain_text.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",
     "extensions/energy/figure.py": "what rails of a chip are called",
     "extensions/energy/measuring.py": "the part of the chip whose rail a delegate needs",

@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -50,7 +51,8 @@ def command_lines(advice: str) -> list[str]:
     if not found or display_width(advice) < columns():
         return [advice]
     lines = ["  benchfarm"]
-    for word in map(shlex.quote, shlex.split(command)):
+    # An option stays beside its value.
+    for word in re.split(r" (?=-)", shlex.join(shlex.split(command))):
         if display_width(lines[-1]) + len(word) + 3 > columns():
             lines[-1] += " \\"
             lines.append("   ")

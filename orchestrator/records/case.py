@@ -126,6 +126,8 @@ class ToolName(_OpenName):
     IOS_APP = "ios-app"
     #: Sessions of LiteRT's device lab and lines of its leaderboard; both are imported.
     DEVICE_LAB = "device-lab"
+    #: What somebody else's program printed: a text of unknown origin, imported.
+    TEXT = "text"
 
     @classmethod
     def _is_open(cls, value: str) -> bool:
@@ -160,7 +162,7 @@ USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
 PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB})
 #: Programs that benchfarm reads the results of and never starts.
-IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.DEVICE_LAB})
+IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.DEVICE_LAB, ToolName.TEXT})
 #: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
 SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 

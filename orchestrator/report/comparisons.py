@@ -76,13 +76,13 @@ def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
 
 
 def _shared(comparison: Comparison) -> dict[str, str]:
-    """Return what is to be known of several cases alike, with the words that say it once."""
+    """Return what is to be known of most cases alike, with the words that say it once."""
     rows = comparison.rows
     counts = Counter(reason for row in rows for reason in dict.fromkeys(row.verdict.reasons))
     return {
-        reason: visible(f"Of {'all ' * (count == len(rows))}{count} cases: {reason}")
+        reason: visible(f"Of {count if count < len(rows) else 'all'} cases: {reason}")
         for reason, count in counts.items()
-        if count > 1
+        if count > 1 and 2 * count > len(rows)
     }
 
 

@@ -82,7 +82,11 @@ def _import_sessions(settings: Settings, request: ImportRequest) -> CommandResul
 
 def _import_console(settings: Settings, request: ImportRequest) -> CommandResult:
     with Workspace(settings) as workspace:
-        return import_result([import_files(workspace, request)])
+        if request.models or request.profile:
+            return import_result([import_files(workspace, request)])
+        from orchestrator.extensions.interop.plain_text import import_texts
+
+        return import_result(import_texts(workspace, request))
 
 
 def _is_session(path: Path) -> bool:
@@ -362,5 +366,8 @@ SESSION = Importer(
     title="a session's folder or leaderboard lines", takes=_is_session, take_in=_import_sessions
 )
 CONSOLE = Importer(
-    title="the iOS app's console text", takes=Path.is_file, take_in=_import_console, is_last=True
+    title="a text that a benchmark program printed",
+    takes=Path.is_file,
+    take_in=_import_console,
+    is_last=True,
 )

@@ -21,7 +21,7 @@ from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
-from tests.samples.places import REPO
+from tests.samples.places import DATA, REPO
 from tests.samples.sample_lab import (
     CAMPAIGN,
     HOST,
@@ -547,10 +547,28 @@ def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     assert not (tmp_path / "x").exists()
 
 
-def test_results_of_apps_still_need_a_device_and_a_model(tmp_path):
+def test_a_text_without_a_figure_is_not_imported(tmp_path):
     path = tmp_path / "report.json"
     path.write_bytes(b"{}")
-    assert "--serial" in benchfarm(tmp_path / "home", "import", path, code=2)
+    told = benchfarm(tmp_path / "home", "import", path, code=2)
+    assert "no figure of a benchmark program is in it" in told
+    assert "--serial" in benchfarm(
+        tmp_path / "home", "import", path, "--profile", "iphone-xs", code=2
+    )
+
+
+def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tmp_path):
+    cli, log = Cli(home=tmp_path / "home"), DATA / "native" / "default_float_025_128.txt"
+    read = cli("parse", log, "--json").ok().json
+    done = cli("import", log, "--json").ok().json
+    (run,) = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    assert run["report"]["inference"]["median_us"] == read["inference_median_us"]
+    assert (run["case"]["tool"], run["case"]["serial"]) == ("text", f"unknown@{log.name}")
+    text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
+    assert "unknown phone (imported)" in text
+    assert f"imported from {log.name} (sha256 " in text
+    assert "1 were there already" in cli("import", log).ok().stdout
+    assert "1 run read again, 0 changed" in cli("results", "reparse").ok().stdout
 
 
 def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(
