@@ -18,7 +18,7 @@ from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.device import DeviceState
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
-from orchestrator.report.charts import spread_of
+from orchestrator.report.charts import colour_of, spread_of
 from orchestrator.report.drawing import curve, strips
 from orchestrator.tables.column import PAGE, Column, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
@@ -267,11 +267,11 @@ def _runs(row: ResultRow, of_runs: str, of_states: str, characters: int) -> Iter
     shown = _without_middle(row.invocations)
     yield tag("h3", "Invocations")
     used = [item.run for item in row.invocations if item.is_used]
-    spread = spread_of(used)
+    spread = spread_of(used, look=colour_of(row))
     if row.own is not None and not row.case.is_per_token and len(spread.runs) > 1:
         drawn = strips([spread], f"{row.who}: the runs", "ms")
-        told = _small(f"{spread.label}. A line is one run: from 5 to 95 % of its inferences.")
-        yield tag("figure", drawn + tag("figcaption", told), "chart")
+        told = "A line is one run: from 5 to 95 % of its inferences, a dot at its figure."
+        yield tag("figure", drawn + tag("figcaption", told, "legend"), "chart")
     yield of_runs
     if len(shown) < len(row.invocations):
         left = len(row.invocations) - len(shown)

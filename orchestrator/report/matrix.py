@@ -1,90 +1,102 @@
-"""The comparison matrix: for each model a table of devices by configurations."""
+"""All configurations of each model: a table of devices by configurations."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.tables.column import NOTHING, Column, Kind
-from orchestrator.tables.labels import (
-    ShortNames,
-    configuration_order,
-    figure_text,
-    figure_unit,
-    with_key,
-)
+from orchestrator.tables.labels import ShortNames, configuration_order, figure_text
 from orchestrator.tables.results import figures_decimals
-from orchestrator.tables.rows import BestMark, DeviceRow, ModelRow, ResultRow, SkipRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixCell:
-    """One device x configuration: a case, a skipped combination, or neither (not planned)."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A device with its cases by configuration, and why others were skipped there."""
 
-    row: ResultRow | None
-    skip: SkipRow | None
+    device: DeviceRow
+    rows: Mapping[str, ResultRow]
+    skipped: Mapping[str, str]
 
-
-#: A device, and its cells in the order of the configurations.
-Line = tuple[DeviceRow, tuple[MatrixCell, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixTable:
-    """One model."""
-
-    model: ModelRow
-    configurations: tuple[str, ...]
-    lines: tuple[Line, ...]
-    #: Decimals of every figure in milliseconds in this table.
-    decimals: int
-    #: Of its figures: ``ms``, or ``tokens/s`` of a language model.
-    unit: str
+    def share(self, label: str) -> float | None:
+        """Return a figure as a share of the device's slowest: one slow phone says nothing of
+        others.
+        """
+        row = self.rows.get(label)
+        most = max((item.median_us or 0.0 for item in self.rows.values()), default=0.0)
+        return None if row is None or row.median_us is None else row.median_us / most
 
 
-def configurations_table(table: MatrixTable, names: ShortNames, number: int) -> Table[Line]:
-    """Return a model's figures on a page: a row for each device, a column for each configuration."""
+def matrix_tables(data: ReportData, names: ShortNames) -> list[Table[Line]]:
+    """Return a table for each model that has a case, in the order of the data."""
+    skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
+    models = grouped(data.results, lambda row: row.model.subject).values()
+    tables = []
+    for number, rows in enumerate(models):
+        # Where a delegate uses no threads on any device, another column has the figures of all.
+        cases = {row.configuration: row.case for row in rows if not row.is_unused_thread_count}
+        labels = sorted(cases, key=lambda label: configuration_order(cases[label], label))
+        lines = []
+        for serial, own in grouped(rows, lambda row: row.device.serial).items():
+            # A column shows the same combination for another device.
+            skipped = {
+                label: skip.skipped.reason_code
+                for skip in skips.get((own[0].case.model_name, serial), [])
+                for label in labels
+                if f"{label}, ".startswith(f"{skip.configuration}, ")
+            }
+            lines.append(Line(own[0].device, {row.configuration: row for row in own}, skipped))
+        tables.append(_table(f"matrix-{number}", rows, labels, lines, names))
+    return tables
 
-    def column(place: int, label: str) -> Column[Line]:
-        def row_of(line: Line) -> ResultRow | None:
-            return line[1][place].row
 
+def _table(
+    name: str,
+    rows: Sequence[ResultRow],
+    labels: Sequence[str],
+    lines: Sequence[Line],
+    names: ShortNames,
+) -> Table[Line]:
+    digits = figures_decimals(rows)
+
+    def column(label: str) -> Column[Line]:
         return Column(
             label,
             names.of(label),
-            lambda line: (row := row_of(line)) and row.median_us,
+            lambda line: (row := line.rows.get(label)) and row.median_us,
             Kind.NUMBER,
             "",
             1 / US_PER_MS,
-            table.decimals,
-            shown=lambda line: _word(line[1][place]),
-            tone=lambda line: _tone(row_of(line)),
-            case=lambda line: row.key if (row := row_of(line)) is not None else "",
+            digits,
+            shown=lambda line: _word(line, label),
+            tone=lambda line: _tone(line.rows.get(label)),
+            case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
+            bar=lambda line: line.share(label),
         )
 
     return Table(
-        name=f"matrix-{number}",
-        caption=f"{table.model.label}: median in ms of each configuration",
+        name=name,
+        caption=f"{rows[0].model.label}: median in ms of each configuration",
         columns=[
-            Column("device", "phone", lambda line: line[0].label),
-            *(column(place, label) for place, label in enumerate(table.configurations)),
+            Column("device", "phone", lambda line: line.device.label),
+            *map(column, labels),
         ],
-        rows=table.lines,
-        is_virtual=lambda line: line[0].is_virtual,
+        rows=lines,
+        is_virtual=lambda line: line.device.is_virtual,
     )
 
 
-def _word(cell: MatrixCell) -> str | None:
+def _word(line: Line, label: str) -> str | None:
     """Return what stands in the place of a figure; None for a figure in milliseconds."""
-    row = cell.row
+    row = line.rows.get(label)
     if row is None:
-        return f"skipped: {cell.skip.skipped.reason_code}" if cell.skip is not None else NOTHING
+        return f"skipped: {line.skipped[label]}" if label in line.skipped else NOTHING
     if row.is_unused_thread_count:
         return "same: uses no threads"
     if row.own is None:
@@ -98,60 +110,3 @@ def _tone(row: ResultRow | None) -> str:
     if row.own is None:
         return "bad" if row.result.status is not CaseStatus.SKIPPED else ""
     return "winner" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
-
-
-def matrix_tables(data: ReportData) -> tuple[MatrixTable, ...]:
-    """Return a table for each model that has a case, in the order of the data."""
-    skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
-    return tuple(
-        _table(rows, skips)
-        for rows in grouped(data.results, lambda row: row.model.subject).values()
-    )
-
-
-def _table(rows: Sequence[ResultRow], skips: dict[tuple[str, str], list[SkipRow]]) -> MatrixTable:
-    labels = _column_labels(rows)
-    # Where a delegate uses no threads on any device, another column has the figures of all.
-    columns = {labels[row.key]: row.case for row in rows if not row.is_unused_thread_count}
-    configurations = sorted(columns, key=lambda label: configuration_order(columns[label], label))
-    cells: dict[str, dict[str, ResultRow]] = defaultdict(dict)
-    for row in rows:
-        cells[row.device.serial][labels[row.key]] = row
-    lines = []
-    for serial, device in {row.device.serial: row.device for row in rows}.items():
-        # A column shows the same combination for another device.
-        skipped = {
-            label: skip
-            for skip in skips.get((rows[0].case.model_name, serial), [])
-            for label in configurations
-            if f"{label}, ".startswith(f"{skip.configuration}, ") and label not in cells[serial]
-        }
-        lines.append(
-            (
-                device,
-                tuple(
-                    MatrixCell(row=cells[serial].get(label), skip=skipped.get(label))
-                    for label in configurations
-                ),
-            )
-        )
-    return MatrixTable(
-        model=rows[0].model,
-        configurations=tuple(configurations),
-        lines=tuple(lines),
-        decimals=figures_decimals(rows),
-        unit=figure_unit(rows[0].case),
-    )
-
-
-def _column_labels(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Return case key -> the column that the case stands in: no two of a device share one, or one
-    would be lost.
-    """
-    places = Counter((row.device.serial, row.configuration) for row in rows)
-    return {
-        row.key: with_key(row.configuration, row.case)
-        if places[row.device.serial, row.configuration] > 1
-        else row.configuration
-        for row in rows
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,7 +11,7 @@ from orchestrator.records.case import grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.report.charts import colour_of
 from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, number, ticks
-from orchestrator.report.winners import Contest, answer_text, kind_title
+from orchestrator.report.winners import Contest, kind_title, model_answer
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import (
@@ -22,7 +21,7 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.rows import BestMark, ModelRow, ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, counted, tokens_per_s
+from orchestrator.units import US_PER_MS, tokens_per_s
 
 #: Phones that have a row each; of more, equal ones share a row.
 _MOST_ROWS: Final = 40
@@ -36,7 +35,6 @@ MOST_OPEN: Final = 3
 _BEYOND: Final = 4.0
 _MOST_TIED: Final = 2
 _MOST_NAMED: Final = 3
-_TIE: Final = "a tie"
 
 #: A row: one phone, or several of a kind with one answer.
 Line = tuple[Contest, ...]
@@ -47,6 +45,8 @@ class ModelPicture:
     """One model over all phones."""
 
     model: ModelRow
+    #: Of each phone.
+    contests: Sequence[Contest]
     #: What won, in words.
     sentence: str
     table: Table[Line]
@@ -59,7 +59,8 @@ class ModelPicture:
 def model_pictures(contests: Sequence[Contest], names: ShortNames) -> list[ModelPicture]:
     """Return the picture of each model, in the order of the contests."""
     models = list(grouped(contests, lambda item: item.shown.model.subject).values())
-    rows = sum(map(len, models[:MOST_OPEN]))
+    shown = models[:MOST_OPEN]
+    rows = sum(len(own) if len(own) > 1 else len(own[0].rows) for own in shown)
     look = "roomy" if rows <= _MOST_ROOMY else "dense" if rows <= _MOST_DENSE else "packed"
     return [_picture(members, names, look) for members in models]
 
@@ -71,8 +72,7 @@ def models_table(
     axis = axis_of(
         value
         for item in pictures
-        for line in item.table.listed
-        for contest in line
+        for contest in item.contests
         if (value := _value(contest.best)) is not None
     )
     head = ticks(axis, "ms")
@@ -83,8 +83,7 @@ def models_table(
                 _dot(contest.best, names, told=contest.best.device.title),
                 look=colour_of(contest.best),
             )
-            for line in item.table.listed
-            for contest in line
+            for contest in item.contests
             if contest.best is not None
         ]
         return dots(axis, found, f"{item.model.label}: the fastest of each phone", is_dense=True)
@@ -99,7 +98,8 @@ def models_table(
 
 
 def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelPicture:
-    lines = _lines(members, names)
+    is_one = len(members) == 1
+    lines = _configurations(members[0]) if is_one else _lines(members, names)
     shown = members[0].shown
     axis = _axis(members)
     unit = figure_unit(shown.case)
@@ -107,7 +107,7 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
 
     def picture(line: Line) -> Html:
         found = [
-            _dot(row, names, label=_label(row, names), told=row.device.title)
+            _dot(row, names, label="" if is_one else _label(row, names), told=row.device.title)
             for contest in line
             for row in contest.rows
             if row.own is not None
@@ -122,7 +122,7 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
     table = Table(
         name="fastest",
         caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
-        columns=_columns(names, unit, picture, head),
+        columns=_columns(names, unit, picture, head, is_one=is_one),
         rows=lines,
         is_virtual=lambda line: line[0].shown.is_virtual,
         marks=lambda line: {
@@ -132,7 +132,8 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
     )
     return ModelPicture(
         model=shown.model,
-        sentence=_sentence(members, names),
+        contests=members,
+        sentence=f"{model_answer(members, names)}.",
         table=table,
         grid=grid_lines(axis),
         look=look,
@@ -140,9 +141,14 @@ def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelP
 
 
 def _columns(
-    names: ShortNames, unit: str, picture: Callable[[Line], Html], head: Html
+    names: ShortNames,
+    unit: str,
+    picture: Callable[[Line], Html],
+    head: Html,
+    *,
+    is_one: bool,
 ) -> list[Column[Line]]:
-    return [
+    columns: list[Column[Line]] = [
         Column("phone", "phone", _who),
         Column("picture", unit, picture, Kind.PICTURE, box=head),
         Column(
@@ -210,6 +216,25 @@ def _columns(
             tone=lambda _: "bad",
         ),
     ]
+    if not is_one:
+        return columns
+    configuration: Column[Line] = Column(
+        "configuration",
+        "configuration",
+        lambda line: names.of(line[0].rows[0].configuration),
+        case=lambda line: line[0].rows[0].key,
+    )
+    return [configuration, *(item for item in columns if item.name not in _OF_PHONES)]
+
+
+#: Columns of a row that is a phone, where a row isn't a configuration.
+_OF_PHONES: Final = frozenset({"phone", "fastest", "without"})
+
+
+def _configurations(contest: Contest) -> list[Line]:
+    """Return a row for each configuration of one phone, the fastest first."""
+    rows = sorted(contest.rows, key=lambda row: (row.median_us is None, row.median_us or 0.0))
+    return [(Contest(rows=(row,), best=row if row.own is not None else None),) for row in rows]
 
 
 def _lines(members: Sequence[Contest], names: ShortNames) -> list[Line]:
@@ -337,6 +362,8 @@ def _winner(contest: Contest, names: ShortNames) -> str:
     """Return whether the winner is one: ``clear``, ``tied``, ``only one``, or what may be faster."""
     if contest.best is None:
         return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
+    if not contest.best.result.is_judged:
+        return contest.best.why_not_clean
     if contest.doubted:
         first = contest.doubted[0]
         return f"{names.of(first.configuration)} may be faster: {first.unclean_reason}"
@@ -380,37 +407,3 @@ def _range(values: Sequence[str]) -> str:
         return ""
     low, high = min(values, key=float), max(values, key=float)
     return low if low == high else f"{low} to {high}"
-
-
-def _sentence(members: Sequence[Contest], names: ShortNames) -> str:
-    """Return what won: of one phone by how much, of several how often which delegate."""
-    if len(members) == 1 and members[0].best is not None:
-        return f"{answer_text(members[0], names_model=False)}."
-    # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
-    is_mixed = len({item.shown.is_virtual for item in members}) > 1
-    wins = Counter(
-        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}"
-        for item in members
-    )
-    none = wins.pop("", 0)
-    (first, count), *others = wins.most_common() or [("nothing", 0)]
-    phones = f"{count} of {counted(len(members), 'phone')}"
-    told = [f"{first} on {phones}" if first == _TIE else f"{first} is fastest on {phones}"]
-    told += [f"{take} on {count}" for take, count in others]
-    known = [item.best for item in members if item.best is not None]
-    checked = sum(row.outputs is Outputs.CHECKED for row in known)
-    open_to_doubt = sum(bool(_outputs(row)) for row in known)
-    parts = [", ".join(told)]
-    if none:
-        parts.append(f"no clean figure on {none}")
-    if open_to_doubt:
-        counts = f"outputs checked on {checked} of {open_to_doubt}"
-        parts.append(counts if checked else "outputs not checked")
-    return f"{'; '.join(parts)}."
-
-
-def _tallied(contest: Contest, names: ShortNames) -> str:
-    if contest.best is None:
-        return ""
-    takes = {names.of(row.configuration).partition(",")[0] for row in (contest.best, *contest.tied)}
-    return _TIE if len(takes) > 1 else takes.pop()

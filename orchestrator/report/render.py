@@ -21,7 +21,7 @@ from orchestrator.report.advice import advice_of
 from orchestrator.report.charts import charts_of
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence
-from orchestrator.report.matrix import configurations_table, matrix_tables
+from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.picture import MOST_OPEN, ModelPicture, model_pictures, models_table
 from orchestrator.report.sections import page_tables
 from orchestrator.report.winners import kind_title
@@ -105,16 +105,17 @@ def render_html(
     names = short_names((row.configuration, row.case) for row in data.results)
     pictures = model_pictures(data.contests, names)
     by_subject = {item.model.subject: item for item in pictures}
-    matrices = matrix_tables(data)
+    matrices = matrix_tables(data, names)
     is_open = is_laid_out or len(matrices) <= MOST_OPEN
+    models = {row.model.subject: row.model for row in data.results}.values()
     blocks = [
         Block(
-            model=table.model,
-            picture=by_subject.get(table.model.subject),
-            configurations=configurations_table(table, names, number),
+            model=model,
+            picture=by_subject.get(model.subject),
+            configurations=table,
             fold="" if is_open else f"picture-{number}",
         )
-        for number, table in enumerate(matrices)
+        for number, (model, table) in enumerate(zip(models, matrices, strict=True))
     ]
     grids = page_tables(data)
     folds = {

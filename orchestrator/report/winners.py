@@ -8,7 +8,6 @@ real device.
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from orchestrator.programs import is_usual
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import Outputs
 from orchestrator.tables.column import DATA, Column, Kind, column_decimals
-from orchestrator.tables.labels import short_names
+from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import look_of
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
@@ -34,6 +33,7 @@ from orchestrator.units import US_PER_MS, counted, format_figure, format_percent
 _NO_ENTRY: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: Winners that are told one by one; of more, it is counted how often what wins.
 _MOST_WINNERS: Final = 4
+_TIE: Final = "a tie"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,35 +323,57 @@ def kind_title(row: ResultRow) -> str:
 
 
 def answers_of(contests: Iterable[Contest]) -> tuple[str, ...]:
-    """Return what won as a sentence for each contest; of many, for each model how often which
-    delegate wins.
-    """
-    won = [item for item in contests if item.best is not None]
-    names_model = len({item.shown.model.subject for item in won}) > 1
+    """Return what won as a sentence for each contest; of many, for each model how often what wins."""
+    every = list(contests)
+    won = [item for item in every if item.best is not None]
+    models = list(grouped(every, lambda item: item.shown.model.subject).values())
     if len(won) <= _MOST_WINNERS:
-        return tuple(answer_text(item, names_model=names_model) for item in won)
-    models = grouped(
-        won, lambda item: (item.shown.model.label, " virtual" if item.shown.is_virtual else "")
-    )
-    answers = []
-    for (model, kind), members in models.items():
-        if len(members) == 1:
-            answers.append(answer_text(members[0], names_model=names_model))
-            continue
-        rows = [item.shown for item in members]
-        counts = Counter(row.case.delegate.value for row in rows).most_common()
-        wins = ", ".join(f"{delegate} on {count}" for delegate, count in counts)
-        tied = sum(bool(item.tied) for item in members)
-        doubt = f"; on {tied} of them another can't be told from it" if tied else ""
-        least = min(rows, key=lambda row: row.median_us or math.inf)
-        lowest = f"{_figure(least)} on {least.device.title}, {least.configuration}"
-        who = f"{model}: of" if names_model else "Of"
-        answers.append(
-            f"{who} {len(rows)}{kind} devices, fastest is {wins}{doubt}; the lowest figure is {lowest}"
-        )
+        return tuple(answer_text(item, names_model=len(models) > 1) for item in won)
+    names = short_names((row.configuration, row.case) for item in every for row in item.rows)
+    answers = [
+        (f"{members[0].shown.model.label}: " if len(models) > 1 else "")
+        + model_answer(members, names)
+        for members in models
+    ]
     hidden = len(answers) - _MOST_WINNERS
     more = [f"for {counted(hidden, 'more model')}, see the comparison"] if hidden > 0 else []
     return (*answers[:_MOST_WINNERS], *more)
+
+
+def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
+    """Return what won for one model, without its full stop: of one phone by how much, of several how
+    often what wins.
+    """
+    if len(members) == 1 and members[0].best is not None:
+        return answer_text(members[0], names_model=False)
+    # What virtual phones are fastest with says nothing of devices, and isn't counted with them.
+    is_mixed = len({item.shown.is_virtual for item in members}) > 1
+    wins = Counter(
+        f"{_tallied(item, names)}{' (virtual)' if is_mixed and item.shown.is_virtual else ''}"
+        for item in members
+        if item.best is not None
+    )
+    (first, count), *others = wins.most_common() or [("nothing", 0)]
+    phones = f"{count} of {counted(len(members), 'phone')}"
+    told = [f"{first} on {phones}" if first == _TIE else f"{first} is fastest on {phones}"]
+    told += [f"{take} on {count}" for take, count in others]
+    known = [item.best for item in members if item.best is not None]
+    checked = sum(row.outputs is Outputs.CHECKED for row in known)
+    open_to_doubt = sum(row.may_be_wrong for row in known)
+    parts = [", ".join(told)]
+    if len(known) < len(members):
+        parts.append(f"no clean figure on {len(members) - len(known)}")
+    if open_to_doubt:
+        counts = f"outputs checked on {checked} of {open_to_doubt}"
+        parts.append(counts if checked else "outputs not checked")
+    return "; ".join(parts)
+
+
+def _tallied(contest: Contest, names: ShortNames) -> str:
+    """Return what wins, or that it is a tie."""
+    won = [row for row in (contest.best, *contest.tied) if row is not None]
+    takes = {names.of(row.configuration).partition(",")[0] for row in won}
+    return _TIE if len(takes) > 1 else takes.pop()
 
 
 def answer_text(contest: Contest, *, names_model: bool = True) -> str:

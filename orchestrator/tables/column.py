@@ -92,8 +92,8 @@ class Column(Generic[R]):
     is_choice: bool = False
     opens: bool = False
     is_signed: bool = False
-    #: On a page: a bar behind the figure, as long as its share of the column's largest.
-    is_bar: bool = False
+    #: On a page: a bar behind the figure, as a share from 0 to 1 of its cell; None for none.
+    bar: Callable[[R], float | None] | None = None
     #: Of sparklines: the paths' view box. Of pictures: the axis above them.
     box: Any = ""
 
@@ -125,6 +125,7 @@ class Column(Generic[R]):
             "shown": through(self.shown, None),
             "tone": through(self.tone, ""),
             "case": through(self.case, ""),
+            "bar": through(self.bar, None),
         }
         return replace(self, **(made | changes))  # type: ignore[return-value]
 

@@ -227,8 +227,8 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
             "signed": int(column.is_signed),
             "values": values,
         }
-        if column.is_bar:
-            page["bar"] = 1
+        if column.bar is not None:
+            page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
         if column.kind is Kind.COUNT and len(rows) > 1 and len(set(values)) == 1:
             page["same"] = 1
         if column.shown is not None:

@@ -551,7 +551,16 @@ _TIMED: Final[Sequence[Column[Any]]] = (
         tone=lambda node: "t-full" if node.place is Place.DELEGATE else "",
     ),
     Column("mean_us", "time", lambda node: node.mean_us, **_MS),
-    Column("share", "share", lambda node: node.share, Kind.NUMBER, "%", 100, digits=1, is_bar=True),
+    Column(
+        "share",
+        "share",
+        lambda node: node.share,
+        Kind.NUMBER,
+        "%",
+        100,
+        digits=1,
+        bar=lambda node: node.share,
+    ),
 )
 TYPES: Final[Sequence[Column[TypeRow]]] = (
     *_TIMED[:2],

@@ -280,9 +280,9 @@
       if (column.kind === "number") {
         cell.className = column.values[row] === null ? "n nothing" : "n";
         if (column.tones) { cell.className += " " + column.tones.words[column.tones.places[row]]; }
-        if (column.bar && column.values[row] !== null) {
+        if (column.bars && column.bars[row]) {
           cell.classList.add("bar-cell");
-          cell.style.setProperty("--part", 100 * column.values[row] / grid.largest(column) + "%");
+          cell.style.setProperty("--part", 100 * column.bars[row] + "%");
         }
         if (column.signed && Math.abs(column.values[row]) >= 2) { cell.classList.add(column.values[row] > 0 ? "is-slower" : "is-faster"); }
         if (column.cases && column.cases[row]) {
@@ -308,11 +308,6 @@
       line.append(cell);
     });
     return line;
-  };
-
-  Grid.prototype.largest = function (column) {
-    column.largest = column.largest || Math.max.apply(null, column.values);
-    return column.largest;
   };
 
   /* Paths that the page brings: the noise, the line, where it changed, and where that was expected or refuted. */

@@ -8,8 +8,8 @@ from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.matrix import matrix_tables
 from orchestrator.tables.column import column_decimals
-from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
-from tests.samples.sample_lab import MOBILENET, PIXEL_3, PIXEL_4, case, lab_of, series
+from orchestrator.tables.labels import configuration_labels, short_names, truth_words, unique_labels
+from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series
 
 
 @pytest.mark.parametrize(
@@ -81,21 +81,11 @@ def test_no_two_cases_of_a_model_on_a_device_share_a_label():
 def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
     data = build_report_data(**lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
-    (table,) = matrix_tables(data)
-    shown = [
-        cell.row.result.summary.median_us for cell in table.lines[0][1] if cell.row is not None
-    ]
+    (table,) = matrix_tables(
+        data, short_names((row.configuration, row.case) for row in data.results)
+    )
+    (line,) = table.listed
+    shown = [row.median_us for row in line.rows.values()]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
-    assert len(set(table.configurations)) == 2
-
-
-def test_matrix_loses_no_case_when_two_labels_are_alike():
-    data = build_report_data(
-        **lab_of([*series(case(threads=1), 9_000), *series(case(threads=4), 7_000)]).inputs()
-    )
-    alike = replace(
-        data, results=tuple(replace(row, configuration="alike") for row in data.results)
-    )
-    (table,) = matrix_tables(alike)
-    assert table.model.sha256 == MOBILENET.sha256
-    assert [cell.row is not None for cell in table.lines[0][1]] == [True, True]
+    assert len(table.columns) == 3
+    assert sorted(column.bar(line) for column in table.columns[1:])[1] == 1.0
