@@ -186,11 +186,14 @@ def _columns(
         Column(
             "speed_up",
             "vs CPU",
-            lambda line: _gain(line[0].best),
+            lambda line: _gain(line[0].best, of_cpu=is_one),
             Kind.NUMBER,
             is_optional=True,
             shown=lambda line: (
-                _range([f"{gain:.2f}" for item in line if (gain := _gain(item.best))]) or "---"
+                _range(
+                    [f"{gain:.2f}" for item in line if (gain := _gain(item.best, of_cpu=is_one))]
+                )
+                or "---"
             ),
         ),
         Column(
@@ -370,12 +373,11 @@ def _winner(contest: Contest, names: ShortNames) -> str:
     return contest.best.best.value
 
 
-def _gain(row: ResultRow | None) -> float | None:
-    return (
-        row.speed_up.value
-        if row is not None and row.speed_up is not None and not row.case.delegate.is_cpu
-        else None
-    )
+def _gain(row: ResultRow | None, *, of_cpu: bool) -> float | None:
+    """Return how many times as fast as the fastest on the CPU it is; of the CPU where asked for."""
+    if row is None or row.speed_up is None or (row.case.delegate.is_cpu and not of_cpu):
+        return None
+    return row.speed_up.value
 
 
 def _outputs(row: ResultRow | None) -> str:
