@@ -127,6 +127,28 @@ def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_ste
     assert step in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("text", "step"),
+    [
+        ("Could not set capabilities: Operation not permitted", "forbids run-as"),
+        ("setegid(AID_PACKAGE_INFO) failed: Operation not permitted", "set-uid"),
+        ("unknown package: org.tensorflow.lite.benchmark", "installed for the user"),
+    ],
+)
+def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_each_cause_is_told(
+    lab: Lab, model: Path, tmp_path: Path, text: str, step: str
+) -> None:
+    serial, page = lab.serials[0], tmp_path / "report.html"
+    lab.fault(serial, "run-as-refused", f"text={text}")
+    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    (run,) = lab.cli("bench", model, *words, "--out", page, "--json").json["runs"]
+    assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
+    (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "files-refused")
+    assert text in finding["evidence"]
+    assert step in finding["evidence"]
+    assert step in page.read_text("utf-8")
+
+
 def test_an_app_whose_files_are_refused_has_its_figure_and_the_report_says_why(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:

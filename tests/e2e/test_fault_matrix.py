@@ -117,6 +117,7 @@ ELSEWHERE = {
     FaultKind.DELEGATE_WRONG,
     FaultKind.CABLE_OUT,
     FaultKind.INSTALL_REFUSED,
+    FaultKind.RUN_AS_REFUSED,
     FaultKind.SHELL_RESTRICTED,
 }
 #: What may be stored of a run that such a fault hit, beside its completion.

@@ -53,6 +53,7 @@ class FaultKind(StrEnum):
     PROPERTIES_DENIED = "properties-denied"
     SHELL_RESTRICTED = "shell-restricted"
     INSTALL_REFUSED = "install-refused"
+    RUN_AS_REFUSED = "run-as-refused"
     BIT_FLIP = "bit-flip"
     NO_SPACE = "no-space"
     PERMISSION_DENIED = "permission-denied"

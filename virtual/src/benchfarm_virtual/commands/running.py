@@ -147,6 +147,8 @@ def run_as(call: Invocation) -> int:
     args = list(call.args)
     if not args:
         call.fail("usage: run-as <package-name> <command> [<args>]")
+    if (refused := call.system.faults.active(FaultKind.RUN_AS_REFUSED)) is not None:
+        call.fail(refused.text("text"))
     package = call.system.packages.get(args[0])
     if package is None:
         call.fail(f"unknown package: {args[0]}")
