@@ -13,6 +13,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -231,40 +232,17 @@ def make_checks(clock: Clock, checks: Mapping[str, Callable[[], Found]]) -> Iter
 
 def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
     """Try every tool with our options, each with a limit of its own."""
-    clock = device.clock
     found: dict[str, PhoneCheck] = {}
-    for tool in _TOOLS:
-        begun_s = clock.monotonic_s()
-        result, seen, cost = tool.without, "", tool.cost
-        script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
-        scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
-        try:
-            answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {tool.name}")
-        except DeviceTimeoutError:
-            result, seen = CheckResult.FAILS, f"no answer within {_TOOL_LIMIT_S:g} s"
-            if not _answers(device):
-                yield from found.values()
-                yield PhoneCheck(name=tool.name, result=result, seen=seen, cost=cost)
-                why = "not even an empty command: nothing more is tried"
-                yield PhoneCheck(
-                    name=_ANSWERS, result=result, seen=why, cost=f"{_FATAL}; reboot it"
-                )
-                return
-        except BenchfarmError as error:
-            result, seen = CheckResult.FAILS, str(error)
-        else:
-            word, _, seen = answer.value("try").partition(" ")
-            if word == "works":
-                result, cost = CheckResult.WORKS, ""
-            else:
-                seen = seen or reason_of(answer)
-        found[tool.name] = PhoneCheck(
-            name=tool.name,
-            result=result,
-            seen=seen.strip(),
-            cost=cost,
-            took_s=clock.monotonic_s() - begun_s,
-        )
+    tries = {tool.name: partial(_try, device, tool) for tool in _TOOLS}
+    for check in make_checks(device.clock, tries):
+        found[check.name] = check
+        if check.result is CheckResult.FAILS and not _answers(device):
+            yield from found.values()
+            seen = "not even an empty command: nothing more is tried"
+            yield PhoneCheck(
+                name=_ANSWERS, result=check.result, seen=seen, cost=f"{_FATAL}; reboot it"
+            )
+            return
     for one, other, cost in (
         ("perfetto", "atrace", "no trace can be recorded"),
         ("sha256sum", "md5sum", f"nothing that is sent or read can be compared: {_FATAL}"),
@@ -277,6 +255,21 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
                 if found[name].result is not CheckResult.FAILS
             }
     yield from found.values()
+
+
+def _try(device: AdbDevice, tool: _Tool) -> Found:
+    script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
+    scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
+    try:
+        answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {tool.name}")
+    except DeviceTimeoutError:
+        return fails(f"no answer within {_TOOL_LIMIT_S:g} s", tool.cost)
+    except BenchfarmError as error:
+        return fails(str(error), tool.cost)
+    word, _, seen = answer.value("try").partition(" ")
+    if word == "works":
+        return works(seen.strip())
+    return tool.without, seen.strip() or reason_of(answer), tool.cost
 
 
 def _answers(device: AdbDevice) -> bool:
