@@ -12,6 +12,8 @@ import stat
 import struct
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -61,13 +63,10 @@ _FRAME_BYTES: Final = 1 << 16
 _SLOWEST_BYTES_PER_S: Final = 200_000.0
 
 
-def hash_of(data: bytes, *, like: str) -> str:
-    """Return the checksum of ``data``: sha256, or md5 where ``like`` has the length of one."""
-    return (
-        hashlib.sha256(data).hexdigest()
-        if len(like) == 64
-        else hashlib.md5(data, usedforsecurity=False).hexdigest()
-    )
+def checksum_of(stream: BufferedIOBase, *, like: str) -> str:
+    """Return the checksum of what is read: sha256, or md5 where ``like`` has the length of one."""
+    kind = "sha256" if len(like) == 64 else partial(hashlib.md5, usedforsecurity=False)
+    return hashlib.file_digest(stream, kind).hexdigest()
 
 
 def no_checksum(serial: str) -> DeviceCommandError:
@@ -363,7 +362,9 @@ def files_of(answer: Answer, count: int) -> list[bytes | None] | None:
         name, size, checksum = (*head.split(), "", "", "")[:3]
         if name != f"file.{len(files) + 1}":
             continue
-        if size != "-" and (size != str(len(data)) or hash_of(data, like=checksum) != checksum):
+        if size != "-" and (
+            size != str(len(data)) or checksum_of(BytesIO(data), like=checksum) != checksum
+        ):
             return None
         files.append(None if size == "-" else data)
     return files if len(files) == count else None

@@ -5,7 +5,6 @@ pruned by least use; and APKs, streamed to the package manager once and checked 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import secrets
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, no_checksum, push_timeout_s
+from orchestrator.devices.link import PhoneLink, checksum_of, no_checksum, push_timeout_s
 from orchestrator.devices.sockets import CANCEL_LOOK_S, quote, service_failure, without_stack
 from orchestrator.devices.state import parse_free_bytes
 from orchestrator.errors import (
@@ -35,6 +34,7 @@ DEFAULT_BUDGET_BYTES: Final = 4 << 30
 #: A phone whose data partition is full misbehaves: so much stays free.
 _KEEP_FREE_BYTES: Final = 128 << 20
 _PREFIX_LENGTH: Final = 16
+_MD5_DIGITS: Final = 32
 _VERIFIED: Final = "verified"
 _HASH_TIMEOUT_S: Final = 120.0
 
@@ -197,10 +197,10 @@ def _expected(file: HostFile, *, like: str) -> str:
     """Return the checksum that a phone should tell of a file: its sha256, or its md5 where the
     phone knows no other.
     """
-    if len(like) == 64:
+    if len(like) != _MD5_DIGITS:
         return file.sha256
     with file.source.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return checksum_of(stream, like=like)
 
 
 #: The package manager checks, compiles and copies after the last byte has come.
