@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -24,90 +24,38 @@ _ONNX_GRAPH: Final = 7
 #: Protobuf's wire types: a number, eight bytes, bytes with their length, four bytes.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_FIELDS: Final = 100_000
-#: Tensors and metadata entries of a GGUF file, at most.
-_GGUF_MOST: Final = 10_000_000
+#: How files of other runtimes begin: where their mark is, and which.
+_MARKS: Final[Mapping[str, tuple[int, bytes]]] = {
+    ".gguf": (0, b"GGUF"),
+    ".pte": (4, b"ET"),
+    ".ort": (4, b"ORTM"),
+    ".param": (0, b"7767517"),
+}
 
 
 def check_foreign(path: Path) -> None:
-    """Raise ModelError for a file that isn't of the format that its ending names."""
+    """Raise ModelError for a file that isn't of the format that its ending names.
+
+    A declared program may name endings of its own, of whose format nothing is known.
+    """
+    place, mark = _MARKS.get(path.suffix, (0, b""))
     with path.open("rb") as file:
-        head = file.read(1 << 16)
-    size_bytes = path.stat().st_size
-    fault_of = _FAULTS.get(path.suffix)
-    # A declared program may name endings of its own, of whose format nothing is known.
-    if fault_of is not None and (reason := fault_of(path, head, size_bytes)):
+        head = file.read(place + max(len(mark), 4))
+    reason = ""
+    if not head.startswith(mark, place):
+        reason = f"it lacks the mark {mark.decode()!r} at byte {place}"
+    elif path.suffix == ".onnx":
+        reason = _onnx_fault(path, path.stat().st_size)
+    elif path.suffix == ".mnn" and not 4 <= int.from_bytes(head, "little") <= path.stat().st_size:
+        reason = "its first word leads out of the file"
+    if reason:
         raise ModelError(
             f"{str(path)!r} is no {path.suffix} file: {reason}",
             hint="was its download or conversion cut off, or is it another format's file?",
         )
 
 
-def _gguf_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    if not head.startswith(b"GGUF"):
-        return "it lacks the mark 'GGUF'"
-    if len(head) < 24:
-        return "it ends within its header"
-    version, tensors, entries = struct.unpack_from("<IQQ", head, 4)
-    if version & 0xFFFF == 0:
-        version, tensors, entries = struct.unpack_from(">IQQ", head, 4)
-    if not 1 <= version <= 3 or tensors > _GGUF_MOST or entries > _GGUF_MOST:
-        return f"its header names version {version}, {tensors} tensors and {entries} entries"
-    return ""
-
-
-def _executorch_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    if head[4:6] != b"ET":
-        return "it lacks the mark 'ET' at byte 4"
-    return _flatbuffer_fault(head, size_bytes)
-
-
-def _onnxruntime_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    if head[4:8] != b"ORTM":
-        return "it lacks the mark 'ORTM' at byte 4"
-    return _flatbuffer_fault(head, size_bytes)
-
-
-def _mnn_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    return _flatbuffer_fault(head, size_bytes)
-
-
-def _flatbuffer_fault(head: bytes, size_bytes: int) -> str:
-    """Say what keeps a flatbuffer's root table from being one: it and its list of fields lie within
-    the file.
-    """
-    if len(head) < 8:
-        return "it is too short"
-    (root,) = struct.unpack_from("<I", head)
-    if not 4 <= root <= size_bytes - 4:
-        return "its first word leads out of the file"
-    if root + 4 > len(head):
-        return ""
-    (back,) = struct.unpack_from("<i", head, root)
-    table = root - back
-    if not 0 < table <= size_bytes - 4:
-        return "its root table has no list of fields"
-    if table + 4 > len(head):
-        return ""
-    fields_bytes, table_bytes = struct.unpack_from("<HH", head, table)
-    is_list = fields_bytes >= 4 and fields_bytes % 2 == 0 and table + fields_bytes <= size_bytes
-    return (
-        "" if is_list and 4 <= table_bytes <= size_bytes else "its root table has no list of fields"
-    )
-
-
-def _ncnn_fault(path: Path, head: bytes, size_bytes: int) -> str:
-    lines = head.split(b"\n", 2)
-    if lines[0].strip() != b"7767517":
-        return "its first line isn't '7767517'"
-    counts = lines[1].split() if len(lines) > 1 else []
-    return (
-        ""
-        if len(counts) == 2 and all(map(bytes.isdigit, counts))
-        else "its second line isn't two counts"
-    )
-
-
-def _onnx_fault(path: Path, head: bytes, size_bytes: int) -> str:
+def _onnx_fault(path: Path, size_bytes: int) -> str:
     """Say what keeps a file from being ONNX's ModelProto: whole fields up to its end, a graph among
     them.
     """
@@ -144,16 +92,6 @@ def _onnx_fault(path: Path, head: bytes, size_bytes: int) -> str:
         except (EOFError, ValueError):
             return f"its bytes are no fields of a model (at byte {file.tell()})"
     return "" if has_graph else "it holds no graph"
-
-
-_FAULTS: Final[Mapping[str, Callable[[Path, bytes, int], str]]] = {
-    ".gguf": _gguf_fault,
-    ".pte": _executorch_fault,
-    ".param": _ncnn_fault,
-    ".mnn": _mnn_fault,
-    ".onnx": _onnx_fault,
-    ".ort": _onnxruntime_fault,
-}
 
 
 _MARK: Final = b"LITERTLM"
