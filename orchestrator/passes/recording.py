@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError
+from orchestrator.passes.specification import Hold
 from orchestrator.ports import Device
 from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 from orchestrator.scripts import ask, call
@@ -25,19 +26,6 @@ _LIMIT_BYTES: Final = 256 << 20
 #: How long a tracer may take to begin, and to write its file, in the phone's seconds.
 _START_S: Final = 5
 _STOP_S: Final = 30
-
-
-class Hold(Protocol):
-    """Makes a change on a device by a command after it has written down what it is and how it is
-    undone.
-
-    Where the command fails and ``read`` prints ``was``, nothing is to be undone.
-    """
-
-    def __call__(
-        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
-    ) -> None:
-        """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
 
 
 class Recorder:

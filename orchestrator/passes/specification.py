@@ -64,6 +64,19 @@ class PortPower(Protocol):
         ...
 
 
+class Hold(Protocol):
+    """Makes a change on a device by a command after it has written down what it is and how it is
+    undone.
+
+    Where the command fails and ``read`` prints ``was``, nothing is to be undone.
+    """
+
+    def __call__(
+        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
+    ) -> None:
+        """Raise HostStorageError (nothing is changed then), and DeviceError kinds."""
+
+
 class PassServices(Protocol):
     """What a pass may use of the computer and change on a phone."""
 
@@ -72,13 +85,9 @@ class PassServices(Protocol):
         """The power of the USB ports."""
         ...
 
-    def hold(
-        self, device: Device, what: str, undo: str, command: str, *, read: str = "", was: str = ""
-    ) -> None:
-        """Run a command on a device after what it is and how it is undone has been written down.
-
-        Where the command fails and ``read`` prints ``was``, nothing is to be undone.
-        """
+    @property
+    def hold(self) -> Hold:
+        """What changes something on a phone."""
         ...
 
     def folder(self, name: str) -> Path:

@@ -40,8 +40,8 @@ from orchestrator.extensions.energy.records import (
     PowerMeters,
     PowerSource,
 )
-from orchestrator.passes.recording import Hold, Recorder
-from orchestrator.passes.specification import PortPower
+from orchestrator.passes.recording import Recorder
+from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_message
 from orchestrator.records.case import Case, CaseKey

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
-from orchestrator.passes.recording import Hold, Recorder, hold_property, property_of, set_property
+from orchestrator.passes.recording import Recorder, hold_property, property_of, set_property
 from orchestrator.passes.specification import (
+    Hold,
     PassServices,
     PassSpec,
     Repetition,
