@@ -343,7 +343,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     assert ended["status"] == "cancelled", ended
     assert host.workers[-1].wait(60) == 0
     assert (
-        "host:two is drained: 'benchfarm farm resume host:two', then start the worker again"
+        "host:two is drained: 'benchfarm farm pause --undo host:two', then start the worker again"
         in host.log()
     )
     assert changes(host) == before[host.serial]
