@@ -134,7 +134,7 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(
     expect(working).to_contain_text("5 of 6")
     queue.hold("phone:pixel-6-a", "pause")
     expect(row(page, live_farm.FREE)).to_contain_text("phone:pixel-6-a: pause")
-    expect(row(page, live_farm.FREE).locator("td.v-warning")).to_have_text("held")
+    expect(row(page, live_farm.FREE).locator(".badge.v-warning")).to_have_text("held")
     assert page.evaluate("window.isTheSame")
     # Nobody who hasn't shown the token is offered anything.
     assert page.locator("[data-act]").filter(visible=True).count() == 0

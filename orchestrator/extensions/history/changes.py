@@ -66,7 +66,7 @@ CHANGES: Final[Sequence[Column[FoundChange]]] = (
         lambda item: (
             f"{format_change(item.ratio)} [{format_change(item.low)}, {format_change(item.high)}]"
         ),
-        tone=lambda item: "keep is-slower" if item.ratio > 1 else "keep is-faster",
+        tone=lambda item: "keep bad" if item.ratio > 1 else "keep good",
     ),
     Column(
         "time",

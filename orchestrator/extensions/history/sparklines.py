@@ -13,6 +13,8 @@ from datetime import date
 from itertools import pairwise
 from typing import Final
 
+from orchestrator.report.drawing import Axis, number
+
 #: Height of a sparkline's view box, with room for the line's own width.
 SPARK_HEIGHT: Final = 32
 _SPARK_ROOM: Final = 3
@@ -57,10 +59,10 @@ def spark_path(
         return round(half - way * (half - _SPARK_ROOM))
 
     parts, x, y = [], 0, 0
-    for number, (place, value) in enumerate(places.items()):
+    for place, value in places.items():
         at = y_of(value)
         parts.append(
-            f"M{place} {at}h0" if not number or place - x > _GAP else f"l{place - x} {at - y}"
+            f"M{place} {at}h0" if not parts or place - x > _GAP else f"l{place - x} {at - y}"
         )
         x, y = place, at
     steps = sorted(abs(after - before) for before, after in pairwise(logs)) or [0.0]
@@ -144,8 +146,8 @@ def night_chart(
         intervals="".join(bars),
         x_ticks=_date_ticks(nights, xs),
         y_ticks=tuple(
-            Tick(at=y_of(value) / CHART_SIZE * 100, label=text)
-            for value, text in _figure_ticks(low, high)
+            Tick(at=y_of(value) / CHART_SIZE * 100, label=number(value))
+            for value in Axis(low, high).ticks(_MOST_TICKS)
         ),
         places=tuple(round(x / CHART_SIZE * 100, 2) for x in xs),
         low=low,
@@ -160,19 +162,6 @@ def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
     room = max((high - low) * 0.06, high * 0.02)
     return max(0.0, low - room), high + room
-
-
-def _figure_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    raw = (high - low) / _MOST_TICKS
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
-    digits = max(0, -math.floor(math.log10(step) + 1e-9))
-    begin = math.ceil(low / step)
-    return [
-        (number * step, f"{number * step:.{digits}f}")
-        for number in range(begin, begin + 12)
-        if number * step <= high
-    ]
 
 
 def _date_ticks(nights: Sequence[date], xs: Sequence[float]) -> tuple[Tick, ...]:
