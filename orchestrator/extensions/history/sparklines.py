@@ -58,7 +58,8 @@ def spark_path(
         way = max(-1.0, min(1.0, (value - middle) / SPARK_REACH))
         return round(half - way * (half - _SPARK_ROOM))
 
-    parts, x, y = [], 0, 0
+    x, y = 0, 0
+    parts: list[str] = []
     for place, value in places.items():
         at = y_of(value)
         parts.append(
