@@ -410,3 +410,12 @@ def make_lab() -> Iterator[Callable[..., VirtualLab]]:
 def lab(make_lab: Callable[..., VirtualLab], adb_server: AdbServer) -> VirtualLab:
     """A lab that lets ``adb_server`` in."""
     return make_lab(adb_server)
+
+
+def golden(name: str, made: str) -> None:
+    """Compare what was made with tests/golden; ``WRITE_GOLDEN=1`` writes it there instead."""
+    path = Path(__file__).parent / "golden" / name
+    made = made.rstrip("\n") + "\n"
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_text(made, "utf-8")
+    assert made == path.read_text("utf-8")

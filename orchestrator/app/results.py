@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
@@ -18,17 +19,18 @@ from orchestrator.report.data import ReportData
 from orchestrator.tables.column import Form
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Table
+from orchestrator.units import US_PER_MS
 
 if TYPE_CHECKING:
     import pandas as pd
 
 #: Rows that a notebook shows; a frame has all.
 _SHOWN = 200
-#: The columns of a frame that people use.
-_USUAL = (
-    "model", "device", "serial", "delegate", "threads", "median_us", "interval_low_us",
-    "interval_high_us", "invocations_used", "quality", "outputs", "campaign_id",
-)  # fmt: skip
+#: The columns of a frame that people use, by what exports call them; the times are in milliseconds.
+_TIMES = {"median_us": "ms", "interval_low_us": "ci_low", "interval_high_us": "ci_high"}
+_USUAL = {name: name for name in ("model", "device", "serial", "delegate", "threads")}
+_USUAL |= _TIMES | {"invocations_used": "runs", "quality": "quality", "outputs": "outputs"}
+_USUAL |= {"campaign_id": "campaign"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class Results(Sequence[ResultRow]):
         self.lost = dict(lost or {})
         self.missing = dict(missing or {})
         self._cache_folder = cache_folder
+        #: The report that was written last, which a notebook links to.
+        self._report: Path | None = None
 
     @property
     def campaign_id(self) -> str:
@@ -78,14 +82,20 @@ class Results(Sequence[ResultRow]):
     def frame(self, what: Literal["usual", "all", "runs"] = "usual") -> pd.DataFrame:
         """Return one row a case with its twelve usual columns or with all, or one row a run.
 
-        Units stand in the columns' names (docs/reference/exports.md). What isn't known is
-        ``<NA>``; moments are UTC timestamps. With ``all`` each row says whether it is virtual and
+        The usual columns are model, device, serial, delegate, threads, ms, ci_low, ci_high (the
+        95 % interval in ms), runs, quality, outputs and campaign. The names of all others are those
+        of exports, with their units (docs/reference/exports.md). What isn't known is ``<NA>``;
+        moments are UTC timestamps. With ``all`` each row says whether it is virtual and
         where it was imported from.
         """
         from orchestrator.report.exports import frame_of
 
         whole = frame_of(self.data, "invocations" if what == "runs" else "cases")
-        return whole[list(_USUAL)] if what == "usual" else whole
+        if what != "usual":
+            return whole
+        usual = whole[list(_USUAL)].rename(columns=_USUAL)
+        usual[list(_TIMES.values())] /= US_PER_MS
+        return usual
 
     def runs_frame(self) -> pd.DataFrame:
         """Return one row a run: as ``frame("runs")``."""
@@ -96,8 +106,9 @@ class Results(Sequence[ResultRow]):
 
         Raises UsageError, HostStorageError.
         """
-        write_html(self.data, Path(path), title=self.title, cache_folder=self._cache_folder)
-        return Path(path)
+        self._report = Path(path)
+        write_html(self.data, self._report, title=self.title, cache_folder=self._cache_folder)
+        return self._report
 
     def __len__(self) -> int:
         return len(self.data.results)
@@ -123,19 +134,28 @@ class Results(Sequence[ResultRow]):
         notes += [f"lost: {serial}: {why}" for serial, why in self.lost.items()]
         notes += [f"not measured: {serial}: {why}" for serial, why in self.missing.items()]
         notes += [f"at least {self.left} invocations are left"] if self.left else []
-        notes += ["results.report('report.html') writes the whole report, one file"]
+        if self._report is None:
+            notes += [
+                "results.report('report.html') writes the whole report, one file, and links it"
+            ]
         from orchestrator.tables.results import results_table
 
         table = results_table(self.data.results)
-        return notebook_html(table, self.title, notes, marks=_bars(table.listed[:_SHOWN]))
+        marks = _bars(table.listed[:_SHOWN])
+        return notebook_html(table, self.title, notes, marks=marks, report=self._report)
 
 
 def notebook_html(
-    table: Table[Any], title: str, notes: Sequence[str] = (), *, marks: Sequence[RowMark] = ()
+    table: Table[Any],
+    title: str,
+    notes: Sequence[str] = (),
+    *,
+    marks: Sequence[RowMark] = (),
+    report: Path | None = None,
 ) -> str:
     """Return a table for a notebook: its first rows, and how many more there are.
 
-    ``marks``: what each row has beside its cells.
+    ``marks``: what each row has beside its cells; ``report`` is linked to.
     """
     from orchestrator.tables.html import template
 
@@ -148,6 +168,7 @@ def notebook_html(
         rows=list(itertools.zip_longest(cells, marks)),
         has_bars=bool(marks),
         notes=notes,
+        report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),
     )
 

@@ -110,10 +110,10 @@ def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, A
     frame, runs = results.frame("all"), results.frame("runs")
     usual = results.frame()
     assert list(usual) == [
-        "model", "device", "serial", "delegate", "threads", "median_us", "interval_low_us",
-        "interval_high_us", "invocations_used", "quality", "outputs", "campaign_id",
+        "model", "device", "serial", "delegate", "threads", "ms", "ci_low", "ci_high", "runs",
+        "quality", "outputs", "campaign",
     ]  # fmt: skip
-    assert usual["median_us"].tolist() == pytest.approx(frame["median_us"].tolist())
+    assert (1000 * usual["ms"]).tolist() == pytest.approx(frame["median_us"].tolist())
     assert (len(frame), len(runs)) == (len(results), 3 * len(results))
     assert set(frame["is_virtual"]) == {True}
     assert set(frame["origin"]) == {""}
@@ -158,6 +158,9 @@ def test_a_notebook_is_given_html_in_which_names_are_text(
     assert bars.count('<tr style="font-weight: bold">') >= len(running_lab.serials)
     assert "width: 100.0%" in bars
     assert "is the fastest" in bars
+    assert "<a href" not in html
+    path = python["results"].report("results.html")
+    assert f'<a href="{path}" target="_blank">' in python["results"]._repr_html_()
     assert python["comparison"]._repr_html_().count("<tr>") == 1 + len(python["comparison"])
     assert repr(results).startswith("<Results '<b>x' (")
 

@@ -1,11 +1,10 @@
-"""A column is defined once and is in all forms; what each form looks like is in tests/data/tables."""
+"""A column is defined once and is in all forms; what each form looks like is in tests/golden."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +21,9 @@ from orchestrator.tables import text
 from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.results import RESULTS, exported_table, results_table
 from orchestrator.tables.table import RENDERERS, Table, render
+from tests.conftest import golden
 from tests.samples.sample_lab import small_lab
 
-GOLDEN = Path(__file__).parents[1] / "data" / "tables"
 DATA = build_report_data(**small_lab().inputs())  # type: ignore[arg-type]
 #: A table with a column of each kind, and names as somebody hostile would write them.
 ROWS = [
@@ -83,11 +82,7 @@ def shown_heads(table: Table[Any], form: Form) -> list[str]:
 
 @pytest.mark.parametrize("form", list(Form))
 def test_a_form_is_written_as_it_always_was(form: Form) -> None:
-    path = GOLDEN / f"kinds.{form.value}.txt"
-    made = READ.get(form, str)(render(KINDS, form)).rstrip("\n") + "\n"
-    if os.environ.get("WRITE_GOLDEN"):
-        path.write_text(made, "utf-8")
-    assert made == path.read_text("utf-8")
+    golden(f"kinds.{form.value}.txt", READ.get(form, str)(render(KINDS, form)))
 
 
 @pytest.mark.parametrize("form", list(Form))
