@@ -52,7 +52,8 @@ class Deadline:
     def __init__(self, seconds: float, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self.seconds = seconds
-        self._end_s = self._clock.monotonic_s() + seconds
+        self._begun_s = self._clock.monotonic_s()
+        self._end_s = self._begun_s + seconds
 
     @property
     def remaining_s(self) -> float:
@@ -63,6 +64,15 @@ class Deadline:
     def expired(self) -> bool:
         """Whether the time is over."""
         return self._clock.monotonic_s() >= self._end_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it was set."""
+        return self._clock.monotonic_s() - self._begun_s
+
+    def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
+        """Wait, no longer than until the deadline; return True when ``cancelled`` was set before."""
+        return self._clock.wait(min(seconds, self.remaining_s), cancelled)
 
     def check(self, what: str, *, serial: str = "") -> None:
         """Raise DeviceTimeoutError naming ``what`` when the time is over."""

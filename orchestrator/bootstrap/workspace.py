@@ -505,7 +505,7 @@ class Workspace(Adapters):
             if not is_told:
                 self.note(serial, f"waits until it is free: in use by {holder}")
                 is_told = True
-            if self.clock.wait(min(_USE_POLL_S, self.wait.remaining_s), self.cancelled):
+            if self.wait.wait(_USE_POLL_S, self.cancelled):
                 break
             holder = self.lease.live_holder(serial)
         return holder

@@ -281,7 +281,7 @@ class AdbServer:
                     f"the phone didn't come within {deadline.seconds:g} s (its state is {found})",
                     serial=transport,
                 )
-            self._clock.wait(min(pause_s, deadline.remaining_s))
+            deadline.wait(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
 
     def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.clock import Clock, SystemClock
+from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.claim import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
-from orchestrator.devices.fitness import danger, wait_until_fit
+from orchestrator.devices.fitness import danger, unfit, wait_until_fit
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import (
@@ -125,17 +125,14 @@ class LadderConditioner:
                 self._undo_all(device)
                 self._quieten(device, wanted, on_note or _nobody)
                 self._quiet[device.serial] = (wanted, boot_id)
-        if recent is not None and (
-            danger(recent) or recent.screen_on is (wanted.screen is Screen.OFF)
-        ):
-            recent = None  # it has to be acted on
+        # A dangerous one, and another screen than planned, have to be acted on.
+        is_usable = recent and not danger(recent) and not _has_other_screen(recent, wanted)
+        known = [recent] if recent and is_usable else []
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         return wait_until_fit(
-            lambda: self._state(device, wanted, on_note or _nobody),
-            limits,
-            zone_limits,
-            self._clock,
-            recent=recent,
+            lambda: known.pop() if known else self._state(device, wanted, on_note or _nobody),
+            lambda state: unfit(state, limits, zone_limits),
+            Deadline(limits.wait, self._clock),
             on_wait=on_wait,
             cancelled=cancelled,
         )
@@ -396,8 +393,8 @@ class LadderConditioner:
             raise DeviceSetAsideError(
                 why, serial=device.serial, hint="look at its battery before it is used again"
             )
-        is_other = state.screen_on is (quiet.screen is Screen.OFF)
-        if isinstance(device, AdbDevice) and is_other and device.serial not in self._stuck:
+        is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck
+        if isinstance(device, AdbDevice) and is_other:
             step = screen_step(quiet.screen)
             before = _ask(device, {"read": step.read}).value("read")
             original = self._screens.get(device.serial) or before.rpartition("=")[2]
@@ -489,6 +486,10 @@ class LadderConditioner:
 
 def _ask(device: Device, scripts: Mapping[str, str]) -> Answer:
     return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial)
+
+
+def _has_other_screen(state: DeviceState, quiet: Quiet) -> bool:
+    return state.screen_on is (quiet.screen is Screen.OFF)
 
 
 def _nobody(text: str) -> None:

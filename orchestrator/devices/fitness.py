@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.clock import Clock, Deadline
+from orchestrator.clock import Deadline
 from orchestrator.ports import Fitness
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
@@ -151,23 +151,20 @@ def danger(state: DeviceState) -> str:
 
 def wait_until_fit(
     read: Callable[[], DeviceState],
-    limits: FitLimits,
-    zone_limits: Mapping[str, float],
-    clock: Clock,
+    judge: Callable[[DeviceState], list[Unfit]],
+    deadline: Deadline,
     *,
-    recent: DeviceState | None = None,
     on_wait: Callable[[str], None] | None = None,
     cancelled: threading.Event | None = None,
 ) -> Fitness:
-    """Read the state until it is fit, the deadline has passed, or it is clear that it can't be met."""
+    """Read the state until it is fit by ``judge`` (`unfit`), the deadline has passed, or it is clear
+    that it can't be met.
+    """
     known_readings: dict[str, Readings] = {}
-    deadline = Deadline(limits.wait, clock)
-    begun_s = clock.monotonic_s()
     pause_s = _SHORTEST_PAUSE_S
     while True:
-        state, recent = recent or read(), None
-        faults = unfit(state, limits, zone_limits)
-        waited_s = clock.monotonic_s() - begun_s
+        state = read()
+        faults, waited_s = judge(state), deadline.elapsed_s
         readings: list[Readings] = []
         for item in faults:
             fresh = Readings(limit=item.limit, sign=-1.0 if item.code == "battery-low" else 1.0)
@@ -187,7 +184,7 @@ def wait_until_fit(
             # Told once, and only when there is something to tell beside the reason.
             on_wait(why + _estimate(left_s))
             on_wait = None
-        if clock.wait(min(pause_s, deadline.remaining_s), cancelled):
+        if deadline.wait(pause_s, cancelled):
             reason = f"cancelled while waiting: {why}"
             return Fitness(reason=reason, code="cancelled", waited_s=waited_s, state=state)
 

@@ -198,19 +198,13 @@ class PhoneLink:
         cancelled: threading.Event | None = None,
         what: str,
         must: bool = False,
-        most_bytes: int = OUTPUT_MOST_BYTES,
     ) -> Answer:
         """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
 
         ``must``: raises DeviceCommandError, with the reason, when they end with another exit code
         than 0.
         """
-
-        def shell(text: str) -> ShellResult:
-            return self.shell(
-                text, timeout_s=timeout_s, cancelled=cancelled, what=what, most_bytes=most_bytes
-            )
-
+        shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, what=what)
         answer = ask(shell, scripts, serial=self.serial)
         if must:
             self._check(answer, what)
@@ -318,14 +312,14 @@ class PhoneLink:
         names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
         # All that may come, beside what the shell says of itself.
-        most_bytes = 2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES)
+        shell = partial(
+            self.shell,
+            timeout_s=_READ_TIMEOUT_S,
+            what=f"reading {names}",
+            most_bytes=2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES),
+        )
         for _ in range(_READ_ATTEMPTS):
-            answer = self.ask(
-                {"read": command},
-                timeout_s=_READ_TIMEOUT_S,
-                what=f"reading {names}",
-                most_bytes=most_bytes,
-            )
+            answer = ask(shell, {"read": command}, serial=self.serial)
             if (files := files_of(answer, len(paths))) is not None:
                 return files
             said = [

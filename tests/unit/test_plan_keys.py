@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -15,6 +16,7 @@ from pydantic import Field
 from orchestrator.analysis.rounds import decide
 from orchestrator.app.beginning import terms_of, wants_reference_check
 from orchestrator.cli.frame import PlanKeys
+from orchestrator.clock import Deadline
 from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys
 from orchestrator.config.yaml_file import checked, parse_yaml
 from orchestrator.devices.fitness import unfit, wait_until_fit
@@ -78,7 +80,8 @@ def reasons(plan: Plan) -> object:
 
 def waited_s(plan: Plan) -> object:
     phone = Phone(lambda s: 45.0 - s / 40)
-    wait_until_fit(phone.state, plan.limits, {}, phone.clock)
+    judge = partial(unfit, limits=plan.limits, zone_limits={})
+    wait_until_fit(phone.state, judge, Deadline(plan.limits.wait, phone.clock))
     return phone.clock.monotonic_s()
 
 

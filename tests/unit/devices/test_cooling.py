@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from orchestrator.devices.fitness import Readings, wait_until_fit
+from orchestrator.clock import Deadline
+from orchestrator.devices.fitness import Readings, unfit, wait_until_fit
+from orchestrator.ports import Fitness
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
 from tests.samples.manual_clock import ManualClock
@@ -72,13 +75,16 @@ class Phone:
         )
 
 
+def wait(phone: Phone, limits: FitLimits, on_wait: Callable[[str], None] | None = None) -> Fitness:
+    judge = partial(unfit, limits=limits, zone_limits={})
+    return wait_until_fit(phone.state, judge, Deadline(limits.wait, phone.clock), on_wait=on_wait)
+
+
 def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
     phone = Phone(newton(47.0, 28.0, 300.0))
     truth_s = 300.0 * math.log(19.0 / 12.0)
     told: list[str] = []
-    fitness = wait_until_fit(
-        phone.state, FitLimits(wait=600.0), {}, phone.clock, on_wait=told.append
-    )
+    fitness = wait(phone, FitLimits(wait=600.0), on_wait=told.append)
     assert fitness.reason == ""
     # A tenth of a degree is half of one too early: 1.3 s at this rate.
     assert truth_s - 1.3 <= fitness.waited_s <= truth_s + 30.0
@@ -89,7 +95,7 @@ def test_a_phone_is_looked_at_when_it_may_be_fit_and_seldom_before() -> None:
 
 def test_a_phone_that_can_not_cool_in_time_is_abandoned_early_with_the_reason() -> None:
     phone = Phone(newton(60.0, 28.0, 2000.0))
-    fitness = wait_until_fit(phone.state, FitLimits(wait=300.0), {}, phone.clock)
+    fitness = wait(phone, FitLimits(wait=300.0))
     assert fitness.code == "battery-hot"
     assert "measured rate" in fitness.reason
     assert fitness.waited_s < 120.0
@@ -97,6 +103,6 @@ def test_a_phone_that_can_not_cool_in_time_is_abandoned_early_with_the_reason() 
 
 def test_a_low_battery_that_is_not_charged_is_not_waited_for() -> None:
     phone = Phone(lambda at_s: 30.0, percent=3, plugged="none")
-    fitness = wait_until_fit(phone.state, FitLimits(wait=300.0), {}, phone.clock)
+    fitness = wait(phone, FitLimits(wait=300.0))
     assert (fitness.code, fitness.waited_s) == ("battery-low", 0.0)
     assert "isn't being charged" in fitness.reason
