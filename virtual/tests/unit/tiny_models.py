@@ -213,6 +213,25 @@ def gather() -> bytes:
 
 
 #: Models by the names that the recorded outputs call them by.
+def while_loop() -> bytes:
+    """A WHILE with its condition and body; no delegate takes the loop itself."""
+    m = TinyModel()
+    x, out = m.tensor("x", [1, 8]), m.tensor("out", [1, 8])
+    options = schema.WhileOptionsT()
+    options.condSubgraphIndex, options.bodySubgraphIndex = 1, 2
+    m.op(OPS.WHILE, [x], [out], options=options)
+    m.ends([x], [out])
+    m.subgraph("while_cond")
+    a, flag = m.tensor("a", [1], TYPES.INT32), m.tensor("flag", [1], TYPES.BOOL)
+    m.op(OPS.LESS, [a, a], [flag])
+    m.ends([a], [flag])
+    m.subgraph("while_body")
+    b, c = m.tensor("b", [1, 8], TYPES.INT32), m.tensor("c", [1, 8], TYPES.INT32)
+    m.op(OPS.ADD, [b, b], [c])
+    m.ends([b], [c])
+    return m.pack()
+
+
 BY_NAME: dict[str, Callable[[], bytes]] = {
     "mobilenet_v1_0.25_128_float.tflite": lambda: _cnn(TYPES.FLOAT32, dynamic=True),
     "mobilenet_v1_1.0_224_float.tflite": lambda: _cnn(TYPES.FLOAT32, dynamic=True),
@@ -229,4 +248,5 @@ BY_NAME: dict[str, Callable[[], bytes]] = {
     "multi_add_flex.bin": lambda: adds("FlexAddV2"),
     "softplus_flex.bin": lambda: adds("FlexSoftplus"),
     "embedding_gather.tflite": gather,
+    "while_loop.tflite": while_loop,
 }
