@@ -98,6 +98,13 @@ class Database:
         with store_errors(self.name, path=self.path):
             self._engine.dispose()
 
+    def is_in(self, path: Path) -> bool:
+        """Whether it is open, and lies in this file."""
+        try:
+            return self._is_open and self.path is not None and path.samefile(self.path)
+        except OSError:
+            return False
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError("the store is closed")

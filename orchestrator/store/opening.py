@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ from orchestrator.store.retention import Retention
 from orchestrator.store.schema import METADATA, SETTINGS, VERSION
 from orchestrator.store.usage import Usage
 
+#: The stores in files that this process has open, and who opens one more.
+_OPENED: Final[weakref.WeakSet[Store]] = weakref.WeakSet()
+_OPENING: Final = threading.Lock()
 #: The name of a store that is gone with its process.
 IN_MEMORY: Final = ":memory:"
 
@@ -160,10 +164,15 @@ def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
     if not makes_new and sqlite_file.is_missing(path):
         raise _missing(f"{path}: there is no store")
     sqlite_file.create_folder(path)
-    sqlite_file.check_file(path)
-    sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
-    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
-    store = Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
+    with _OPENING:
+        # Whoever opens and closes the file beside SQLite takes the locks from all connections of
+        # this process (POSIX): another process then deletes the log in which they write.
+        if not any(other.is_in(path) for other in _OPENED):
+            sqlite_file.check_file(path)
+        sqlite_file.prepare_file(path, busy_timeout_s=busy_timeout_s)
+        engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
+        store = Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
+        _OPENED.add(store)
     with _closed_on_failure(store):
         _prepare(store, makes_new=True)
     return store

@@ -409,3 +409,24 @@ def test_a_store_on_a_server_survives_the_end_of_its_connections(
     assert store.append_run(samples.run(0))
     assert list(store.runs(with_attachments=True)) == [samples.run(0)]
     store.close()
+
+
+_OPENED_ELSEWHERE = (
+    "import sys; from orchestrator.store.opening import open_store\n"
+    "store = open_store(sys.argv[1]); print(store.zone); store.close()"
+)
+
+
+def test_a_store_that_a_process_opens_twice_loses_nothing_once_another_process_closes_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.sqlite"
+    elsewhere = [sys.executable, "-c", _OPENED_ELSEWHERE, str(path)]
+    with closing(open_store(path)) as first:
+        first.set_zone("Europe/Berlin")
+        open_store(path).close()
+        # The last one to close a store deletes its log: this one isn't the last.
+        subprocess.run(elsewhere, check=True, capture_output=True)
+        first.set_zone("Asia/Tokyo")
+        done = subprocess.run(elsewhere, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "Asia/Tokyo"
