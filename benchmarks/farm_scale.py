@@ -152,9 +152,9 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
         with spent(f"farm status with {ended} ended jobs", 5):
             for _ in range(5):
                 first.jobs(), first.phones(), first.hosts()
-        with spent(f"metrics with {ended} ended jobs", 5):
+        with spent(f"metrics beside it, {ended} ended jobs", 5):
             for _ in range(5):
-                first.job_counts(), first.lag_s(), first.phones(), first.seen(), first.hosts()
+                first.job_counts(), first.lag_s(), first.seen()
         for name in names:
             for serial in serials[name]:
                 workers[name].stop(serial)

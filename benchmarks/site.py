@@ -201,7 +201,7 @@ def plain(site: Site, folder: Path) -> int:
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
     """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
-    shared, pages = [site_pages.style_file(), site_pages.script_file()], site_pages.all_pages(site)
+    shared, pages = site_pages.shared_files(), site_pages.all_pages(site)
     target = SiteFolder(folder, [*(item.path for item in shared), *pages])
     for item in shared:
         target.write(item.path, item.content)

@@ -1,9 +1,9 @@
-"use strict";
 /* The live page of the farm: the server draws it, this asks for it again and sends what its buttons say. */
 (function () {
   var token = "", shown = "", EVERY_MS = 2000;
   var byId = function (id) { return document.getElementById(id); };
   var part = byId("farm"), form = byId("steer");
+  if (!part) { return; }
   function live(text) { byId("live-state").textContent = text; byId("live").dataset.state = text; }
   function told(text) { byId("told").textContent = text; }
   function localTimes() {

@@ -78,14 +78,14 @@ class LivePages:
         from orchestrator.tables.page_policy import script_hash
 
         if path in {"farm", "farm/now"}:
-            made = site_pages.farm_page if path == "farm" else site_pages.farm_part
-            return page_of("farm.html", made(*self._now()).encode(), asks=True)
+            content = site_pages.farm_page(*self._now(), is_part=path != "farm")
+            return page_of("farm.html", content.encode(), asks=True)
         with self._lock:
-            content = self._content(path)
+            found = self._content(path)
         folder, _, name = path.partition("/")
         is_report = folder == "campaigns" and name not in ("", "index.html")
         script = script_hash("report") if is_report else ""
-        return None if content is None else page_of(path or "index.html", content, script=script)
+        return None if found is None else page_of(path or "index.html", found, script=script)
 
     def site(self) -> Site:
         """Return what the pages show now."""
@@ -108,12 +108,7 @@ class LivePages:
 
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
-            shared = (
-                site_pages.style_file(),
-                site_pages.script_file(),
-                site_pages.farm_script_file(),
-            )
-            return {item.path: item.content for item in shared}.get(path)
+            return {item.path: item.content for item in site_pages.shared_files()}.get(path)
         site, marks = self._current()
         if path in ("", "index.html"):
             return site_pages.overview_page(site).encode()

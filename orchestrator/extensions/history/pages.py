@@ -82,32 +82,19 @@ class SharedFile:
 
 
 @cache
-def style_file() -> SharedFile:
-    """Return the style sheet: the report's, and what only these pages have."""
-    return _shared("benchfarm", "css", _joined("report.css", "site.css"))
-
-
-@cache
-def script_file() -> SharedFile:
-    """Return the script: the report's frame and tables, and what only these pages have."""
-    return _shared("benchfarm", "js", _joined("page.js", "grid.js", "site.js"))
-
-
-@cache
-def farm_script_file() -> SharedFile:
-    """Return the script of the farm's live page."""
-    return _shared("farm", "js", _joined("farm.js"))
-
-
-def _joined(*names: str) -> bytes:
-    folder = data_folder("reports") / "templates"
-    return b"".join((folder / name).read_bytes() for name in names)
-
-
-def _shared(stem: str, ending: str, content: bytes) -> SharedFile:
-    return SharedFile(
-        path=f"assets/{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}", content=content
+def shared_files() -> tuple[SharedFile, SharedFile]:
+    """Return the style sheet and the script: the report's, and what only these pages have."""
+    return (
+        _shared("css", "report.css", "site.css"),
+        _shared("js", "page.js", "grid.js", "site.js", "farm.js"),
     )
+
+
+def _shared(ending: str, *names: str) -> SharedFile:
+    folder = data_folder("reports") / "templates"
+    content = b"".join((folder / name).read_bytes() for name in names)
+    digest = hashlib.sha256(content).hexdigest()[:12]
+    return SharedFile(path=f"assets/benchfarm-{digest}.{ending}", content=content)
 
 
 def overview_page(site: Site) -> str:
@@ -179,29 +166,24 @@ def campaigns_page(site: Site) -> str:
     )
 
 
-def farm_page(values: Mapping[str, object], changes: Sequence[ChangeAnswer]) -> str:
-    """Return the live page of the farm: ``values`` (farm_now.farm_values), and the changes of
-    late.
+def farm_page(
+    values: Mapping[str, object], changes: Sequence[ChangeAnswer], *, is_part: bool
+) -> str:
+    """Return the live page of the farm, or the part of it that its script asks for again.
+
+    ``values``: farm_now.farm_values; ``changes``: those of late.
     """
     return render_template(
-        "site_farm.html.j2",
+        "site_farm_now.html.j2" if is_part else "site_farm.html.j2",
         assets=_assets(),
         here="farm",
         root="",
         is_live=True,
         is_virtual=False,
         more=_more(),
-        farm_script=farm_script_file().path,
         changes=changes,
         most_changes=_MOST_GROUPS,
         **values,
-    )
-
-
-def farm_part(values: Mapping[str, object], changes: Sequence[ChangeAnswer]) -> str:
-    """Return the part of the farm's page that its script asks for again."""
-    return render_template(
-        "site_farm_now.html.j2", changes=changes, most_changes=_MOST_GROUPS, **values
     )
 
 
@@ -294,7 +276,8 @@ def _more() -> list[tuple[str, str]]:
 
 
 def _assets() -> dict[str, str]:
-    return {"css": style_file().path, "js": script_file().path}
+    style, script = shared_files()
+    return {"css": style.path, "js": script.path}
 
 
 def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float | None:
@@ -489,7 +472,7 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
         for item in site.campaigns
         if item.has_page
     }
-    shared = [style_file(), script_file()]
+    shared = shared_files()
     pages = {**plugin_pages(workspace), **all_pages(site)}
     folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
     for item in shared:

@@ -241,7 +241,7 @@ def test_a_note_is_text_on_the_page_of_its_series(site):
 def test_every_relative_link_leads_to_a_page(site):
     pages = {path: page() for path, page in site_pages.all_pages(site).items()}
     known = {*pages, *(f"campaigns/{item.page}" for item in site.campaigns)}
-    known |= {site_pages.style_file().path, site_pages.script_file().path}
+    known |= {item.path for item in site_pages.shared_files()}
     assert len(known) > NIGHTS
     for path, html in pages.items():
         for link in links_of(html):
