@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from orchestrator.analysis.case_result import (
     CaseResult,
@@ -34,8 +36,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Quality, Severity
-from orchestrator.report.data import ReportData
-from orchestrator.report.headline import headline_of
+from orchestrator.report.data import ReportData, headline_of
 from orchestrator.report.winners import contests_of, with_comparisons
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
@@ -47,7 +48,6 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
 from orchestrator.tables.operators import diff_pairs, with_layers
-from orchestrator.tables.page_policy import without_collector
 from orchestrator.tables.passes import (
     PassFigure,
     known_median,
@@ -67,6 +67,28 @@ from orchestrator.tables.rows import (
 
 _VIRTUAL_SUFFIX = " (virtual)"
 _MODEL_SUFFIX = ".tflite"
+
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def without_collector(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Return the function with the collector off while it runs; it is on again afterwards when it
+    was on before.
+    """
+
+    @wraps(function)
+    def held(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        if not gc.isenabled():
+            return function(*args, **kwargs)
+        gc.disable()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            gc.enable()
+
+    return held
 
 
 @without_collector

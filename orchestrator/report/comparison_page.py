@@ -26,9 +26,8 @@ from orchestrator.tables.comparisons import (
     worst_first,
 )
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.html import Html, joined, tag
+from orchestrator.tables.html import Html, joined, pack, tag
 from orchestrator.tables.operators import compare_profiles
-from orchestrator.tables.page_policy import pack
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import format_figure, format_percent

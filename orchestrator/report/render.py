@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,28 +17,45 @@ import jinja2
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.files import make_private
 from orchestrator.passes import pass_tables
+from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
-from orchestrator.report.charts import charts_of
+from orchestrator.report.assembly import without_collector
+from orchestrator.report.charts import ThreadStep, charts_of, thread_steps
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence
-from orchestrator.report.matrix import matrix_tables
 from orchestrator.report.picture import MOST_OPEN, ModelPicture, model_pictures, models_table
-from orchestrator.report.sections import page_tables
 from orchestrator.report.winners import kind_title
+from orchestrator.tables.column import NOTHING, Column, Kind
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS, origin_of
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, problems_table, skips_table
-from orchestrator.tables.html import environment, page_data, whole
+from orchestrator.tables.html import environment, pack, page_data, whole
 from orchestrator.tables.labels import (
     STATE_CLASSES,
+    ShortNames,
+    configuration_order,
+    figure_text,
     moment_text,
     page_name,
     short_names,
 )
-from orchestrator.tables.page_policy import pack, without_collector
-from orchestrator.tables.rows import ModelRow
+from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
+from orchestrator.tables.results import (
+    OWN_COLUMNS,
+    delegates_table,
+    figures_decimals,
+    figures_table,
+    memory_table,
+    parts_of,
+    parts_table,
+    pass_table,
+    results_table,
+    starts_table,
+    sustained_table,
+)
+from orchestrator.tables.rows import BestMark, DeviceRow, ModelRow, ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import format_bytes, format_change, format_latency
+from orchestrator.units import US_PER_MS, format_bytes, format_change, format_latency
 
 #: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
 #: into the page and unfolded when it is looked at.
@@ -211,3 +228,185 @@ def _environment() -> jinja2.Environment:
     }
     made.filters |= filters
     return made
+
+
+_STEPS: Final[Sequence[Column[ThreadStep]]] = (
+    Column("threads", "threads", lambda step: step.row.case.threads, Kind.COUNT),
+    Column(
+        "speed_up",
+        "speed-up",
+        lambda step: step.speed_up,
+        Kind.NUMBER,
+        "x fewest threads",
+        digits=2,
+    ),
+    Column(
+        "efficiency",
+        "efficiency",
+        lambda step: step.efficiency,
+        Kind.NUMBER,
+        "% per thread",
+        100,
+        digits=0,
+    ),
+)
+
+
+def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
+    """Return the tables that have rows, by name; ``results`` is always among them."""
+    rows = data.results
+    profiled = [row for row in rows if row.profiles]
+    tables: Sequence[Table[Any]] = (
+        results_table(rows),
+        memory_table(rows),
+        starts_table(rows),
+        *(pass_table(table, rows) for table in pass_tables()),
+        figures_table(rows),
+        _threads(rows),
+        delegates_table(rows),
+        _operators(profiled),
+        parts_table(
+            "types",
+            "Time by type of operator",
+            parts_of(profiled, lambda row: row.profiles[-1].by_type()),
+            TYPES,
+        ),
+        _changes(data.diffs),
+        sustained_table(rows),
+    )
+    return {table.name: table for table in tables if table.listed or table.name == "results"}
+
+
+def _threads(rows: Sequence[ResultRow]) -> Table[Any]:
+    caption = "Thread scaling of each case that was measured with several numbers"
+    steps = [(step.row, step) for step in thread_steps(rows)]
+    return parts_table("threads", caption, steps, _STEPS, of_case=OWN_COLUMNS)
+
+
+def _operators(rows: Sequence[ResultRow]) -> Table[Any]:
+    # What an operator such as WHILE runs stands after it all: its time is in the operator's own.
+    numbered = parts_of(
+        rows,
+        lambda row: sorted(
+            enumerate((*row.profiles[-1].rows, *row.profiles[-1].nested), start=1),
+            key=lambda item: (bool(item[1].subgraph), -item[1].mean_us),
+        ),
+    )
+    table = parts_table("operators", "Layers of the model, the slowest first", numbered, OPERATORS)
+    return replace(table, order="slowest first")
+
+
+def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
+    """Return the operators of each two runs; a page shows one pair at a time."""
+    rows = [
+        (pair, number, change) for number, pair in enumerate(pairs) for change in pair.diff.rows
+    ]
+
+    def change_of(row: tuple[DiffPair, int, DiffRow]) -> DiffRow:
+        return row[2]
+
+    return Table(
+        name="changes",
+        caption="Operators of two runs, largest difference first",
+        columns=[column.of(change_of) for column in CHANGES],
+        rows=rows,
+        key=lambda row: row[0].row.key,
+        is_virtual=lambda row: row[0].row.is_virtual,
+        group=lambda row: str(row[1]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A device with its cases by configuration, and why others were skipped there."""
+
+    device: DeviceRow
+    rows: Mapping[str, ResultRow]
+    skipped: Mapping[str, str]
+
+    def share(self, label: str) -> float | None:
+        """Return a figure as a share of the device's slowest: one slow phone says nothing of
+        others.
+        """
+        row = self.rows.get(label)
+        most = max((item.median_us or 0.0 for item in self.rows.values()), default=0.0)
+        return None if row is None or row.median_us is None else row.median_us / most
+
+
+def matrix_tables(data: ReportData, names: ShortNames) -> list[Table[Line]]:
+    """Return a table for each model that has a case, in the order of the data."""
+    skips = grouped(data.skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
+    models = grouped(data.results, lambda row: row.model.subject).values()
+    tables = []
+    for number, rows in enumerate(models):
+        # Where a delegate uses no threads on any device, another column has the figures of all.
+        cases = {row.configuration: row.case for row in rows if not row.is_unused_thread_count}
+        labels = sorted(cases, key=lambda label: configuration_order(cases[label], label))
+        lines = []
+        for serial, own in grouped(rows, lambda row: row.device.serial).items():
+            # A column shows the same combination for another device.
+            skipped = {
+                label: skip.skipped.reason_code
+                for skip in skips.get((own[0].case.model_name, serial), [])
+                for label in labels
+                if f"{label}, ".startswith(f"{skip.configuration}, ")
+            }
+            lines.append(Line(own[0].device, {row.configuration: row for row in own}, skipped))
+        tables.append(_table(f"matrix-{number}", rows, labels, lines, names))
+    return tables
+
+
+def _table(
+    name: str,
+    rows: Sequence[ResultRow],
+    labels: Sequence[str],
+    lines: Sequence[Line],
+    names: ShortNames,
+) -> Table[Line]:
+    digits = figures_decimals(rows)
+
+    def column(label: str) -> Column[Line]:
+        return Column(
+            label,
+            names.of(label),
+            lambda line: (row := line.rows.get(label)) and row.median_us,
+            Kind.NUMBER,
+            "",
+            1 / US_PER_MS,
+            digits,
+            shown=lambda line: _word(line, label),
+            tone=lambda line: _tone(line.rows.get(label)),
+            case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
+            bar=lambda line: line.share(label),
+        )
+
+    return Table(
+        name=name,
+        caption=f"{rows[0].model.label}: median in ms of each configuration",
+        columns=[
+            Column("device", "phone", lambda line: line.device.label),
+            *map(column, labels),
+        ],
+        rows=lines,
+        is_virtual=lambda line: line.device.is_virtual,
+    )
+
+
+def _word(line: Line, label: str) -> str | None:
+    """Return what stands in the place of a figure; None for a figure in milliseconds."""
+    row = line.rows.get(label)
+    if row is None:
+        return f"skipped: {line.skipped[label]}" if label in line.skipped else NOTHING
+    if row.is_unused_thread_count:
+        return "same: uses no threads"
+    if row.own is None:
+        return row.unclean_reason
+    return f"{figure_text(row.case, row.median_us, 0)} tokens/s" if row.case.is_per_token else None
+
+
+def _tone(row: ResultRow | None) -> str:
+    if row is None or row.is_unused_thread_count:
+        return ""
+    if row.own is None:
+        return "bad" if row.result.status is not CaseStatus.SKIPPED else ""
+    return "winner" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"

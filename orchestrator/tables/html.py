@@ -1,9 +1,16 @@
 """A table on a page: whole, or searched and sorted by the page's script, which draws the rows that
-are in view.
+are in view; and what goes into a page: scripts of its template by their hash, data folded.
+
+Hashes are made of the files in reports/templates, never of a finished page: a script that slipped
+into one through what a phone, a file or another lab wrote isn't run.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice
@@ -16,7 +23,6 @@ from orchestrator import __version__
 from orchestrator.installation import data_folder
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.page_policy import inline_script, pack, page_policy
 from orchestrator.tables.table import Table
 
 #: A column with more different words than this has no list to choose from: searching finds them.
@@ -303,3 +309,75 @@ def _finalize(value: object) -> object:
     if type(value) is str:
         return value if value.isprintable() else visible(value)
     return "" if value is None else value
+
+
+#: Kind of page -> the scripts that stand in it.
+SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
+    "report": ("page.js", "tables.js", "evidence.js", "grid.js"),
+    "table": ("page.js", "grid.js"),
+    "compared": ("page.js", "tables.js", "evidence.js"),
+    #: Its script is a file of its own.
+    "site": (),
+    #: So has this one; it asks its server for what it shows.
+    "farm": (),
+    "plain": (),
+}
+
+_NOTHING: Final = "'none'"
+
+
+@cache
+def inline_script(kind: str) -> Html:
+    """Return the script that stands in a kind of page."""
+    folder = data_folder("reports") / "templates"
+    return Html("\n".join((folder / name).read_text("utf-8") for name in SCRIPTS[kind]))
+
+
+@cache
+def script_hash(kind: str) -> str:
+    """Return the word of a Content-Security-Policy that lets a kind of page run its own script;
+    empty without one.
+    """
+    code = inline_script(kind)
+    return (
+        f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
+        if code
+        else ""
+    )
+
+
+@cache
+def page_policy(kind: str, *, has_files: bool) -> str:
+    """Return the Content-Security-Policy that a page carries itself.
+
+    ``has_files``: it belongs to a site, whose style sheet and scripts are files
+    beside it.
+    """
+    own = script_hash(kind)
+    files = "'self' " if has_files else ""
+    asks = "; connect-src 'self'" if kind == "farm" else ""
+    return (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {f'{files}{own}'.strip() or _NOTHING}; "
+        f"style-src {files}'unsafe-inline'; img-src {files}data: blob:{asks}"
+    )
+
+
+#: Enough for text that repeats itself; higher levels take several times as long for some percent.
+_LEVEL = 5
+#: What is folded is made here, and holds itself nowhere.
+_to_text = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
+).encode
+
+
+def pack(value: object) -> str:
+    """Return a JSON value as base64 of gzip; the page's script reads it when it is needed.
+
+    Raises ValueError for figures that JSON has no word for (infinity, not a number).
+    """
+    return pack_bytes(_to_text(value).encode(errors="replace"))
+
+
+def pack_bytes(data: bytes, level: int = _LEVEL) -> str:
+    """Return bytes as base64 of gzip."""
+    return base64.b64encode(gzip.compress(data, level, mtime=0)).decode("ascii")

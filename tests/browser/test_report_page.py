@@ -11,7 +11,7 @@ from orchestrator.extensions.history.web import page_of
 from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
-from orchestrator.tables.page_policy import script_hash
+from orchestrator.tables.html import script_hash
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.sample_lab import (

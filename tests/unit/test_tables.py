@@ -16,7 +16,7 @@ import pytest
 from orchestrator.passes import pass_tables
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
-from orchestrator.report.sections import page_tables
+from orchestrator.report.render import page_tables
 from orchestrator.tables import text
 from orchestrator.tables.column import EVERYWHERE, Column, Form, Kind
 from orchestrator.tables.results import RESULTS, exported_table, results_table

@@ -75,7 +75,7 @@ class LivePages:
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         from orchestrator.extensions.history.web import page_of
-        from orchestrator.tables.page_policy import script_hash
+        from orchestrator.tables.html import script_hash
 
         if path in {"farm", "farm/now"}:
             content = site_pages.farm_page(*self._now(), is_part=path != "farm")

@@ -44,9 +44,8 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.render import render_html, render_template
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.html import mark, page_data
+from orchestrator.tables.html import mark, pack, page_data
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name, short_names
-from orchestrator.tables.page_policy import pack
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
 

@@ -6,7 +6,7 @@ from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, ki
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.matrix import matrix_tables
+from orchestrator.report.render import matrix_tables
 from orchestrator.tables.column import column_decimals
 from orchestrator.tables.labels import configuration_labels, short_names, truth_words, unique_labels
 from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series

@@ -24,8 +24,7 @@ from orchestrator.records.verdict import Quality
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_csv, to_json, to_markdown
-from orchestrator.report.render import render_html
-from orchestrator.report.sections import page_tables
+from orchestrator.report.render import page_tables, render_html
 from orchestrator.report.tables import render_text_table
 from orchestrator.tables.html import page_data
 from orchestrator.tables.rows import BestMark, ResultRow

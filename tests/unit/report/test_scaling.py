@@ -15,8 +15,7 @@ from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import charts_of
-from orchestrator.report.scaling import thread_steps
+from orchestrator.report.charts import charts_of, thread_steps
 from tests.samples.sample_lab import (
     MOBILENET_INT8,
     PIXEL_3,
