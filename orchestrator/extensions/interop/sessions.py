@@ -160,31 +160,25 @@ class _Batch(ImportBatch):
         )
         return sha256
 
-    def device(
-        self,
-        device_id: str,
-        *,
-        platform: str,
-        runner: str,
-        title: str,
-        system: str,
-        build: str = "",
-    ) -> Serial:
+    def device(self, device_id: str, said: Mapping[str, str], *, build: str = "") -> Serial:
         """Return the device as its session calls it: many phones may have one id, and none is one
         of ours.
+
+        ``said``: platform, runner, device and os.
         """
-        serial = Serial(f"{device_id}@{runner or 'device-lab'}")
+        title, system = said["device"], said["os"]
+        serial = Serial(f"{device_id}@{said['runner'] or 'device-lab'}")
         named = _DEVICE_ID.fullmatch(device_id)
         release, api = re.search(r"\d+(?:\.\d+)*", system), re.search(r"API (\d+)", system)
         sdk = api[1] if api is not None else named[2] if named is not None else None
         facts = DeviceFacts(
             serial=serial,
-            kind=_KINDS.get(platform, DeviceKind.HOST),
+            kind=_KINDS.get(said["platform"], DeviceKind.HOST),
             is_virtual=False,
             model=title,
             codename=named[1] if named is not None else device_id,
             os_version=release[0] if release is not None else "",
-            sdk=int(sdk) if sdk is not None and platform == "android" else None,
+            sdk=int(sdk) if sdk is not None and said["platform"] == "android" else None,
             fingerprint=build,
             is_imported=True,
         )
@@ -241,7 +235,8 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> No
     model = batch.model(row.repository, row.file, row.size_bytes)
     case = Case(
         serial=batch.device(
-            row.device_id, platform=row.platform, runner=row.runner, title=row.device, system=row.os
+            row.device_id,
+            {"platform": row.platform, "runner": row.runner, "device": row.device, "os": row.os},
         ),
         model_sha256=model.sha256,
         model_name=model.name,
@@ -421,10 +416,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     case = Case(
         serial=batch.device(
             device_id,
-            platform=said["platform"],
-            runner=said["runner"],
-            title=said["device"] or (product[1] if product is not None else ""),
-            system=said["os"],
+            said | {"device": said["device"] or (product[1] if product is not None else "")},
             build=_line_of(provenance, "build"),
         ),
         model_sha256=model.sha256,

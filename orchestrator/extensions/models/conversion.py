@@ -116,7 +116,8 @@ def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str
                 except Exception as raised:  # noqa: BLE001 - nor is a variant
                     yield {"name": name, **_told(raised, order)}
                 else:
-                    recipe = _recipe(order, size, batch, variant, tf.__version__, keras.__version__)
+                    versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
+                    recipe = _recipe(order, size, batch, variant, versions)
                     yield {"name": name, "file": str(work / f"{name}.out"), "build": recipe}
             shutil.rmtree(saved, ignore_errors=True)
 
@@ -307,8 +308,7 @@ def _recipe(
     size: int | None,
     batch: int | None,
     variant: str,
-    tensorflow: str,
-    keras: str,
+    versions: Mapping[str, str],
 ) -> dict[str, str]:
     recipe = {
         "source": order.source,
@@ -317,8 +317,7 @@ def _recipe(
         if order.is_named or order.weights != "random"
         else "as in the source",
         "seed": str(order.seed),
-        "tensorflow": tensorflow,
-        "keras": keras,
+        **versions,
         "numpy": version("numpy"),
         "python": sys.version.split()[0],
     }
