@@ -139,3 +139,11 @@ def test_what_contributing_names_is_there() -> None:
     ]
     assert not missing
     assert set(re.findall(r"`?make ([\w-]+)", text)) - {"it", "and"} <= TARGETS
+
+
+def test_each_extension_has_its_tests_beside_it() -> None:
+    folders = {path.parent.name for path in REPO.glob("orchestrator/extensions/*/__init__.py")}
+    tested = {
+        path.relative_to(REPO).parts[2] for path in REPO.glob("tests/extensions/*/**/test_*.py")
+    }
+    assert tested == folders
