@@ -21,13 +21,15 @@ class NativeTool(CollectingTool):
         return command_line(request, format_flags(benchmark_flags(request, folder=folder)))
 
 
-def command_line(request: InvocationRequest, arguments: list[str]) -> str:
-    """Return a program's command line with its environment and its cores, every word quoted."""
+def command_line(request: InvocationRequest, arguments: list[str], **variables: str) -> str:
+    """Return a program's command line with its environment, further ``variables`` of its own, and
+    its cores, every word quoted.
+    """
     words = [request.program_path, *arguments]
     mask = affinity_mask(request.case.affinity, request.facts)
     if mask:
         words = ["taskset", mask, *words]
-    return f"{environment(request)} " + " ".join(shlex.quote(word) for word in words)
+    return f"{environment(request, **variables)} " + " ".join(shlex.quote(word) for word in words)
 
 
 def affinity_mask(affinity: str, facts: DeviceFacts) -> str:

@@ -346,17 +346,18 @@ def library_folders(request: InvocationRequest) -> list[str]:
     return list(dict.fromkeys(str(PurePosixPath(path).parent) for path in paths))
 
 
-def environment(request: InvocationRequest) -> str:
-    """Return the assignments to stand before a command in the device's shell, quoted.
+def environment(request: InvocationRequest, **more: str) -> str:
+    """Return the assignments to stand before a command in the device's shell, quoted; ``more`` are
+    a program's own.
 
     A DSP loads its libraries through a service of the phone, which searches ADSP_LIBRARY_PATH,
     divided by semicolons.
     """
     folders = library_folders(request)
-    words = [f"LD_LIBRARY_PATH={shlex.quote(':'.join(folders))}"]
+    variables = {"LD_LIBRARY_PATH": ":".join(folders)}
     if DELEGATES[request.case.delegate].is_on_dsp:
-        words.append(f"ADSP_LIBRARY_PATH={shlex.quote(';'.join([*folders, *_DSP_FOLDERS]))}")
-    return " ".join(words)
+        variables["ADSP_LIBRARY_PATH"] = ";".join([*folders, *_DSP_FOLDERS])
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in (variables | more).items())
 
 
 def hexagon_folder(request: InvocationRequest) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import platform
-import shlex
 import shutil
 import threading
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from orchestrator.extensions.runtimes.declaration import ProgramSection, declare
 from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs.native import affinity_mask
+from orchestrator.programs.native import command_line
 from orchestrator.programs.running import library_folders, run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
@@ -183,13 +182,9 @@ def command_of(section: ProgramSection, request: InvocationRequest, folder: str)
         *(text for variant in variants for text in variant.argv),
         *section.operands,
     ]
-    words = [request.program_path, *(section.filled(text, values) for text in words)]
-    if mask := affinity_mask(case.affinity, request.facts):
-        words = ["taskset", mask, *words]
-    variables = {"LD_LIBRARY_PATH": ":".join(library_folders(request))}
-    variables |= {name: section.filled(text, values) for name, text in section.environment.items()}
-    settings = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    return " ".join([*settings, *map(shlex.quote, words)]) + " < /dev/null"
+    variables = {name: section.filled(text, values) for name, text in section.environment.items()}
+    arguments = [section.filled(text, values) for text in words]
+    return f"{command_line(request, arguments, **variables)} < /dev/null"
 
 
 def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tuple[Option, ...]:
