@@ -83,6 +83,27 @@ REFERENCE_FROM_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What a plan measures, as it lies on this computer."""
+
+    models: Sequence[Model]
+    #: What each flag value ``@path`` means.
+    named: Mapping[str, HostFiles]
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Where the files lie that flags name, by sha256."""
+        return {
+            sha256: str(path) for item in self.named.values() for sha256, path in item.paths.items()
+        }
+
+
+def inputs_of(plan: Plan) -> Inputs:
+    """Check every model of a plan and every file that its flags name; raises ModelError, PlanError."""
+    return Inputs(models=identify(plan), named=host_files(plan))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
     """What a plan means on the devices that are there, before anything is stored."""
 
@@ -91,13 +112,15 @@ class Beginning:
     models: tuple[Model, ...]
     builds: tuple[Build, ...]
     invocations: tuple[Invocation, ...]
+    #: Where the files lie that flags name, by sha256.
+    named_paths: Mapping[str, str]
     #: What earlier campaigns know of the outputs, see Terms.output_checks.
     output_checks: Mapping[str, OutputCheck] = field(default_factory=dict)
 
     @property
     def files(self) -> dict[str, str]:
-        """Where everything lies on this computer, by sha256, but for what flags name."""
-        return files_of(self.models, self.builds)
+        """Where everything lies on this computer, by sha256."""
+        return {**files_of(self.models, self.builds), **self.named_paths}
 
 
 def identify(plan: Plan) -> list[Model]:
@@ -182,8 +205,7 @@ def expansion_of(
     workspace: Workspace,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
-    models: Sequence[Model],
-    named: Mapping[str, HostFiles],
+    inputs: Inputs,
     assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
     """Return what a plan means on these devices, and the builds for it.
@@ -201,11 +223,11 @@ def expansion_of(
     builds = {build.sha256: build for build in found.values() if isinstance(build, Build)}
     twins = (
         workspace.builds.with_flex(list(builds.values()))
-        if any(model.needs_flex for model in models)
+        if any(model.needs_flex for model in inputs.models)
         else {}
     )
-    stock = Stock(builds=found, profiles=workspace.profiles, host_files=named, twins=twins)
-    expansion = expand(plan, facts, models, stock)
+    stock = Stock(builds=found, profiles=workspace.profiles, host_files=inputs.named, twins=twins)
+    expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
     learn_flags(workspace.flag_book, workspace.lease, devices, found)
@@ -230,8 +252,7 @@ def prepare(
     workspace: Workspace,
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
-    models: Sequence[Model],
-    named: Mapping[str, HostFiles],
+    inputs: Inputs,
     *,
     reference: Model | None = None,
 ) -> Beginning:
@@ -245,27 +266,28 @@ def prepare(
         PlanError: flags that are wrong.
         ArtifactError: a build that the plan names can't be used.
     """
-    expansion, builds = expansion_of(workspace, plan, devices, models, named)
+    expansion, builds = expansion_of(workspace, plan, devices, inputs)
     if not expansion.cases:
         reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped) or [
             "none of the plan's programs runs on these devices with a delegate that they have"
         ]
         raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
     facts = [known for _, known in devices]
-    checks, expansion = with_checks(workspace, plan, expansion, facts, models)
+    checks, expansion = with_checks(workspace, plan, expansion, facts, inputs.models)
     expansion = time_limits.in_time(
         workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
     )
     brackets, used = _reference_checks(workspace, plan, expansion, devices, reference)
     return Beginning(
         expansion=expansion,
-        models=tuple({model.sha256: model for model in (*used, *models)}.values()),
+        models=tuple({model.sha256: model for model in (*used, *inputs.models)}.values()),
         builds=tuple(builds),
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
             for invocation in (*brackets.get(serial, ()), *queue)
         ),
+        named_paths=inputs.paths,
         output_checks=checks,
     )
 
@@ -427,26 +449,22 @@ def begin(
     plan: Plan,
     devices: Sequence[tuple[Device, DeviceFacts]],
     beginning: Beginning,
-    named: Mapping[str, HostFiles],
-    *,
-    campaign_id: CampaignId | None = None,
-    host: str = "",
+    job: tuple[CampaignId, str] | None = None,
 ) -> Campaign:
     """Store a new campaign with all that its resumption needs, and return it.
 
     Raises StoreError kinds, as `hold`.
 
-    ``campaign_id`` and ``host`` are a farm's job's.
+    ``job`` has the id of a farm's job's campaign, and the host that measures it.
     """
     facts = [known for _, known in devices]
-    campaign = new_campaign(
-        workspace, plan, facts, beginning.files | named_paths(named), beginning.invocations
-    )
+    campaign = new_campaign(workspace, plan, facts, beginning.files, beginning.invocations)
+    campaign_id, host = job or (campaign.campaign_id, campaign.host)
     campaign = replace(
         campaign,
         terms=replace(campaign.terms, output_checks=beginning.output_checks),
-        campaign_id=campaign_id or campaign.campaign_id,
-        host=host or campaign.host,
+        campaign_id=campaign_id,
+        host=host,
         skipped=beginning.expansion.skipped,
     )
     hold(workspace, campaign, [device for device, _ in devices])
@@ -454,11 +472,6 @@ def begin(
         campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds)
     )
     return campaign
-
-
-def named_paths(named: Mapping[str, HostFiles]) -> dict[str, str]:
-    """Return where the files lie that flags name, by sha256."""
-    return {sha256: str(path) for item in named.values() for sha256, path in item.paths.items()}
 
 
 #: The flag whose file names a library that is needed beside it.

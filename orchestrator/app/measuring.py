@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
-from orchestrator.app.beginning import begin, host_files, identify, prepare
+from orchestrator.app.beginning import begin, identify, inputs_of, prepare
 from orchestrator.app.phones import unchecked_hint
 from orchestrator.app.reporting import load_ahead, report_data
 from orchestrator.app.status import PublishedStatus, resumable
@@ -181,16 +181,16 @@ def _again_with(
 
 def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
     # Before any phone is looked for: what is wrong with a plan's files is wrong without phones too.
-    models, named = identify(plan), host_files(plan)
+    inputs = inputs_of(plan)
     opened = workspace.open_devices(plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
-    beginning = prepare(workspace, plan, opened.devices, models, named)
+    beginning = prepare(workspace, plan, opened.devices, inputs)
     if not beginning.expansion.cases:
         raise UsageError(
             "the time budget is too small for any case", hint="increase --budget or reduce the plan"
         )
-    campaign = begin(workspace, plan, opened.devices, beginning, named)
+    campaign = begin(workspace, plan, opened.devices, beginning)
     return measure(
         workspace,
         Prepared(

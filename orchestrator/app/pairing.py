@@ -15,8 +15,7 @@ from orchestrator.app.beginning import (
     expansion_of,
     files_of,
     hold,
-    host_files,
-    identify,
+    inputs_of,
     new_campaign,
     unchecked,
 )
@@ -123,21 +122,18 @@ def prepare(
     """
     sides = _sides(request)
     plans = [_plan(request, side) for side in sides]
-    identified = [identify(plan) for plan in plans]
-    models = {model.sha256: model for own in identified for model in own}
+    inputs = [inputs_of(plan) for plan in plans]
+    models = {model.sha256: model for own in inputs for model in own.models}
     if opened is None:
         opened = workspace.open_devices(plans[0].devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     files: dict[str, str] = {}
     reasons: dict[str, None] = {}
-    for plan, own in zip(plans, identified, strict=True):
-        named = host_files(plan)
-        expansion, found = expansion_of(workspace, plan, opened.devices, own, named)
+    for plan, own in zip(plans, inputs, strict=True):
+        expansion, found = expansion_of(workspace, plan, opened.devices, own)
         builds |= {build.sha256: build for build in found}
-        files |= {
-            sha256: str(path) for item in named.values() for sha256, path in item.paths.items()
-        }
+        files |= own.paths
         reasons |= dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]

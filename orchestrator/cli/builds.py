@@ -55,8 +55,10 @@ _BUILDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Which:
-    """Which of a tool's builds is shown."""
+    """Which builds are listed, or which of a tool's is shown."""
 
+    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False
+    verify: Annotated[bool, opt("--verify", "Check every cached file by its sha256.")] = False
     abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = (
         "arm64-v8a"
     )
@@ -72,8 +74,6 @@ def list_builds(
     tool: Annotated[str, arg("Show what this one uses: native, apk, litert-native ...")] = "",
     *,
     which: Which,
-    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
-    verify: Annotated[bool, opt("--verify", "Check every cached file by its sha256.")] = False,
 ) -> CommandResult:
     """List the builds in use, or show which one a tool uses.
 
@@ -86,13 +86,13 @@ def list_builds(
         return _used(settings, tool, which)
     refuse(context, {"abi", "build"}, "without a tool")
     with Workspace(settings) as workspace:
-        if verify:
+        if which.verify:
             return _verified(workspace)
         releases = releases_of(workspace)
     rows = [
         _ListedBuild(release.name, release.tool.value, release.abis, release, tuple(used_for))
         for release, used_for in reversed(releases)
-        if used_for or everything
+        if used_for or which.everything
     ]
     here = {
         (release.name, abi)

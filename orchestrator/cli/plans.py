@@ -14,8 +14,7 @@ from orchestrator.app import time_limits
 from orchestrator.app.beginning import (
     assumed_builds,
     expansion_of,
-    host_files,
-    identify,
+    inputs_of,
     missing_programs,
     wants_reference_check,
     with_checks,
@@ -51,14 +50,14 @@ def show(
     from orchestrator.config.plan import load_plan
 
     plan = load_plan(path, home=settings.data_folder)
-    models, named = identify(plan), host_files(plan)
+    inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = workspace.open_devices(plan.devices, despite_use=True)
         missing = missing_programs(workspace, plan, opened.facts)
         expansion, _ = expansion_of(
-            workspace, plan, opened.devices, models, named, assumed_builds(workspace, missing)
+            workspace, plan, opened.devices, inputs, assumed_builds(workspace, missing)
         )
-        _, expansion = with_checks(workspace, plan, expansion, opened.facts, models)
+        _, expansion = with_checks(workspace, plan, expansion, opened.facts, inputs.models)
         expansion, time = time_limits.as_it_would_be(
             workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
         )

@@ -164,13 +164,13 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
     environ = {"BENCHFARM_CHECK_OUTPUTS": "on"}
     plan = tmp_path / "plan.yaml"
     plan.write_text(
-        f"models: [{model}]\ndevices: {{serials: [{lab.serials[0]}]}}\ninvocations: 2\n"
-        "matrix: {delegates: [cpu, gpu], threads: 3}\n"
+        f"models: [{model}]\ndevices: {{serials: [{lab.serials[1]}]}}\ninvocations: 2\n"
+        "matrix: {delegates: [cpu, gpu], threads: 3, tools: apk}\n"
     )
     before = lab.cli("plan", "show", plan, "--json", **environ).ok().json
     assert before["invocations"] == 2 * 2 + 1
-    words = ("ab", "delegate:cpu", "delegate:gpu", "-m", model, "-s", lab.serials[0], "-t", "3")
-    words = (*words, "--min-secs", "0.1", "-n", "8", "--json")
+    words = ("ab", "delegate:cpu", "delegate:gpu", "-m", model, "-s", lab.serials[1], "-t", "3")
+    words = (*words, "--tool", "apk", "--min-secs", "0.1", "-n", "8", "--json")
     first, again = (lab.cli(*words, **environ).json for _ in range(2))
     assert parity_runs(lab, first["campaign_id"]).keys() == {"gpu"}
     assert parity_runs(lab, again["campaign_id"]) == {}

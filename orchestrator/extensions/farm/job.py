@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.app import time_limits
-from orchestrator.app.beginning import begin, identify, named_paths, prepare
+from orchestrator.app.beginning import Inputs, begin, identify, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.phones import restore_phones
 from orchestrator.errors import (
@@ -135,31 +135,21 @@ def _measure(
     """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
     stored = workspace.store.campaign(job.campaign_id)
     plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
-    models = identify(plan)
+    inputs = Inputs(models=identify(plan), named=unpacked.named)
     devices = workspace.open_devices(plan.devices).devices
     if differences := told_apart(devices[0][1], meant):
         raise DeviceChangedError(
             f"the phone {job.serial} here is a {devices[0][1].title}, the job is for a {meant.title} of that serial"
             f" number: not the same {differences}"
         )
-    beginning = prepare(
-        workspace, plan, devices, models, unpacked.named, reference=unpacked.reference
-    )
+    beginning = prepare(workspace, plan, devices, inputs, reference=unpacked.reference)
     if stored is None:
-        stored = begin(
-            workspace,
-            plan,
-            devices,
-            beginning,
-            unpacked.named,
-            campaign_id=job.campaign_id,
-            host=host,
-        )
+        stored = begin(workspace, plan, devices, beginning, job=(job.campaign_id, host))
     # The campaign may have begun on another host, where the same contents lie elsewhere.
-    files = {**stored.terms.files, **beginning.files, **named_paths(unpacked.named)}
-    inputs = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
+    files = {**stored.terms.files, **beginning.files}
+    given = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
     ended = _run(
-        workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=inputs))
+        workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=given))
     )
     return _restored(workspace, devices[0][0], ended) if ended.status == "done" else ended
 
