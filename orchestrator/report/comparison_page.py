@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
 from orchestrator.records.verdict import ComparisonOutcome
@@ -18,10 +17,9 @@ from orchestrator.report.comparisons import level_text, summary_line
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.tables.column import PAGE, Column, Form, Kind
+from orchestrator.tables.column import Column, Form, Kind
 from orchestrator.tables.comparisons import (
     compared_table,
-    figure_of,
     interval_text,
     worst_first,
 )
@@ -197,13 +195,10 @@ def _table(
     numbers = {id(row): number for number, row in enumerate(shown)}
 
     def side(name: str, of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
-        return Column(
-            name,
-            name,
-            lambda row: _figure(of(row)),
-            tone=lambda row: "" if of(row).result.status in OWN_FIGURE else "bad",
+        return replace(
+            known[name],
+            shown=lambda row: _no_result(of(row)),
             case=lambda row: f"{numbers[id(row)]}-{name}",
-            forms=PAGE,
         )
 
     columns: list[Column[Any]] = [
@@ -227,13 +222,12 @@ def _table(
     ), grid_lines(axis)
 
 
-def _figure(item: Measured) -> str:
-    """Return a side's figure, with a word where it is none of what was asked for."""
+def _no_result(item: Measured) -> str | None:
+    """Return a figure that is none of what was asked for, as that."""
     summary = item.result.summary
-    if item.result.status in OWN_FIGURE or summary is None:
-        return figure_of(item)
-    figure = format_figure(summary.median_us, is_per_token=item.case.is_per_token)
-    return f"no result: {figure}"
+    if summary is None or item.result.own_summary is not None:
+        return None
+    return f"no result: {format_figure(summary.median_us, is_per_token=item.case.is_per_token)}"
 
 
 def _details(row: ComparedCase, number: int, found: Found, comparison: Comparison) -> CaseDetails:

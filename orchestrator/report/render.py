@@ -171,6 +171,12 @@ def render_html(
         grids=grids,
         pass_tables=pass_tables(),
         charts=charts_of(data),
+        has_bare_kernels=any(
+            item.is_bare_kernel
+            for row in data.results
+            for profile in row.profiles
+            for item in profile.rows
+        ),
         findings=kinds_table(measured),
         problems=problems_table(troubled[:_MOST_TROUBLED]),
         troubled_count=len(troubled),

@@ -161,6 +161,17 @@ def _side(name: str, of: Callable[[ComparedCase], Measured]) -> list[Column[Comp
     ]
 
 
+def _figure(name: str, of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
+    """Return the column of a side's figure, for people."""
+    return Column(
+        name,
+        name,
+        lambda row: figure_of(of(row)),
+        tone=lambda row: "" if of(row).result.own_summary is not None else "bad",
+        forms=PEOPLE,
+    )
+
+
 COMPARED: Final[Sequence[Column[ComparedCase]]] = (
     Column(
         "outcome",
@@ -177,8 +188,8 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         lambda row: row.title,
         shown=lambda row: row.title + (" [virtual]" if row.is_virtual else ""),
     ),
-    Column("baseline", "baseline", lambda row: figure_of(row.baseline), forms=PEOPLE),
-    Column("candidate", "candidate", lambda row: figure_of(row.candidate), forms=PEOPLE),
+    _figure("baseline", lambda row: row.baseline),
+    _figure("candidate", lambda row: row.candidate),
     Column(
         "ratio",
         "change",

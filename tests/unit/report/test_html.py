@@ -19,6 +19,7 @@ from tests.samples.sample_lab import (
     hostile_lab,
     lab_of,
     large_lab,
+    profile,
     rich_lab,
     run,
     series,
@@ -200,6 +201,16 @@ def test_title_says_models_phones_and_day():
         lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL), title="mobilenet_v1_1.0_224"
     )
     assert "<title>mobilenet_v1_1.0_224 on Google Pixel 3, 2026-03-14</title>" in one
+
+
+def test_kernels_that_only_a_delegate_names_are_said_to_be_that():
+    kernel = [("Convolution (NHWC, F32) DWConv", "Delegate/Convolution (NHWC, F32) DWConv:5", 90.0)]
+    owner, on_cpu = case(), case(delegate=DelegateName.CPU)
+    alone = page_of(lab_of([*series(owner, 9_000), profile(owner, kernel)]))
+    assert "have a delegate's own name" in alone
+    layers = profile(on_cpu, [("DEPTHWISE_CONV_2D", "[block_1]:0", 70.0)])
+    both = lab_of([*series(owner, 9_000), *series(on_cpu, 20_000), profile(owner, kernel), layers])
+    assert "have a delegate's own name" not in page_of(both)
 
 
 def test_what_fell_back_is_named_and_never_a_dot():
