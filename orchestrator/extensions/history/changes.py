@@ -51,11 +51,6 @@ def _causes(change: FoundChange) -> str:
     return "; ".join(causes) or "nothing that is known changed"
 
 
-def _status(change: FoundChange) -> str:
-    detail = f" ({change.status_detail})" if change.status_detail else ""
-    return f"{change.state}: {change.expected}" if change.expected else f"{change.state}{detail}"
-
-
 #: What is told of a change: by 'history changes', and on its series' page, which has the name.
 CHANGES: Final[Sequence[Column[FoundChange]]] = (
     Column("series", "series", _named, forms=LINES),
@@ -78,9 +73,10 @@ CHANGES: Final[Sequence[Column[FoundChange]]] = (
     Column(
         "status",
         "status",
-        _status,
+        lambda item: item.state,
         tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
     ),
+    Column("why", "why", lambda item: item.expected or item.status_detail, is_optional=True),
     Column("causes", "what changed with it", _causes),
 )
 OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (

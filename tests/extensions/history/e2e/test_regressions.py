@@ -209,14 +209,14 @@ def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[s
     text = nights("history", "changes")
     assert text.exit_code == 1
     told = " ".join(text.stdout.split())
-    assert "confirmed (" in told.split(" refuted (")[0]
+    assert ", confirmed, " in told.split(", refuted, ")[0]
     assert told.count("[virtual]") == 3
     assert max(len(line) for line in text.stdout.splitlines()) <= 80
     markdown = (
         nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
     )
     assert markdown.startswith("## 3 changes new in the last 14 nights")
-    assert markdown.count(r"| confirmed \(") == 1
+    assert markdown.count("| confirmed |") == 1
     assert nights("history", "changes", "--format", "xml").exit_code == 2
     assert nights("history", "changes", "--series", "colour=red").exit_code == 2
     assert (
