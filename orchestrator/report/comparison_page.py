@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.matching import Measured
@@ -17,7 +17,7 @@ from orchestrator.report.comparisons import level_text, summary_line
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.render import EVIDENCE_SIZE, render_template
-from orchestrator.tables.column import Column, Form, Kind
+from orchestrator.tables.column import NOTHING, Column, Form, Kind
 from orchestrator.tables.comparisons import (
     compared_table,
     interval_text,
@@ -88,7 +88,7 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
             _details(row, number, rows, comparison)
             for number, (row, rows) in enumerate(zip(shown, found, strict=True))
         ],
-        facts=_facts([(row.baseline, row.candidate) for row in comparison.rows]),
+        sides=_facts([(row.baseline, row.candidate) for row in comparison.rows]),
         level=level_text(comparison.level).replace("%", " %"),
         threshold=format_percent(comparison.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
@@ -101,7 +101,6 @@ def render_comparison(comparison: Comparison, evidence_of: EvidenceOf) -> str:
             "places": {key: place for place, (key, _, _) in enumerate(evidence)},
         },
         MOST_ALONE=_MOST_ALONE,
-        MOST_NAMED=_MOST_NAMED,
     )
 
 
@@ -260,7 +259,7 @@ def _explained(found: Found) -> Sequence[str]:
     return compare_profiles(before.profiles[-1], after.profiles[-1]).sentences[:3]
 
 
-def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
+def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Table[Fact]:
     """Return what each side is made of beside the other."""
     facts: Mapping[str, Callable[[Measured], str]] = {
         "campaign": lambda item: ", ".join(filter(None, (item.campaign_id, item.origin))),
@@ -270,7 +269,7 @@ def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
         "model": lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}",
         "grade of control": lambda item: item.grade.value if item.grade is not None else "unknown",
     }
-    return [
+    rows = [
         (
             name,
             sorted({of(before) for before, _ in pairs} - {""}),
@@ -278,6 +277,29 @@ def _facts(pairs: Sequence[tuple[Measured, Measured]]) -> Sequence[Fact]:
         )
         for name, of in facts.items()
     ]
+
+    def side(place: Literal[1, 2]) -> Column[Fact]:
+        return Column(
+            _SIDES[place - 1],
+            _SIDES[place - 1],
+            lambda fact: fact[place],
+            shown=lambda fact: _listed(fact[place]),
+            tone=lambda fact: "" if fact[1] == fact[2] else "doubt",
+        )
+
+    return Table(
+        name="sides",
+        caption="What each side is made of",
+        columns=(Column("fact", "what", lambda fact: fact[0]), side(1), side(2)),
+        rows=rows,
+    )
+
+
+def _listed(values: Sequence[str]) -> str:
+    more = len(values) - _MOST_NAMED
+    return (
+        "; ".join([*values[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]) or NOTHING
+    )
 
 
 def _evidence(
