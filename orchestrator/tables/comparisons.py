@@ -23,7 +23,7 @@ WORST_FIRST: Final = (
 )
 _CLASSES: Final = {
     ComparisonOutcome.SLOWER: "v-error",
-    ComparisonOutcome.FASTER: "q-trusted",
+    ComparisonOutcome.FASTER: "v-good",
     ComparisonOutcome.INCONCLUSIVE: "v-warning",
     ComparisonOutcome.INCOMPARABLE: "v-warning",
     ComparisonOutcome.SAME: "",
