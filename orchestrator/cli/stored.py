@@ -38,7 +38,7 @@ _BINARY_SUFFIXES: Final = (".pb",)
 #: Lines of a list where no limit is given; JSON has all then.
 _SHOWN: Final = 30
 #: Of a list without a limit so many runs are held at once.
-_AT_ONCE: Final = 1000
+_AT_ONCE: Final = 200
 _Limit = Annotated[
     int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
 ]

@@ -104,7 +104,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
         replace(run, campaign_id=name, invocation=number) for number, run in enumerate(lab.runs)
     ]
     lab = replace(lab, campaigns=(campaign_of(runs, campaign_id=name),), runs=runs)
-    small = replace(lab, campaigns=(campaign_of(runs[:100], campaign_id=name),), runs=runs[:100])
+    small = replace(lab, campaigns=(campaign_of(runs[:300], campaign_id=name),), runs=runs[:300])
     homes = [stored_lab.stored(tmp_path / str(len(one.runs)), one) for one in (small, lab)]
 
     def listed(settings: Settings) -> None:
