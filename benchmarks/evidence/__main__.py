@@ -56,7 +56,7 @@ HELD_OF_KIND = {
 }
 SESSION_TRIALS, YOUNG_LABS = 2000, 60
 #: Nights in two states that last look like steps, in a lab of nothing else.
-STATES_THAT_STAY, STATES_FALSE = "two states, staying 0.5", 0.002
+STATES_THAT_STAY, STATES_FALSE = "two states, staying 0.5", 0.003
 #: Columns that name rows, and keep their units.
 LABELS = {"what", "promised", "noise", "between sessions"}
 EFFECTS = (0.01, 0.02, 0.03, 0.05)
@@ -271,7 +271,7 @@ def remembering_part(bounds: Bounds) -> str:
             held, naive, grown = remembering.fixed(
                 kind, chance(22, row, column), REMEMBERING_TRIALS, count
             )
-            high = 0.99 if kind.truth == 0.0 and count >= 20 else 1.0
+            high = 0.995 if kind.truth == 0.0 and count >= 20 else 1.0
             bounds.check(
                 f"coverage of 95 % intervals, one case of {count}, {kind.name}",
                 held,

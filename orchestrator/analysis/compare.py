@@ -147,7 +147,7 @@ def compare_samples(
     correlation = memory.correlation()
     growths = growth(len(before), correlation), growth(len(after), correlation)
     states = baseline.states, candidate.states
-    between = [(2 * sessions.std**2, sessions.degrees)] if sessions else []
+    between = [sessions.variance] if sessions else []
     if states[0] and states[1] and (moved := moved_by(states[0], states[1])):
         mean, method = moved[0], "state-by-state"
         error, degrees = pooled_error([((moved[1] * max(growths)) ** 2, moved[2]), *between])
@@ -325,6 +325,8 @@ def _verdict(
 
 Key = TypeVar("Key")
 
+#: What sessions of a device differ by where no earlier ones are looked up.
+_SESSIONS: Final = SessionNoise()
 #: Comparisons with the fastest count as a little more than they are: it is picked by its figure.
 _RIVALS_POWER: Final = 1.15
 
@@ -368,7 +370,7 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     log.
 
     That of pairs where both were measured in the same rounds, which takes out what a round had in
-    common; else Welch's.
+    common; else Welch's, which holds what sessions differ by where the two have none in common.
     """
     log_ratio = baseline.log_middle.value - candidate.log_middle.value
     if baseline.log_middle.error is None or candidate.log_middle.error is None:
@@ -378,9 +380,9 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
         found = middle(pairs, growth=growth(len(pairs), seen(pairs).correlation(prior=0.0)))
         log_ratio, error, degrees = found.value, found.error or 0.0, float(found.degrees)
     else:
-        error, degrees = pooled_error(
-            [*map(_variance, (baseline.log_middle, candidate.log_middle))]
-        )
+        between = [_SESSIONS.variance] if _are_apart(baseline, candidate) else []
+        sides = baseline.log_middle, candidate.log_middle
+        error, degrees = pooled_error([*map(_variance, sides), *between])
     rounding = _rounding(
         (baseline.logs, candidate.logs), max(baseline.resolution_us, candidate.resolution_us)
     )
@@ -389,6 +391,12 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
         low=factor_of(low), high=factor_of(high), level=level, method=IntervalMethod.LOG_T
     )
     return Ratio(value=math.exp(log_ratio), interval=interval)
+
+
+def _are_apart(baseline: Summary, candidate: Summary) -> bool:
+    """Whether two samples are known to be of different campaigns."""
+    before, after = ({campaign for campaign, _ in item.rounds} for item in (baseline, candidate))
+    return bool(before and after) and before.isdisjoint(after)
 
 
 def _pairs_of(baseline: Summary, candidate: Summary) -> list[float]:

@@ -35,7 +35,8 @@ def _mean_of(values: Sequence[float], prior: float) -> Mean | None:
         return None
     found = middle(values, growth=growth(len(values), seen(values).correlation(prior)))
     half = None
-    if found.error is not None:
+    # Blocks that are alike to the last digit say nothing of how another one would differ.
+    if found.error:
         half = t_quantile(0.5 + LEVEL / 2, found.degrees) * found.error
     return Mean(value=found.value, half_width=half, count=found.count)
 

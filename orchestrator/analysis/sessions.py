@@ -51,6 +51,11 @@ class SessionNoise:
         return _DEFAULT_DEGREES + self.steps
 
     @property
+    def variance(self) -> tuple[float, float]:
+        """What it adds to the variance of a difference of two sessions, and degrees of freedom."""
+        return 2 * self.std**2, self.degrees
+
+    @property
     def text(self) -> str:
         """What an interval holds, as a sentence."""
         known = f"from {counted(self.steps + 1, 'session')}"

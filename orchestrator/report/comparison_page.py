@@ -112,6 +112,8 @@ def answer_text(row: ComparedCase, comparison: Comparison) -> str:
         for name in (comparison.candidate, comparison.baseline)
     )
     level = level_text(verdict.level).replace("%", " %")
+    if verdict.is_between_sessions:
+        level += " between sessions"
     is_known = verdict.low is not None and verdict.high is not None
     match verdict.outcome:
         case ComparisonOutcome.FASTER | ComparisonOutcome.SLOWER if verdict.ratio:

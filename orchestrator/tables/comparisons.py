@@ -210,6 +210,13 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
     Column("counts", "runs", lambda row: runs_text(row.verdict), forms=PEOPLE),
     Column("ratio_low", "from", lambda row: row.verdict.low, Kind.NUMBER, forms=DATA - NESTED),
     Column("ratio_high", "to", lambda row: row.verdict.high, Kind.NUMBER, forms=DATA - NESTED),
+    Column(
+        "is_between_sessions",
+        "between sessions",
+        lambda row: row.verdict.is_between_sessions,
+        Kind.FLAG,
+        forms=DATA - NESTED,
+    ),
     Column("reasons", "reasons", lambda row: "; ".join(row.verdict.reasons), forms=DATA - NESTED),
     Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
     Column("is_broken", "broken", lambda row: row.is_broken, Kind.FLAG, forms=DATA),

@@ -15,6 +15,7 @@ from orchestrator.analysis.comparison import (
     compare_sides,
     is_failure,
 )
+from orchestrator.analysis.findings import finding
 from orchestrator.analysis.matching import Axis, Fact, Measured, Rule, match, measured_cases
 from orchestrator.records.case import (
     BuildSha,
@@ -225,6 +226,35 @@ def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) 
         f"The least grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
     )
     assert told is (not is_apart and grades[0] != grades[1])
+
+
+def suspect(runs: list[RunRecord], code: str) -> list[Measured]:
+    verdict = QualityVerdict(quality=Quality.SUSPECT, findings=(finding(code),))
+    return measured([replace(run, verdict=verdict) for run in runs])
+
+
+@pytest.mark.parametrize(
+    ("code", "is_claimed"),
+    [("foreign-load", False), ("coarse-resolution", False), ("screen-off", True)],
+)
+def test_no_change_of_two_sessions_is_claimed_that_other_load_or_rounding_may_be(
+    code: str, is_claimed: bool
+) -> None:
+    before, runs = night(case()), series(case(), 24_000, 8, campaign_id=NEW)
+    (row,) = compared(before, suspect(runs, code)).rows
+    doubts = [reason for reason in row.verdict.reasons if reason.startswith("No change is claimed")]
+
+    assert (row.verdict.outcome is ComparisonOutcome.SLOWER) is is_claimed
+    assert row.verdict.ratio == pytest.approx(1.2, abs=0.001)
+    assert bool(doubts) is not is_claimed
+    assert all(f"the candidate has {code}" in doubt for doubt in doubts)
+
+
+def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
+    other = replace(case(), build_sha256=BuildSha(content_key("other")))
+    runs = series(other, 24_000, 8, campaign_id=OLD)
+    (row,) = compared(night(case()), suspect(runs, "foreign-load"), Rule(axis=Axis.BUILD)).rows
+    assert row.verdict.outcome is ComparisonOutcome.SLOWER
 
 
 def test_builds_in_turns_in_one_campaign_are_compared_in_pairs() -> None:

@@ -3,6 +3,7 @@ killed when."""
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import replace
@@ -13,12 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, standings
+from orchestrator.analysis.sessions import memories
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import (
+    Build,
     BuildSha,
     CampaignId,
     Case,
     DelegateName,
+    Model,
     ModelSha,
     Pass,
     RunId,
@@ -35,6 +39,8 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.store.opening import MemoryStore
+from tests.samples.sample_lab import PIXEL_3
 
 SERIAL = Serial("P")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -117,6 +123,60 @@ def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(
     whole = finish(the_campaign, [])
     again = finish(the_campaign, whole[:cut])
     assert [item.run_id for item in again] == [item.run_id for item in whole]
+
+
+def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -> None:
+    chance = random.Random(20261122)
+
+    def measured(campaign_id: str, terms: Terms) -> list[RunRecord]:
+        begun = replace(campaign(), campaign_id=CampaignId(campaign_id), terms=terms)
+        first = [item for item in begun.invocations if item.case.threads == 1]
+        runs: list[RunRecord] = []
+        begun = replace(begun, invocations=tuple(first))
+        batch = first
+        while batch:
+            for item in batch:
+                made = run(item, len(runs))
+                assert made.report is not None
+                figure = LatencySummary(count=50, median_us=1000 * math.exp(chance.gauss(0, 0.015)))
+                runs.append(
+                    replace(
+                        made,
+                        run_id=RunId(f"{campaign_id}-{item.number}"),
+                        campaign_id=begun.campaign_id,
+                        report=replace(made.report, inference=figure),
+                    )
+                )
+            batch = next_round(begun, runs, SERIAL)
+        return runs
+
+    fixed = Terms(stopping=StoppingRule(first=16, half_width=0.02, most=16))
+    store = MemoryStore()
+    for number in range(8):
+        runs = measured(f"earlier-{number}", fixed)
+        store.begin_campaign(
+            replace(campaign(), campaign_id=runs[0].campaign_id, invocations=()),
+            devices=[replace(PIXEL_3, serial=SERIAL)],
+            models=[Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)],
+            builds=[
+                Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("b" * 64), abi="arm64-v8a")
+            ],
+        )
+        for each in runs:
+            store.append_run(each)
+    rule = StoppingRule(first=4, half_width=0.02, most=40)
+    known = memories(store.points(), {SERIAL})
+    carried = {serial: (item.weight, item.total) for serial, item in known.items()}
+    processes = [
+        sum(
+            len(measured(f"{is_known}-{number}", Terms(stopping=rule, memories=memory)))
+            for number in range(25)
+        )
+        / 25
+        for is_known, memory in ((False, {}), (True, carried))
+    ]
+    assert processes[1] <= 13
+    assert processes[0] >= processes[1] + 3
 
 
 def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
