@@ -48,7 +48,7 @@ REMEMBERING_TRIALS, STOPPED_TRIALS = 2000, 4000
 #: Series that the limit of what history can find is drawn from.
 LIMIT_SERIES = 3000
 #: Trials on each of the seventeen kinds, and what intervals hold where memory lasts; elsewhere 93 %.
-KIND_TRIALS, TURN_TRIALS, KIND_SERIES = 1000, 400, 200
+KIND_TRIALS, TURN_TRIALS, KIND_SERIES = 1000, 400, 600
 HELD_OF_KIND = {
     "autocorrelation 0.5": 0.9,
     "two states, staying 0.5": 0.9,

@@ -383,3 +383,16 @@ def test_the_last_runs_of_a_series_are_those_that_took_time_newest_first(
     ]
     assert found[series_key][0].started_at == samples.run(3).started_at
     assert len(found[other]) == 3
+
+
+def test_points_are_in_the_order_in_which_their_runs_were_stored(store: Store, samples) -> None:
+    campaign = samples.campaign("night-0", invocations=(), skipped=())
+    samples.begin(store, campaign)
+    latencies_us = [3000.0, 1000.0, 2000.0, 1500.0]
+    for number, latency_us in enumerate(latencies_us):
+        report = samples.report(latency_us)
+        name, run_id = campaign.campaign_id, RunId(f"r{number}")
+        store.append_run(samples.run(number, campaign_id=name, run_id=run_id, report=report))
+
+    assert list(store.points().latency_us) == latencies_us
+    assert list(store.points(series_keys=[samples.case().series_key]).latency_us) == latencies_us

@@ -172,12 +172,12 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (12_000, 8_760, r"new is 37 % faster than old, 99 %: \d+ to \d+\. "),
-        (10_000, 12_000, r"new is 20 % slower than old, 99 %: \d+ to \d+\. "),
+        (12_000, 8_760, r"new is 37 % faster than old, 99 % between sessions: \d+ to \d+\. "),
+        (10_000, 12_000, r"new is 20 % slower than old, 99 % between sessions: \d+ to \d+\. "),
         (
             10_000,
             10_000,
-            r"No difference between new and old was shown, 99 %: -[\d.]+ % to \+[\d.]+ %\. ",
+            r"No difference between new and old was shown, 99 % between sessions: -[\d.]+ % to \+[\d.]+ %\. ",
         ),
     ],
 )
