@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.result import CommandResult, shown
     from orchestrator.delegates.specification import Delegate, FlagFamily
     from orchestrator.devices.host import HostDevice
-    from orchestrator.engine.importing import ForeignRun, ImportBatch
+    from orchestrator.engine.reread import ForeignRun, ImportBatch
     from orchestrator.passes.specification import (
         Figure,
         PassSpec,

@@ -15,7 +15,7 @@ from orchestrator.app.beginning import new_campaign_id
 from orchestrator.app.options import Paths, arg, opt
 from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Workspace, this_computer
-from orchestrator.engine.importing import ImportBatch, ImportResult
+from orchestrator.engine.reread import ImportBatch, ImportResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
 from orchestrator.records.run import Attachment, RawOutput
@@ -74,7 +74,7 @@ def store_import(
     """Store a batch as a campaign, and write the report of what is new, by default among the
     campaigns' own reports.
     """
-    from orchestrator.engine.importing import import_runs
+    from orchestrator.engine.reread import import_runs
 
     campaign = Campaign(
         campaign_id=new_campaign_id(workspace.clock.now()),

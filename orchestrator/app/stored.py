@@ -27,7 +27,7 @@ from orchestrator.tables.table import Table
 from orchestrator.units import format_bytes, parse_age
 
 if TYPE_CHECKING:
-    from orchestrator.engine.review import Review
+    from orchestrator.engine.reread import Review
     from orchestrator.store.opening import Store
 
 
@@ -210,7 +210,7 @@ def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
 
     Raises UsageError, StoreError.
     """
-    from orchestrator.engine.review import reparse
+    from orchestrator.engine.reread import reparse
 
     chosen = tuple(campaign.campaign_id for campaign in named_campaigns(workspace.store, words))
     return reparse(workspace.store, workspace.tools, campaign_ids=chosen)
@@ -245,7 +245,7 @@ def prune(
         )
     before = after = _size(path)
     if compact and path is not None and path.is_file() and not is_trial:
-        from orchestrator.store.sqlite_file import compact as shrink
+        from orchestrator.store.opening import compact as shrink
 
         shrink(path)
         after = _size(path)
@@ -273,7 +273,7 @@ def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
         raise UsageError(
             f"{out}: the copy's folder isn't there", hint="make it, or mount what lies there"
         )
-    from orchestrator.store.sqlite_file import copy_to
+    from orchestrator.store.opening import copy_to
 
     with Workspace(settings, makes_store=False) as workspace:
         campaigns = len(workspace.store.campaigns(with_hidden=True))

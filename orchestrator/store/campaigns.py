@@ -40,8 +40,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.run import Outcome
-from orchestrator.store.database import Database
-from orchestrator.store.failures import readable, warn
+from orchestrator.store.database import Database, readable, warn
 from orchestrator.store.packing import pack, unpack
 from orchestrator.store.schema import (
     BUILDS,

@@ -36,8 +36,7 @@ from orchestrator.store.campaigns import (
     pages,
     read_cases,
 )
-from orchestrator.store.database import Database
-from orchestrator.store.failures import readable
+from orchestrator.store.database import Database, readable
 from orchestrator.store.packing import (
     is_large,
     pack,

@@ -19,8 +19,7 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, ToolName
 from orchestrator.records.history import PRUNED_FILE, Pruned, is_pruned
 from orchestrator.records.run import Attachment
-from orchestrator.store.opening import Store, open_store
-from orchestrator.store.sqlite_file import compact, copy_to
+from orchestrator.store.opening import Store, compact, copy_to, open_store
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster

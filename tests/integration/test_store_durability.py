@@ -22,8 +22,7 @@ from orchestrator.errors import HostStorageError, StoreError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Attachment
-from orchestrator.store.opening import open_store
-from orchestrator.store.sqlite_file import copy_to
+from orchestrator.store.opening import copy_to, open_store
 from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM, REPO
 

@@ -27,7 +27,7 @@ from orchestrator.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from orchestrator.store.failures import store_errors
+from orchestrator.store.database import store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO

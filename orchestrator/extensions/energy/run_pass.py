@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.analysis.energy import Mean, mean_of, ratio_of
+from orchestrator.analysis.outcome import worst_quality
 from orchestrator.extensions.energy.measuring import EnergyMeter, with_energy
 from orchestrator.extensions.energy.meters import MeterBook
 from orchestrator.extensions.energy.records import LEAST_REST_S, LEAST_WORK_S, PowerSource
-from orchestrator.extensions.energy.table import TABLE, energy_of_threads
 from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,
@@ -19,6 +23,13 @@ from orchestrator.passes.specification import (
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
+from orchestrator.records.run import RunRecord
+from orchestrator.records.verdict import Quality
+from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
+from orchestrator.tables.column import PAGE, PEOPLE, Column, Kind
+from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
+from orchestrator.tables.rows import ResultRow
+from orchestrator.units import counted, format_percent
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6
@@ -39,6 +50,207 @@ def _least_s(case: Case, terms: PlanTerms) -> float:
         + 2 * LEAST_REST_S[PowerSource.RAILS]
         + max(LEAST_WORK_S[PowerSource.RAILS], case.min_secs)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRow:
+    """The energy of a case's inferences, a block being a run between two rests; microjoules."""
+
+    #: None where no block has a figure.
+    net_uj: Mean | None = None
+    gross_uj: Mean | None = None
+    #: ``rails``, ``battery``, ``unverified``; empty where no block has a figure.
+    grade: str = ""
+    rails: tuple[str, ...] = ()
+    #: Of the worst block; rejected ones aren't among them.
+    quality: Quality
+    #: Largest difference of a block's two rests, as a share of its net power.
+    drift: float | None = None
+    #: Why blocks have no figure, with their number.
+    missing: tuple[tuple[str, int], ...] = ()
+    #: Net energy by round.
+    blocks: Mapping[Round, float]
+
+    def against(self, other: EnergyRow) -> Mean | None:
+        """Return how many times as much as another case it takes, by the rounds that both have."""
+        return ratio_of(self.blocks, other.blocks) if self.grade == other.grade else None
+
+
+def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
+    """Return a case's energy by its runs of that pass; None for none.
+
+    Blocks of its commonest grade count.
+    """
+    found = [
+        (run, run.report.extra)
+        for run in runs
+        if run.report is not None and not run.is_without_result
+    ]
+    if not found:
+        return None
+    missing = Counter(
+        str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra
+    )
+    grades = Counter(str(extra["energy_grade"]) for _, extra in found if "energy_grade" in extra)
+    grade = grades.most_common(1)[0][0] if grades else ""
+    blocks = [(run, extra) for run, extra in found if extra.get("energy_grade") == grade]
+    return EnergyRow(
+        net_uj=mean_of([float(extra["energy_net_uj"]) for _, extra in blocks]),
+        gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
+        grade=grade,
+        rails=tuple(
+            sorted(
+                {rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()}
+            )
+        ),
+        quality=worst_quality(run for run, _ in found),
+        drift=max((_drift(extra) for _, extra in blocks), default=None),
+        missing=tuple(missing.most_common()),
+        blocks={
+            (str(run.campaign_id), run.invocation): float(extra["energy_net_uj"])
+            for run, extra in blocks
+        },
+    )
+
+
+def _drift(extra: Mapping[str, float | str]) -> float:
+    work, before, after = (
+        float(extra[f"energy_{name}_w"]) for name in ("work", "rest_before", "rest_after")
+    )
+    return abs(after - before) / (work - (before + after) / 2)
+
+
+def _share(mean: Mean | None) -> float | None:
+    return None if mean is None or mean.half_width is None else mean.half_width / mean.value
+
+
+_COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
+    Column(
+        "energy_net_uj",
+        "net",
+        lambda item: item.net_uj and item.net_uj.value,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+    ),
+    Column(
+        "energy_net_half_uj",
+        "±95 %",
+        lambda item: item.net_uj and item.net_uj.half_width,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+        shown=lambda item: half_words(item.net_uj, _share(item.net_uj)),
+    ),
+    Column(
+        "energy_gross_uj",
+        "gross",
+        lambda item: item.gross_uj and item.gross_uj.value,
+        Kind.NUMBER,
+        "mJ",
+        1e-3,
+        exact=3,
+    ),
+    Column("energy_grade", "by", lambda item: item.grade or None, is_choice=True),
+    Column("blocks", "blocks", lambda item: len(item.blocks), Kind.COUNT, forms=PEOPLE),
+    Column(
+        "drift",
+        "rests differ by",
+        lambda item: item.drift,
+        Kind.NUMBER,
+        "%",
+        100,
+        digits=1,
+        forms=PAGE,
+    ),
+    Column(
+        "quality",
+        "quality",
+        lambda item: item.quality,
+        shown=quality_word,
+        tone=quality_class,
+        forms=PEOPLE,
+    ),
+    Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
+    Column(
+        "missing",
+        "blocks without a figure",
+        lambda item: "; ".join(f"{why} ({count})" for why, count in item.missing),
+        is_optional=True,
+        forms=PEOPLE,
+    ),
+)
+
+
+def _caption(cases: Sequence[Case]) -> str:
+    what = " or ".join(sorted({"token" if case.is_per_token else "inference" for case in cases}))
+    return f"Energy per {what}, net of the phone's at rest"
+
+
+def _record(lines: Sequence[EnergyRow], case: Case) -> Mapping[str, object] | None:
+    if not lines:
+        return None
+    (energy,) = lines
+    return {
+        "per": "token" if case.is_per_token else "inference",
+        "net_uj": energy.net_uj,
+        "gross_uj": energy.gross_uj,
+        "grade": energy.grade,
+        "quality": energy.quality,
+        "rails": energy.rails,
+        "drift": energy.drift,
+        "missing": [{"reason": reason, "blocks": count} for reason, count in energy.missing],
+    }
+
+
+TABLE: Final = PassTable(
+    name="energy",
+    key="energy",
+    title="Energy",
+    legend="Means over blocks of the pass energy: a rest, inferences, a rest. Net is above what the phone takes at rest, "
+    "gross with it. By rails: the sum of the chip's rails that are named, without display and radios; by battery: the "
+    "whole phone. The two are never compared. Figures of two phones differ by what their meters are off, some percent.",
+    caption=_caption,
+    columns=_COLUMNS,
+    lines=lambda runs, campaigns: [row] if (row := energy_row(runs)) is not None else [],
+    record=_record,
+    is_single=True,
+)
+
+
+def _energy_uj(row: ResultRow) -> float | None:
+    for energy in row.of_passes.get(TABLE.name, ()):
+        if energy.quality is Quality.TRUSTED and energy.net_uj is not None:
+            return float(energy.net_uj.value)
+    return None
+
+
+def energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Yield what the fastest number of threads costs beside the most frugal one."""
+    for group in by_threads(row for row in rows if _energy_uj(row) is not None):
+        fastest, frugal = fastest_of(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
+        (one,), (other,) = (row.of_passes[TABLE.name] for row in (fastest, frugal))
+        ratio = one.against(other)
+        if (
+            fastest is frugal
+            or ratio is None
+            or ratio.half_width is None
+            or ratio.value <= 1 + ratio.half_width
+        ):
+            continue
+        many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
+        low, high = (
+            ratio.value / (1 + ratio.half_width) - 1,
+            ratio.value * (1 + ratio.half_width) - 1,
+        )
+        unit = "a token" if fastest.case.is_per_token else "an inference"
+        text = (
+            f"{fastest.configuration}: {fewer} would take {times_as_long(frugal, fastest)} as long; {many} cost "
+            f"{format_percent(ratio.value - 1)} more energy {unit} [{format_percent(low)}, {format_percent(high)}]"
+        )
+        yield Sentence(text, [fastest, frugal])
 
 
 PASS = PassSpec(

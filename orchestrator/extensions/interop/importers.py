@@ -20,7 +20,7 @@ from orchestrator.app.importing import (
     require_printable,
     store_import,
 )
-from orchestrator.engine.importing import ForeignRun, ImportBatch
+from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, StoreCorruptError, StoreError, UsageError
 from orchestrator.extensions.interop.bundle import Bundle
 from orchestrator.extensions.interop.ios_app import PROGRAM as IOS_APP
@@ -50,7 +50,7 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left
     out.
     """
-    from orchestrator.engine.review import read_imported
+    from orchestrator.engine.reread import read_imported
 
     path, *others = request.files
     if others or request.device or request.models:

@@ -18,7 +18,7 @@ from orchestrator.app.importing import (
     store_import,
 )
 from orchestrator.app.stored import LOG_START
-from orchestrator.engine.importing import ForeignRun, ImportBatch
+from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.plugins import ImportRequest, Workspace

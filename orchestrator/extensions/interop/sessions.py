@@ -24,7 +24,7 @@ from orchestrator.app.importing import (
     require_printable,
     store_import,
 )
-from orchestrator.engine.importing import ForeignRun, ImportBatch
+from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.device_lab import (
     LOGCAT,

@@ -10,7 +10,7 @@ from orchestrator.app.importing import ImportRequest
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli import reports, stored
 from orchestrator.cli.result import CommandResult
-from orchestrator.engine.review import Review
+from orchestrator.engine.reread import Review
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
