@@ -135,6 +135,10 @@ def test_the_command_is_read_by_its_speeds_and_its_sum_of_phases_is_no_init() ->
         900.66,
     )
     assert (prefill.init_us, prefill.extra["printed_init_us"]) == (None, 15400.0)
+    # The last of two decimals of a speed, as the time of a token.
+    for report, speed in ((prefill, 30183.56), (decode, 900.66)):
+        step_us = 1e6 / (speed - 0.005) - 1e6 / (speed + 0.005)
+        assert report.extra["resolution_us"] == pytest.approx(step_us, rel=1e-3)
     assert (decode.delegate.requested, decode.delegate.actual) == ("xnnpack", "xnnpack")
 
 
