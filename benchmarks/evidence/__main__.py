@@ -55,8 +55,8 @@ HELD_OF_KIND = {
     "autocorrelation 0.8": 0.78,
 }
 SESSION_TRIALS, YOUNG_LABS = 2000, 60
-#: Nights in two states that last look like steps, in a lab of nothing else.
-STATES_THAT_STAY, STATES_FALSE = "two states, staying 0.5", 0.003
+#: Labs of nothing but nights that look like steps: two states that last, and outliers side by side.
+MORE_FALSE = {"two states, staying 0.5": 0.003, "outliers, 10 %": 0.002}
 #: Columns that name rows, and keep their units.
 LABELS = {"what", "promised", "noise", "between sessions"}
 EFFECTS = (0.01, 0.02, 0.03, 0.05)
@@ -92,7 +92,7 @@ class Bounds:
         """Hold a share against what is promised of it."""
         promise = f"at least {100 * low:.0f} %" if low else f"at most {100 * high:g} %"
         if low and high < 1:
-            promise = f"{100 * low:.0f} to {100 * high:.0f} %"
+            promise = f"{100 * low:.0f} to {100 * high:g} %"
         told = f"{100 * value:.2f} %" if high < 0.01 else percent(value)
         self.rows.append((what, promise, told, low <= value <= high))
 
@@ -445,7 +445,7 @@ def kinds_part(bounds: Bounds) -> str:
         told = (f"{percent(found)}, {pairs:.0f}" for found, _, pairs in steps)
         turns.append((kind.name, percent(equal[0]), percent(equal[1]), f"{equal[2]:.0f}", *told))
         false, found = noise_kinds.nights(kind, chance(34, row), KIND_SERIES)
-        most = STATES_FALSE if kind.name == STATES_THAT_STAY else 0.001
+        most = MORE_FALSE.get(kind.name, 0.001)
         bounds.check(f"false candidates of series-nights, {kind.name}", false / 1000, high=most)
         nights.append((kind.name, f"{false:.2f}", percent(found)))
     few = noise_kinds.alarms(noise_kinds.fifth_remembers(chance(35), KIND_SERIES), 90)

@@ -116,7 +116,8 @@ and as the stopping rule ends it, and the processes that the rule takes ({trials
 a change, equals called the same, steps of 2 % found and the pairs that this takes ({turns} trials); `benchfarm history
 changes`: false candidates of 1,000 series-nights, and steps of 5 % found ({series} series). At least 93 % coverage is
 promised, 90 % where the correlation is 0.5. **Not held where memory is 0.8**: at least 78 % there. At most 1 false
-candidate is promised, and 3 in a lab of nothing but series in two states that stay for nights: those look like steps.
+candidate is promised, 2 in a lab of nothing but series with 10 % outliers, and 3 in one of two states that stay for
+nights: those look like steps.
 """
 
 SESSIONS = """## Between sessions
