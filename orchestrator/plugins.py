@@ -118,25 +118,25 @@ __all__ = [
 _KindT = TypeVar("_KindT")
 #: What plugins use of benchfarm beside its records, and where it is; loaded when it is used.
 _HOMES: Final = {
-    "ExportRequest": "app.exporting",
-    **dict.fromkeys(("ImportRequest", "store_import"), "app.importing"),
-    **dict.fromkeys(("ForeignRun", "ImportBatch"), "engine.importing"),
-    **dict.fromkeys(("Texts", "arg", "opt"), "app.options"),
-    **dict.fromkeys(("Workspace", "Settings"), "bootstrap"),
-    **dict.fromkeys(("Delegate", "FlagFamily"), "delegates.specification"),
-    "HostDevice": "devices.host",
-    "Program": "programs.specification",
-    **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "ports"),
-    "run_and_collect": "programs.running",
-    "command": "cli.frame",
-    "import_result": "cli.reports",
-    **dict.fromkeys(("Column", "Kind"), "tables.column"),
-    "Table": "tables.table",
-    **dict.fromkeys(("CommandResult", "shown"), "cli.result"),
-    "Pass": "records.case",
+    "ExportRequest": "orchestrator.app.exporting",
+    **dict.fromkeys(("ImportRequest", "store_import"), "orchestrator.app.importing"),
+    **dict.fromkeys(("ForeignRun", "ImportBatch"), "orchestrator.engine.reread"),
+    **dict.fromkeys(("Texts", "arg", "opt"), "orchestrator.app.options"),
+    **dict.fromkeys(("Workspace", "Settings"), "orchestrator.bootstrap"),
+    **dict.fromkeys(("Delegate", "FlagFamily"), "orchestrator.delegates.specification"),
+    "HostDevice": "orchestrator.devices.host",
+    "Program": "orchestrator.programs.specification",
+    **dict.fromkeys(("CheckResult", "Device", "PhoneCheck", "Seen"), "orchestrator.ports"),
+    "run_and_collect": "orchestrator.programs.running",
+    "command": "orchestrator.cli.frame",
+    "import_result": "orchestrator.cli.reports",
+    **dict.fromkeys(("Column", "Kind"), "orchestrator.tables.column"),
+    "Table": "orchestrator.tables.table",
+    **dict.fromkeys(("CommandResult", "shown"), "orchestrator.cli.result"),
+    "Pass": "orchestrator.records.case",
     **dict.fromkeys(
         ("Figure", "PassSpec", "Repetition", "as_printed", "no_findings", "plainly"),
-        "passes.specification",
+        "orchestrator.passes.specification",
     ),
 }
 _OWN: Final = "benchfarm"
@@ -145,7 +145,7 @@ _OWN: Final = "benchfarm"
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'orchestrator.plugins' has no attribute {name!r}")
-    return getattr(import_module(f"orchestrator.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ load."""
 import ast
 import functools
 import gc
+import importlib
 import re
 import subprocess
 import sys
@@ -625,3 +626,12 @@ def test_what_reaches_a_terminal_goes_through_one_function() -> None:
         for line in writes_of(path)
     }
     assert not found
+
+
+def test_the_names_that_plugins_and_users_import_are_there() -> None:
+    """They are loaded by their home's name when they are first used, which no type checker sees."""
+    for module in ("orchestrator", "orchestrator.plugins"):
+        public = importlib.import_module(module)
+        homes = public._HOMES
+        missing = [name for name in homes if getattr(public, name, None) is None]
+        assert not missing, f"{module}: _HOMES names homes that don't have these"
