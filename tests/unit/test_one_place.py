@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+import yaml
 
 from orchestrator.analysis.findings import CODES
 from orchestrator.delegates import DELEGATES
@@ -53,6 +54,32 @@ def test_each_delegate_is_recognised_in_what_programs_print() -> None:
         if not (own.called or own.is_builtin or own.is_named_by_flag)
     ]
     assert nameless == []
+
+
+def test_no_two_delegates_are_called_alike() -> None:
+    """Of two, one would get the other's runs."""
+    owners: dict[str, list[str]] = {}
+    for name, own in DELEGATES.items():
+        for called in own.called:
+            owners.setdefault(called, []).append(name.value)
+    assert {called: names for called, names in owners.items() if len(names) > 1} == {}
+
+
+def test_each_delegate_is_one_that_some_device_profile_has() -> None:
+    """Without one no run of it is ever begun."""
+    texts = [path.read_text("utf-8") for path in (REPO / "device_profiles").glob("*.yaml")]
+    listed = {name for text in texts for name in yaml.safe_load(text).get("delegates", ())}
+    assert {name.value for name in DELEGATES} <= listed
+
+
+def test_each_pass_of_an_extension_is_an_entry_point() -> None:
+    known = {entry.value for entry in plugins("passes").values()}
+    modules = {
+        f"orchestrator.extensions.{path.parent.name}.{path.stem}:PASS"
+        for path in (PACKAGE / "extensions").rglob("*.py")
+        if "PASS" in {name for name, _ in assigned(ast.parse(path.read_text("utf-8")))}
+    }
+    assert modules == known, "a line under benchfarm.passes in pyproject.toml"
 
 
 def test_each_finding_is_made_somewhere() -> None:

@@ -98,15 +98,15 @@ def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> Non
 
 
 def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm: Installed) -> None:
-    assert "ndjson" in benchfarm("export", "--help")
-    benchfarm("export", "--format", "ndjson")
-    benchfarm("export", "--out", "named.ndjson")
-    lines = (benchfarm.folder / "named.ndjson").read_text("utf-8")
-    assert lines == (benchfarm.folder / "acme-runs.ndjson").read_text("utf-8")
+    assert "acme-lines" in benchfarm("export", "--help")
+    benchfarm("export", "--format", "acme-lines")
+    benchfarm("export", "--out", "named.acme-lines")
+    lines = (benchfarm.folder / "named.acme-lines").read_text("utf-8")
+    assert lines == (benchfarm.folder / "runs.acme-lines").read_text("utf-8")
     assert {"serial", "model", "latency_us"} == json.loads(lines.splitlines()[0]).keys()
-    assert "there already" in benchfarm("export", "--format", "ndjson", code=2)
-    assert "the file's name ends as ndjson does" in benchfarm(
-        "export", "-f", "json", "-o", "x.ndjson", code=2
+    assert "there already" in benchfarm("export", "--format", "acme-lines", code=2)
+    assert "the file's name ends as acme-lines does" in benchfarm(
+        "export", "-f", "json", "-o", "x.acme-lines", code=2
     )
 
 
@@ -235,8 +235,8 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
     text = module.read_text("utf-8")
     module.write_text("import nothing_of_this_name\n", "utf-8")
     try:
-        told = benchfarm("export", "--format", "ndjson", "--out", "other.ndjson", code=2)
-        assert "'ndjson' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
+        told = benchfarm("export", "--format", "acme-lines", "--out", "other.acme-lines", code=2)
+        assert "'acme-lines' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
         assert "pip uninstall benchfarm-acme" in told
         assert "Traceback" not in told
         benchfarm("export", "--format", "json", "--out", "other.json")

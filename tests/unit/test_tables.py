@@ -160,7 +160,11 @@ def test_csv_is_written_row_by_row() -> None:
 
 def test_a_columns_name_is_documented() -> None:
     told = (Path(__file__).parents[2] / "docs" / "reference" / "exports.md").read_text("utf-8")
-    for table in (table_of([DATA]), table_of([DATA], "invocations")):
-        for form in (Form.CSV, Form.JSON):
-            assert all(f"`{column.name}`" in told for column in table.of(form))
+    names = {
+        column.name
+        for table in (table_of([DATA]), table_of([DATA], "invocations"))
+        for form in (Form.CSV, Form.JSON)
+        for column in table.of(form)
+    }
+    assert sorted(name for name in names if f"`{name}`" not in told) == []
     assert all(column.forms <= EVERYWHERE for column in RESULTS)

@@ -20,4 +20,4 @@ def write_lines(workspace, campaigns, request, out):
             file.write(json.dumps(row) + "\n")
 
 
-NDJSON = Exporter(path=Path("acme-runs.ndjson"), write=write_lines)
+LINES = Exporter(path=Path("runs.acme-lines"), write=write_lines)
