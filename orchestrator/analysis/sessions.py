@@ -47,8 +47,12 @@ class SessionNoise:
 
     @property
     def degrees(self) -> float:
-        """Degrees of freedom of ``std``: the default is stated, not estimated from so few steps."""
-        return _DEFAULT_DEGREES + self.steps
+        """Degrees of freedom of ``std``.
+
+        The default is stated, not estimated from so few steps. Neighbouring steps share a session,
+        so that n of them are worth 2n/3 (von Neumann and others, Ann. Math. Statist. 12, 1941).
+        """
+        return max(_DEFAULT_DEGREES, DEFAULT_WEIGHT + 2 * self.steps / 3)
 
     @property
     def variance(self) -> tuple[float, float]:

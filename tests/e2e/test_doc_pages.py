@@ -140,7 +140,8 @@ class Reader:
             return
         words = shlex.split(line)
         assert words.pop(0) == "benchfarm", f"{line}: neither run nor listed in NOT_RUN"
-        environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if words[0] == "farm" else {}
+        of_farm = words[0] == "farm" or "--farm" in words
+        environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if of_farm else {}
         words = [self.named(word, environ) for word in words]
         name = next(
             (start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ()
@@ -213,6 +214,9 @@ def reader(
     )
     for name in ("plan", "nightly", "check"):
         (folder / f"{name}.yaml").write_text(f"name: {name}\n{plan}")
+    shutil.copy(
+        REPO / "tests" / "data" / "native" / "default_float_10_224.txt", folder / "colleague.txt"
+    )
     (folder / "inputs").mkdir()
     (folder / "backup").mkdir()
     (folder / "inputs" / "model.0.bin").write_bytes(np.zeros(256 * 256 * 3, np.float32).tobytes())

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.app import virtual_phones
 from orchestrator.bootstrap import Settings
-from orchestrator.cli import virtual as virtual_lab
 from orchestrator.errors import UsageError
 from tests.e2e.conftest import Lab
 from tests.samples.command import Done
@@ -34,12 +34,13 @@ def late(lab: Lab) -> Iterator[Callable[[], None]]:
 
 def plug(lab: Lab, serial: str) -> None:
     # Without the start of another process: the campaign goes on meanwhile.
-    virtual_lab.add(settings_of(lab), "pixel-3@1-2.3", serial=serial)
+    request = virtual_phones.LabRequest(profiles=("pixel-3@1-2.3",), serial=serial)
+    virtual_phones.attach(settings_of(lab), request)
 
 
 def unplug(lab: Lab, serial: str) -> None:
     with contextlib.suppress(UsageError):
-        virtual_lab.remove(settings_of(lab), serial)
+        virtual_phones.detach(settings_of(lab), serial)
 
 
 def settings_of(lab: Lab) -> Settings:

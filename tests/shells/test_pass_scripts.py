@@ -84,7 +84,8 @@ def test_what_the_kernel_hides_is_asked_of_the_battery_service(shell: Shell) -> 
 def test_a_sampler_runs_from_the_first_rest_to_the_end(shell: Shell) -> None:
     shell.tool("dumpsys", SERVICE)
     sampler = call("battery", 600, 1, supply(shell, **BATTERY))
-    done = shell.call("energy", 1, sampler, "sleep 1; exit 4")
+    # A rest is longer than the sampler's pause, so that one sample lies in each.
+    done = shell.call("energy", 2, sampler, "sleep 1; exit 4")
     assert done.returncode == 4
     samples = [float(words[0]) for words in lines(shell, "battery")]
     marks = {words[0]: float(words[1]) for words in lines(shell, "energy") if len(words) == 2}
