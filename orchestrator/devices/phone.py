@@ -138,7 +138,7 @@ def _lines(connection: Connection) -> Generator[bytes]:
     """Yield the lines that logcat prints, ``b""`` when none came for a moment; raise what its end
     means.
     """
-    rest, said = b"", b""
+    rest, complaint, tail = b"", b"", b""
     for packet in packets(connection, wait_s=MOMENT_S):
         if packet is None:
             yield b""
@@ -149,11 +149,11 @@ def _lines(connection: Connection) -> Generator[bytes]:
             if len(rest) > _LONGEST_LINE_BYTES:
                 whole, rest = [*whole, rest], b""
             yield from filter(None, whole)
-            said = payload[-_COMPLAINT_BYTES:]
+            tail = payload[-_COMPLAINT_BYTES:]
         elif packet_id == STDERR:
-            said = (said + payload)[-_COMPLAINT_BYTES:]
+            complaint = (complaint + payload)[-_COMPLAINT_BYTES:]
         elif packet_id == EXIT:
-            reason = said.decode("utf-8", "replace").strip()
+            reason = (complaint or tail).decode("utf-8", "replace").strip()
             what = f"logcat ended with exit code {payload[0] if payload else '?'}"
             raise service_failure(reason, serial=connection.serial, what=what) or LinkLostError(
                 f"{what}: {reason!r}", serial=connection.serial
