@@ -169,13 +169,14 @@ def write_whole(
             draft.unlink(missing_ok=True)
 
 
-def keep_file(path: Path, content: bytes | str) -> None:
-    """Write a file of benchfarm's own whole; an older one stays when this fails.
+def keep_file(path: Path, content: bytes | str, *, is_private: bool = True) -> None:
+    """Write a file of benchfarm's own whole, see :func:`write_whole`; an older one stays when this
+    fails.
 
     Raises HostStorageError.
     """
     try:
-        write_whole(path, content)
+        write_whole(path, content, is_private=is_private)
     except OSError as error:
         raise HostStorageError(f"{path} can't be written: {error.strerror or error}") from error
 

@@ -112,7 +112,7 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
     text = yaml.dump(
         {"models": rows}, Dumper=yaml.SafeDumper, sort_keys=False, allow_unicode=True, width=120
     )
-    keep_file(path, text)
+    keep_file(path, text, is_private=False)
 
 
 def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.files import BothEnds, head_and_tail, make_private, write_whole
+from orchestrator.files import BothEnds, head_and_tail, keep_file, make_private, write_whole
 
 
 def test_it_is_written_with_its_folder_in_the_place_of_an_older_one(tmp_path: Path) -> None:
@@ -73,3 +73,12 @@ def test_both_ends_of_what_comes_in_pieces_are_those_of_a_file(
         ends.add(data[start : start + piece_bytes])
     assert ends.content() == head_and_tail(io.BytesIO(data), 90)
     assert (ends.content() == data) == (lines <= 10)
+
+
+def test_a_file_is_the_users_alone_unless_it_is_for_others(tmp_path: Path) -> None:
+    keep_file(tmp_path / "own", "x")
+    keep_file(tmp_path / "shown", "x", is_private=False)
+    (tmp_path / "usual").write_text("x")
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("own", "shown", "usual")]
+    assert modes[0] == 0o600
+    assert modes[1] == modes[2]

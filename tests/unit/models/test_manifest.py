@@ -31,6 +31,8 @@ def test_what_is_written_is_read_again(tmp_path):
     assert load_manifest(path) == {item.sha256: item for item in given}
     assert "file: sub/a.tflite" in path.read_text()
     assert [item.name for item in tmp_path.iterdir()] == ["models.yaml"]
+    (tmp_path / "usual").touch()
+    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 def test_new_entry_takes_the_place_of_its_name_and_keeps_an_accuracy_of_the_same_content(tmp_path):
