@@ -250,7 +250,8 @@ class Archive:
             releases, pins = self._read(name)
             yield releases, pins
             known = _Known(pinned=pins, releases=tuple(releases))
-            write_whole(self._releases / f"{name}.json", dump_document(known) + "\n")
+            path = self._releases / f"{name}.json"
+            write_whole(path, dump_document(known) + "\n", is_private=False)
 
     def _read(self, name: str) -> tuple[list[Release], dict[str, str]]:
         path = self._releases / f"{name}.json"
@@ -277,10 +278,14 @@ class Archive:
         try:
             with Locks(folder).held(name, wait_s=_LOCK_WAIT_S, busy=busy):
                 yield
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        except (OSError, HostStorageError) as error:
+            # A lock that can't be had says why.
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError):
+                raise
+            if cause.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise HostStorageError(f"no space left in {folder}") from error
-            raise ArtifactError(f"{what}: {error.strerror}") from error
+            raise ArtifactError(f"{what}: {cause.strerror}") from error
 
 
 def sha256_of(path: Path | None) -> str:

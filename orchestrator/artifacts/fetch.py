@@ -151,8 +151,8 @@ class Downloader:
     ) -> Iterator[Downloaded]:
         """Download a file and lend it; it is gone when the context ends.
 
-        Raises DownloadError when it can't be fetched whole, at the second try; HostStorageError
-        without space for it.
+        Raises DownloadError when it can't be fetched whole, at the second try, or the folder can't
+        be written; HostStorageError without space for it.
         """
         source = self._mirror.rewritten(url) if self._mirror is not None else url
         draft = self._folder / hashlib.sha256(source.encode()).hexdigest()[:32]
@@ -160,7 +160,14 @@ class Downloader:
             f"{shown(source)} is being downloaded by another benchfarm",
             hint="wait for it, then run this again",
         )
-        with Locks(self._folder).held(draft.name, wait_s=0.0, busy=busy):
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(Locks(self._folder).held(draft.name, wait_s=0.0, busy=busy))
+            except HostStorageError as error:
+                cause = error.__cause__
+                if not isinstance(cause, OSError) or cause.errno in {errno.ENOSPC, errno.EDQUOT}:
+                    raise
+                raise DownloadError(f"{self._folder} can't be written: {cause.strerror}") from error
             last_modified = self._download(source, draft, on_progress)
             try:
                 yield Downloaded(path=draft, last_modified=last_modified)

@@ -191,3 +191,10 @@ def test_addresses_that_may_be_used(url, refused):
 def test_passwords_in_addresses_are_never_shown():
     assert shown("https://user:secret@host:1/a?token=x#y") == "https://host:1/a"
     assert "secret" not in shown("http://user:secret@[::1/a")
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_the_reason(server, tmp_path):
+    (tmp_path / "taken").touch()
+    server.put("/a", CONTENT)
+    with pytest.raises(DownloadError, match=r"can't be written: (File exists|Not a directory)"):
+        download(Downloader(tmp_path / "taken" / "downloads"), f"{server.url}/a")

@@ -248,3 +248,18 @@ def test_a_program_is_read_once_for_all_phones_and_again_when_it_was_written(lib
     os.utime(kept, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
     with pytest.raises(ArtifactError, match="isn't what it was"):
         library.resolve_for(PHONE, ToolName.NATIVE)
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_the_reason(tmp_path):
+    path = program(tmp_path / "benchmark_model")
+    (tmp_path / "taken").touch()
+    with pytest.raises(
+        ArtifactError, match=r"can't be copied to .*: (File exists|Not a directory)"
+    ):
+        BuildLibrary(tmp_path / "taken" / "cache").add(path)
+
+
+def test_what_is_known_of_a_build_can_be_read_by_others(library, tmp_path):
+    library.add(program(tmp_path / "benchmark_model"))
+    (known,) = (tmp_path / "cache" / "releases").glob("*.json")
+    assert known.stat().st_mode == (tmp_path / "benchmark_model").stat().st_mode
