@@ -165,10 +165,10 @@ class AdbServer:
                 f"what answers at {self.address} isn't an adb server: {answer[:40]!r}"
             ) from None
 
-    def answers(self) -> bool:
+    def answers(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> bool:
         """Whether it runs."""
         try:
-            self.version()
+            self.version(timeout_s=timeout_s)
         except DeviceError:
             return False
         return True

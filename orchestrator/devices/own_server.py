@@ -223,7 +223,10 @@ class OwnServer(AdbServer):
             raise
 
     def _await_answer(self, popen: subprocess.Popen[bytes]) -> None:
-        is_settled = _until(lambda: popen.poll() is not None or self.answers(), _START_TIMEOUT_S)
+        is_settled = _until(
+            lambda: popen.poll() is not None or self.answers(timeout_s=_START_TIMEOUT_S),
+            _START_TIMEOUT_S,
+        )
         if not is_settled or popen.poll() is not None:
             tail = self._file("log").read_text("utf-8", "replace").strip()[-400:]
             raise AdbUnavailableError(
@@ -236,7 +239,7 @@ class OwnServer(AdbServer):
         who it is.
         """
         has_ended = self._popen is not None and self._popen.poll() is not None
-        return not has_ended and self.answers()
+        return not has_ended and self.answers(timeout_s=_START_TIMEOUT_S)
 
     def _is_alive(self) -> bool:
         if self._popen is not None:

@@ -9,13 +9,14 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb_server import AdbServer, ServerAddress
+from orchestrator.devices.adb_server import ANSWER_TIMEOUT_S, AdbServer, ServerAddress
 from orchestrator.devices.discovery import list_devices
 from orchestrator.devices.own_server import OwnServer, bundled_adb, find_adb, server_of_phones
 from orchestrator.errors import (
@@ -212,6 +213,27 @@ def test_a_record_that_names_a_strangers_pid_is_not_adopted_and_the_stranger_liv
 def test_a_damaged_record_is_no_server(tmp_path: Path, text: str) -> None:
     (tmp_path / "adb-server-tcp.json").write_text(text)
     assert OwnServer.adopt(tmp_path, usb=False) is None
+
+
+@pytest.mark.slow
+def test_a_server_of_ours_that_is_only_slow_is_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "adb.socket"
+    record = {"pid": 1, "address": f"localfilesystem:{path}", "binary": "/adb", "environ": {}}
+    (tmp_path / "adb-server-tcp.json").write_text(json.dumps(record))
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(1)
+
+        def answer_late() -> None:
+            client, _ = server.accept()
+            with client:
+                time.sleep(ANSWER_TIMEOUT_S + 1)
+                client.sendall(b"OKAY00040029")
+
+        thread = threading.Thread(target=answer_late, daemon=True)
+        thread.start()
+        assert OwnServer.adopt(tmp_path, usb=False) is not None
+        thread.join()
 
 
 def test_an_adopted_server_that_died_is_revived_with_the_same_key(
