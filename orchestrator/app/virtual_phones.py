@@ -104,8 +104,9 @@ def is_up(settings: Settings) -> bool:
 def attach(settings: Settings, request: LabRequest) -> Started:
     """Plug more phones in at a lab that is up; raises UsageError."""
     folder, server = settings.lab_folder, _server(settings)
-    assert server is not None, "is_up has said so"
     lab = virtual_lab.read_lab(folder)
+    if server is None:
+        raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
     for spec in request.specs({phone.serial for phone in lab.phones}):
         added = {"request": "add", "phone": spec.to_json()}
         server.connect_tcp(virtual_lab.lab_request(folder, added)["phone"]["address"])
