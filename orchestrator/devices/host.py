@@ -23,6 +23,7 @@ from orchestrator.errors import (
     DeviceCommandError,
     DeviceTimeoutError,
     HostStorageError,
+    LinkLostError,
     TransferError,
     UsageError,
 )
@@ -201,8 +202,14 @@ class HostDevice(HostRuns, AloneDevice):
         return self._facts
 
     def state(self) -> DeviceState:
-        """See Device.state; a computer has no battery and no screen that matter."""
-        return host_state_from(self._ask(HOST_STATE_COMMANDS), at=datetime.now(UTC))
+        """See Device.state; a computer has no battery and no screen that matter.
+
+        What can't be asked stays unknown: no run is lost over that.
+        """
+        told: Mapping[str, str] = {}
+        with contextlib.suppress(DeviceTimeoutError, LinkLostError, OSError):
+            told = self._ask(HOST_STATE_COMMANDS)
+        return host_state_from(told, at=datetime.now(UTC))
 
     def _ask(self, scripts: Mapping[str, str]) -> dict[str, str]:
         return ask(self.shell, scripts, serial=HOST_SERIAL).texts()

@@ -1,4 +1,5 @@
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,3 +95,12 @@ def test_of_a_long_output_both_ends_are_kept_and_the_cut_is_told(device: HostDev
         assert len(LEFT_OUT.findall(output)) == 1
         # No line was cut into another one.
         assert {len(line) for line in lines[1:-2]} <= {10, len(LEFT_OUT.search(output)[0])}
+
+
+def test_a_computer_that_can_not_be_asked_is_in_an_unknown_state(
+    device: HostDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No place for what the shell prints.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    state = device.state()
+    assert (state.boot_id, state.busy_cores, state.heat_c) == ("", None, {})
