@@ -57,6 +57,7 @@ class Database:
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
+        self._file = None if path is None else _file_at(path)
         self._engine = engine
         # All that one call reads is of one moment, on PostgreSQL as on SQLite.
         self._reader = (
@@ -109,15 +110,21 @@ class Database:
             self._engine.dispose()
 
     def is_in(self, path: Path) -> bool:
-        """Whether it is open, and lies in this file."""
-        try:
-            return self._is_open and self.path is not None and path.samefile(self.path)
-        except OSError:
-            return False
+        """Whether it is open, and lies in this file; one that took its place meanwhile is another."""
+        return self._is_open and self._file is not None and self._file == _file_at(path)
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError("the store is closed")
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return the device and the number of the file that has a path now, None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:

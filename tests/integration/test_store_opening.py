@@ -169,6 +169,16 @@ def test_a_file_that_is_no_store_is_left_untouched(tmp_path: Path, content: byte
     assert contents(tmp_path) == {"runs.sqlite": content}
 
 
+def test_a_file_that_took_an_open_stores_place_is_looked_at_as_any_other(filled: Path) -> None:
+    store = open_store(filled)
+    draft = filled.with_name("draft")
+    draft.write_bytes(b"not a database, but longer than a header of one " * 4)
+    draft.replace(filled)
+    with pytest.raises(StoreCorruptError, match="isn't an SQLite database"):
+        open_store(filled)
+    store.close()
+
+
 def test_a_database_of_another_program_is_left_untouched(tmp_path: Path) -> None:
     path = tmp_path / "other.sqlite"
     with closing(sqlite3.connect(path)) as connection:
