@@ -272,7 +272,10 @@ class IPhoneDevice(AloneDevice):
         if remote in self._placed:
             return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=0)
         size = file.size()
-        check_content(file, serial=self.serial)
+        try:
+            check_content(file, serial=self.serial)
+        except OSError as error:
+            raise UsageError(f"{file.source} can't be read: {error.strerror}") from error
         self._note(self.app, f"{file.kind} {file.name}", remote)
         self._run(
             "apps",

@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.devices.journal import UndoJournal
+from orchestrator.errors import UsageError
+from orchestrator.extensions.iphone.device import IPhoneDevice
+from orchestrator.extensions.iphone.usbmux import Usbmux
+from orchestrator.ports import HostFile, Seen
 from tests.conftest import poll_until
 from tests.extensions.iphone import cabled_iphone
 from tests.extensions.iphone.cabled_iphone import calls, change, give
@@ -278,3 +283,16 @@ def test_the_doctor_names_the_program_that_iphones_need(cli: Cli, tmp_path: Path
     (tmp_path / "empty").mkdir()
     done = cli("doctor", PATH=str(tmp_path / "empty"), USBMUXD_SOCKET_ADDRESS="127.0.0.1:9")
     assert "benchfarm[ios]" in done.said
+
+
+def test_a_file_that_can_not_be_read_is_told_by_its_name(tmp_path: Path) -> None:
+    device = IPhoneDevice(
+        Usbmux([], {}),
+        Seen(address=UDID, serial=UDID, state="device"),
+        app="org.example.App",
+        journal=UndoJournal(tmp_path / "journals"),
+        folder=tmp_path / "kept",
+    )
+    file = HostFile(source=tmp_path, kind="models", sha256="0" * 64, name="model.tflite")
+    with pytest.raises(UsageError, match="can't be read: Is a directory"):
+        device.place(file)
