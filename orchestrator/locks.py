@@ -1,8 +1,8 @@
 """Locks by name among the processes of one computer, and who holds one: answers that are proven
 now, by the system itself.
 
-A lock on a file (flock) ends with its process, however that ends; the note in it only tells people
-who it is.
+A lock on an open file (``F_OFD_SETLK``; flock where the system has no such) ends with its process,
+however that ends; the note in it only tells people who it is.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.files import make_private
 
 _POLL_S: Final = 0.05
-#: Where the system can't only be asked (no Linux), who asks whether a lock is held has it for a
-#: moment: that mustn't look like a holder.
+#: Where a lock can't be asked for without being taken (flock), who asks whether it is held has it for
+#: a moment: that mustn't look like a holder.
 _SHORTEST_WAIT_S: Final = 0.25
 #: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
 #: be asked for without being taken.
