@@ -22,6 +22,7 @@ from orchestrator.engine.invocation import Context
 from orchestrator.engine.rounds import open_works, slim
 from orchestrator.errors import (
     ArtifactError,
+    DeviceError,
     InterruptedByUserError,
     NoDeviceError,
     UsageError,
@@ -132,6 +133,10 @@ def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> Mea
         StoreError, HostStorageError: a run couldn't be kept.
     """
     measured = _run_once(workspace, plan, despite_losses=despite_losses)
+    ended = measured.result
+    if ended.fault is not None or ended.lost or ended.left:
+        # What is missing is told, and measured by a resume, first.
+        return measured
     for tool in dict.fromkeys(case.tool for case in measured.too_fast):
         if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
             return _again_with(workspace, plan, measured, tool, finer)
@@ -153,10 +158,16 @@ def _again_with(
         if model.sha256 in sha256s
     )
     names = ", ".join(item.name or item.path.stem for item in models)
+    budget, end = plan.budget, measured.campaign.finished_at
+    if budget is not None and end is not None:
+        budget -= (end - measured.campaign.created_at).total_seconds()
+        if budget <= 0:
+            return measured
     text = f"{names}: too fast for the digits of {coarse}, so measured with {finer}"
     other = replace(
         plan,
         models=models,
+        budget=budget,
         matrix=replace(plan.matrix, tools=(finer,)),
         devices=DeviceSelection(serials=tuple({case.serial for case in fast})),
         text=f"# {text}\n{plan.text}",
@@ -165,13 +176,23 @@ def _again_with(
     try:
         workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
         again = _run_once(workspace, other, despite_losses=False)
-    except (UsageError, ArtifactError) as error:
+    except (UsageError, ArtifactError, DeviceError, NoDeviceError) as error:
         text = f"{names}: it can't be measured with {finer}: {error}"
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
         return measured
     before = [measured.campaign]
     return replace(
         again,
+        result=replace(
+            again.result,
+            stored=measured.result.stored + again.result.stored,
+            not_run=measured.result.not_run + again.result.not_run,
+        ),
+        opened=replace(
+            again.opened,
+            missing={**measured.opened.missing, **again.opened.missing},
+            left_out={**measured.opened.left_out, **again.opened.left_out},
+        ),
         data=report_data(workspace, [*before, again.campaign]),
         without_result=measured.without_result - sum(fast.values()) + again.without_result,
         cut=[*measured.cut, *again.cut],

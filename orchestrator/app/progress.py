@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 from orchestrator.analysis.sustained import measured_us
@@ -24,7 +25,12 @@ from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
+from orchestrator.records.verdict import Severity
+from orchestrator.tables.column import Column
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.labels import short_names
+from orchestrator.tables.runs import runs_table
+from orchestrator.tables.table import Table
 from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure
 
 #: Events that are written for programs.
@@ -121,24 +127,71 @@ def describe_run(run: RunRecord) -> str:
     what = f"{case.model_name}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
         return f"{what}: {run.outcome}: {run.reason_code}: {run.reason}"
+    grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
+    codes = _codes(run)
+    worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
+    told = ", ".join(filter(None, (_figure(run), _nodes(run), worth)))
+    return f"{what}: {told}{' [virtual]' if run.is_virtual else ''}"
+
+
+def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
+    """Return runs as a terminal lists them: what is the same for all, or usual, is left out.
+
+    What didn't complete, or is another delegate's, has no figure.
+    """
+    table = runs_table(runs)
+    named = {column.name: column for column in table.columns}
+    names = short_names((run.case.configuration, run.case) for run in runs)
+    several = len({run.case.model_name for run in runs}) > 1
+
+    def worth(run: RunRecord) -> str:
+        if run.outcome is not Outcome.COMPLETED:
+            return ": ".join(filter(None, (run.outcome, run.reason_code, run.reason)))
+        doubts = ", ".join(filter(None, (_nodes(run), _codes(run))))
+        return ": ".join(filter(None, (run.verdict.quality.word, doubts)))
+
+    return replace(
+        table,
+        columns=(
+            named["run_id"],
+            named["serial"],
+            *([named["model"]] if several else []),
+            replace(named["configuration"], shown=lambda run: names.of(run.case.configuration)),
+            named["invocation"],
+            replace(
+                named["pass"],
+                shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
+                is_optional=True,
+            ),
+            Column[RunRecord]("figure", "figure", _figure),
+            Column[RunRecord]("worth", "worth", worth),
+        ),
+    )
+
+
+def _figure(run: RunRecord) -> str:
+    """Return what a run measured, as people read it; empty for one that didn't complete."""
+    if run.outcome is not Outcome.COMPLETED:
+        return ""
     own = pass_of(run.run_pass)
     latency_us = measured_us(run) if own.tells_latency else None
-    figure = own.tells(run) or "done"
     if latency_us is not None:
-        figure = format_figure(latency_us, is_per_token=case.is_per_token)
+        return format_figure(latency_us, is_per_token=run.case.is_per_token)
+    return own.tells(run) or "done"
+
+
+def _nodes(run: RunRecord) -> str:
     delegate = run.report.delegate if run.report else None
-    nodes = ""
-    if delegate is not None and delegate.truth is DelegateTruth.PARTIAL:
-        counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
-        share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
-        nodes = f", {share} operators delegated"
-    codes = ", ".join(
-        dict.fromkeys(f.code for f in run.verdict.findings if f.severity.value != "info")
-    )
-    grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
-    worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
-    virtual = " [virtual]" if run.is_virtual else ""
-    return f"{what}: {figure}{nodes}, {worth}{virtual}"
+    if delegate is None or delegate.truth is not DelegateTruth.PARTIAL:
+        return ""
+    counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
+    share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
+    return f"{share} operators delegated"
+
+
+def _codes(run: RunRecord) -> str:
+    found = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
+    return ", ".join(dict.fromkeys(found))
 
 
 def record_of(event: object) -> dict[str, Any] | None:

@@ -429,12 +429,18 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 
 def _compared(settings: Settings, serials: Sequence[str]) -> CommandResult:
     """Compare phones with their state before any change."""
+    audited, lines = [], list[str]()
+    data: list[dict[str, Any]] = []
     with Workspace(settings) as workspace:
-        audited = [
-            audit_phone(workspace, serial)
-            for serial in serials or workspace.conditioner.unrestored()
-        ]
-    lines, data = [], []
+        for serial in serials or workspace.conditioner.unrestored():
+            try:
+                audited.append(audit_phone(workspace, serial))
+            except DeviceError as error:
+                if serials:
+                    raise
+                # One that is away says nothing of the others.
+                lines.append(f"{one_line(serial)}: not compared: {one_line(str(error))}")
+                data.append({"serial": serial, "clean": None, "problem": str(error)})
     for facts, pending, differences in audited:
         serial, is_clean = facts.serial, not pending and not differences
         state = "as it was" if is_clean else "not as it was"
@@ -443,8 +449,8 @@ def _compared(settings: Settings, serials: Sequence[str]) -> CommandResult:
         lines += [f"  {one_line(item.text)}" for item in differences]
         if pending:
             lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
-        found = {"serial": serial, "clean": is_clean}
-        data.append({**found, "pending": pending, "differences": differences})
+        found = {"pending": pending, "differences": differences}
+        data.append({"serial": serial, "clean": is_clean, **found})
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data=data,

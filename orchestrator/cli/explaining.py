@@ -102,7 +102,7 @@ def explain(
         text = "\n".join([*terms, "", table])
         return CommandResult(text=text, data={"terms": known, "pages": about})
     name = wanted.removeprefix("docs/").removesuffix(".md")
-    fitting = [page for page in pages if page == name or page.endswith(f"/{name}")]
+    fitting = [page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")]
     found = [
         item
         for item in known

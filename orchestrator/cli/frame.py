@@ -140,6 +140,9 @@ def _in_todays_words(words: list[str]) -> list[str]:
     """Return the words of a command line with its command by the name that it has now."""
     for old, new in _OLD_WORDS.items():
         before = old.split()
+        # Without a name, 'down' would stop them all.
+        if words == ["virtual", "remove"]:
+            break
         if words[: len(before)] == before:
             words = [*new.split(), *words[len(before) :]]
     return words

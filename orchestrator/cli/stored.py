@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app import resuming, stored
 from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
+from orchestrator.app.progress import listed_runs
 from orchestrator.app.status import running_here, state_of
 from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_campaigns
 from orchestrator.bootstrap import Settings, Workspace
@@ -27,7 +28,7 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables import text
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.runs import StoredCampaign, campaigns_table, listed_runs, runs_table
+from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:

@@ -85,8 +85,9 @@ class Axis:
         return round(_BEGIN + min(1.0, max(0.0, share)) * (_END - _BEGIN), 2)
 
     def holds(self, value: float) -> bool:
-        """Whether a value isn't beyond the axis' end."""
-        return value <= self.high * 1.001
+        """Whether a value isn't beyond the axis' ends."""
+        margin = (self.high - self.low) / 1000
+        return self.low - margin <= value <= self.high + margin
 
     def ticks(self, most: int = 6) -> list[float]:
         """Return round values on the axis, not more than asked for."""
@@ -224,6 +225,8 @@ def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> str:
         shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
     else:
         mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
+        if item.value < axis.low:
+            mark = "\N{BLACK LEFT-POINTING TRIANGLE}"
         shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
     if side:
         dx, dy, anchor = _SIDES[side]

@@ -354,7 +354,9 @@ def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
         if item.best is not None
     )
     (first, count), *others = wins.most_common() or [("nothing", 0)]
-    phones = f"{count} of {counted(len(members), 'phone')}"
+    is_virtual = not is_mixed and members[0].shown.is_virtual
+    kind = "virtual phone" if is_virtual else "phone"
+    phones = f"{count} of {counted(len(members), kind)}"
     told = [f"{first} on {phones}" if first == _TIE else f"{first} is fastest on {phones}"]
     told += [f"{take} on {count}" for take, count in others]
     known = [item.best for item in members if item.best is not None]

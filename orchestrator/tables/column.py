@@ -49,7 +49,7 @@ class Kind(enum.Enum):
     RECORD = "object"
     #: In text: a share from 0 to 1, as long as there is room beside the other columns.
     BAR = "bar"
-    #: A line of its own on a page: ``path|path`` (report/sparklines.py).
+    #: A line of its own on a page: ``path|path`` (extensions/history/sparklines.py).
     SPARK = "spark"
     #: Of tables that are whole on a page: a drawing (report/drawing.py); HTML that a template of
     #: ours made; links to cases, each its words and the case's key, without a key as text.

@@ -36,11 +36,13 @@ def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
     return Table(name="findings", caption="Findings", columns=FINDINGS, rows=rows)
 
 
+def _name(row: ResultRow) -> str:
+    """Return what a case is called, with a word where its program or run alone is virtual."""
+    return row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
+
+
 def _links(rows: Sequence[ResultRow]) -> list[tuple[str, str]]:
-    return [
-        (row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual), row.key)
-        for row in rows
-    ]
+    return [(_name(row), row.key) for row in rows]
 
 
 def _which(item: Kinds) -> list[tuple[str, str]]:
@@ -79,7 +81,7 @@ def problems_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         name="problems",
         caption="Cases that failed, fell back or were rejected",
         columns=(
-            Column("case", "case", lambda row: row.who, case=lambda row: row.key, forms=PEOPLE),
+            Column("case", "case", _name, case=lambda row: row.key, forms=PEOPLE),
             Column(
                 "status",
                 "what happened",

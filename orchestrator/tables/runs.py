@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.run import Outcome, RunRecord, ToolReport
+from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
-from orchestrator.tables.labels import short_names
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS
 
@@ -67,14 +65,22 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
 def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
     """Return stored runs, each as it ended; what its case's figure is made of is another question."""
     what = (
-        Column[RunRecord]("serial", "phone", lambda run: run.case.serial),
+        Column[RunRecord](
+            "serial",
+            "phone",
+            lambda run: run.case.serial,
+            shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
+        ),
+        Column[RunRecord](
+            "is_virtual", "virtual", lambda run: run.is_virtual, Kind.FLAG, forms=DATA
+        ),
         Column[RunRecord]("model", "model", lambda run: run.case.model_name),
         Column[RunRecord]("configuration", "configuration", lambda run: run.case.configuration),
     )
     latency = Column[RunRecord](
         "latency_us",
         "latency",
-        lambda run: run.report and run.report.latency_us(),
+        lambda run: run.latency_us,
         Kind.NUMBER,
         "ms",
         1 / US_PER_MS,
@@ -85,37 +91,6 @@ def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
         columns=(RUNS[0], *what, *RUNS[1:9], latency, *RUNS[9:]),
         rows=runs,
         is_virtual=lambda run: run.is_virtual,
-    )
-
-
-def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
-    """Return runs as a terminal lists them: what is the same for all, or usual, is left out."""
-    table = runs_table(runs)
-    named = {column.name: column for column in table.columns}
-    names = short_names((run.case.configuration, run.case) for run in runs)
-    several = len({run.case.model_name for run in runs}) > 1
-
-    def ended(run: RunRecord) -> str:
-        is_usual = run.outcome is Outcome.COMPLETED
-        return "" if is_usual else ": ".join(filter(None, (run.outcome, run.reason_code)))
-
-    return replace(
-        table,
-        columns=(
-            named["run_id"],
-            named["serial"],
-            *([named["model"]] if several else []),
-            replace(named["configuration"], shown=lambda run: names.of(run.case.configuration)),
-            named["invocation"],
-            replace(
-                named["pass"],
-                shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
-                is_optional=True,
-            ),
-            replace(named["latency_us"], digits=2),
-            named["quality"],
-            Column("ended", "ended", ended, is_optional=True),
-        ),
     )
 
 

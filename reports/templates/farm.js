@@ -8,7 +8,9 @@
   function told(text) { byId("told").textContent = text; }
   function localTimes() {
     part.querySelectorAll("time").forEach(function (time) {
-      time.textContent = new Date(time.dateTime).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+      var at = new Date(time.dateTime), form = { hour: "2-digit", minute: "2-digit", hour12: false };
+      if (at.toDateString() !== new Date().toDateString()) { form.weekday = "short"; }
+      time.textContent = at.toLocaleTimeString([], form);
     });
   }
 

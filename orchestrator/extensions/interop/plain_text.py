@@ -102,8 +102,11 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
 
 
 def _batch(path: Path, data: bytes, request: ImportRequest) -> ImportBatch:
-    """Return the runs of one text, and what they are of as far as it says."""
-    serial = Serial(f"unknown@{one_line(path.name)}")
+    """Return the runs of one text, and what they are of as far as it says.
+
+    Texts of one name are of phones that nothing says are the same: their sums part them.
+    """
+    serial = Serial(f"unknown-{hashlib.sha256(data).hexdigest()[:8]}@{one_line(path.name)}")
     facts = DeviceFacts(
         serial=serial,
         kind=DeviceKind.ANDROID,

@@ -563,12 +563,24 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
     done = cli("import", log, "--json").ok().json
     (run,) = cli("results", "runs", done["campaign_id"], "--json").ok().json
     assert run["report"]["inference"]["median_us"] == read["inference_median_us"]
-    assert (run["case"]["tool"], run["case"]["serial"]) == ("text", f"unknown@{log.name}")
+    assert run["case"]["tool"] == "text"
+    assert re.fullmatch(rf"unknown-[0-9a-f]{{8}}@{re.escape(log.name)}", run["case"]["serial"])
     text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
     assert "unknown phone (imported)" in text
     assert f"imported from {log.name} (sha256 " in text
     assert "1 were there already" in cli("import", log).ok().stdout
     assert "1 run read again, 0 changed" in cli("results", "reparse").ok().stdout
+
+
+def test_texts_of_one_name_are_of_different_phones(tmp_path):
+    cli, serials = Cli(home=tmp_path / "home"), set()
+    for folder, name in (("a", "default_float_025_128"), ("b", "default_float_10_224")):
+        (tmp_path / folder).mkdir()
+        log = shutil.copy(DATA / "native" / f"{name}.txt", tmp_path / folder / "log.txt")
+        campaign = cli("import", log, "-s", f"Phone {folder}", "--json").ok().json["campaign_id"]
+        (run,) = cli("results", "runs", campaign, "--json").ok().json
+        serials.add(run["case"]["serial"])
+    assert len(serials) == 2
 
 
 def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_own(
