@@ -377,17 +377,19 @@ class FarmQueue(Database):
     def begin(self, job_id: int, host: str) -> Delivery | None:
         """Begin a job that is open, also one that somebody else began before.
 
-        None for one that is over.
+        None for one that is over, or was paused since its worker looked.
         """
         rows = self.rows(
             "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(), delivery = delivery + 1,"
             " deaths = deaths + (status = 'runs')::integer FROM farm_submissions s WHERE s.submission = f.submission"
-            f" AND job_id = %s AND {_OPEN} AND protocol = %s AND again_at <= now()"
+            f" AND job_id = %s AND {_OPEN} AND protocol = %s AND again_at <= now() AND NOT EXISTS"
+            " (SELECT 1 FROM farm_holds WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))"
             " RETURNING f.job_id, f.serial, f.submission, f.campaign_id,"
             " s.document, f.facts, f.tries, f.deaths, f.delivery",
             host,
             job_id,
             PROTOCOL,
+            host,
         )
         return Delivery(**rows[0]) if rows else None
 

@@ -83,7 +83,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         poll_until(
             lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S
         )
-        queue.hold(f"phone:{measured}", "pause")
+        queue.hold("host:host", "pause")
         # Longer than a look of the worker, which would take the job.
         beats = queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'")
         poll_until(
@@ -118,4 +118,4 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         lab.clear()
         poll_until(lambda: states() == {measured: "", free: ""}, "both are back", PATIENCE_S)
         queue.leave("other")
-        queue.release(f"phone:{measured}")
+        queue.release("host:host")

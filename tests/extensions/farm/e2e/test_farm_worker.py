@@ -222,6 +222,16 @@ def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(
     assert abandoned == ["night_A"]
 
 
+@pytest.mark.parametrize("scope", ["farm", "host:one", "phone:A"])
+def test_what_is_paused_begins_no_job_also_one_that_was_given_out_before(
+    queue: FarmQueue, job: int, scope: str
+) -> None:
+    queue.hold(scope, "pause")
+    assert queue.begin(job, "one") is None
+    assert queue.release(scope)
+    assert queue.begin(job, "one") is not None
+
+
 def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
     order: list[str] = []
     at_once = threading.Semaphore(1)
