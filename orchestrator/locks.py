@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
@@ -31,7 +32,7 @@ _POLL_S: Final = 0.05
 _SHORTEST_WAIT_S: Final = 0.25
 #: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
 #: be asked for without being taken.
-_OPEN_FILE_LOCKS: Final = hasattr(fcntl, "F_OFD_GETLK")
+_OPEN_FILE_LOCKS: Final = sys.platform == "linux"
 #: `struct flock` of 64-bit offsets: type, whence, start, length, pid.
 _FLOCK: Final = "hhqqi"
 _LONGEST_NOTE_BYTES: Final = 4096
