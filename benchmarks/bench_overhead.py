@@ -55,7 +55,7 @@ def script(adb: str, model: Path, program: Path) -> str:
                 state,
                 f"{adb} shell taskset f0 {FOLDER}/benchmark_model {flags} >log-{delegate}-{threads}-{number}.txt 2>&1",
                 state,
-                f"{adb} pull {FOLDER}/r.pb r-{delegate}-{threads}-{number}.pb",
+                f"{adb} exec-out cat {FOLDER}/r.pb >r-{delegate}-{threads}-{number}.pb",
             ]
     return "\n".join(lines)
 
