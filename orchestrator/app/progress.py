@@ -170,7 +170,7 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
 
 
 def _figure(run: RunRecord) -> str:
-    """Return what a run measured, as people read it; empty for one that didn't complete."""
+    """Return a run's figure as people read it; empty for one that didn't complete."""
     if run.outcome is not Outcome.COMPLETED:
         return ""
     own = pass_of(run.run_pass)

@@ -136,14 +136,15 @@ _OLD_WORDS: Final = {
 }
 
 
+#: Old commands that are none without a name: today's would mean all.
+_OF_NAMES: Final = frozenset({"virtual remove"})
+
+
 def _in_todays_words(words: list[str]) -> list[str]:
     """Return the words of a command line with its command by the name that it has now."""
     for old, new in _OLD_WORDS.items():
         before = old.split()
-        # Without a name, 'down' would stop them all.
-        if words == ["virtual", "remove"]:
-            break
-        if words[: len(before)] == before:
+        if words[: len(before)] == before and not (words == before and old in _OF_NAMES):
             words = [*new.split(), *words[len(before) :]]
     return words
 

@@ -158,7 +158,7 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
 def told(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
 ) -> CommandResult:
-    """Write a campaign's report, and return what came of it; raises what ended a device's part."""
+    """Write a campaign's report, and return its result; raises what ended a device's part."""
     summary = _summary(workspace, measured, out, legend=legend)
     if (fault := measured.result.fault) is not None:
         # What the others measured has its report; the fault is told as any other, by its own exit

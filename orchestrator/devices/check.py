@@ -179,7 +179,7 @@ _TOOLS: Final = (
 def check_phone(
     device: AdbDevice, conditioner: LadderConditioner, *, app: tuple[str, Path] | None = None
 ) -> Iterator[PhoneCheck]:
-    """Yield what came of each check; the device must be leased, and is restored at the end.
+    """Yield the result of each check; the device must be leased, and is restored at the end.
 
     ``app``: package and APK of an app that is installed and removed again, unless it is there
     already. A phone that fails a check raises nothing; what comes of it says so.

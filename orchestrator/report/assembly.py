@@ -296,11 +296,8 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     key, campaigns, device = case.case_key, gathered.campaigns, gathered.devices[case.serial]
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
-    is_held = isinstance(gathered.runs, dict)
-    if isinstance(gathered.runs, dict):
-        runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
-    else:
-        runs = gathered.runs.get(key, ())
+    held = gathered.runs if isinstance(gathered.runs, dict) else None
+    runs: Sequence[RunRecord] = (gathered.runs.get if held is None else held.pop)(key, ())
     result = judge_case(
         runs, others=gathered.others.get(key, UNSEEN), check=gathered.checks.of(case)
     )
@@ -343,7 +340,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
         invocations=tuple(invocations(runs))
-        if is_held
+        if held is not None
         else _Rows(len(runs), lambda: invocations(gathered.runs.get(key, ()))),
         figures=tuple(
             figure for own in gathered.passes for figure in _figures(own, of_pass[own.name])

@@ -37,7 +37,7 @@ def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
 
 
 def _name(row: ResultRow) -> str:
-    """Return what a case is called, with a word where its program or run alone is virtual."""
+    """Return a case's name, with a word where its program or run alone is virtual."""
     return row.who + " (virtual)" * (row.is_virtual and not row.device.is_virtual)
 
 
