@@ -107,7 +107,7 @@ class LadderConditioner:
         Called before every run. ``quiet`` is applied once for each boot; None means its defaults.
         From then on others are kept from the device until it is restored, or this process wasn't
         heard of for a minute. ``recent`` is the device's state if it was read just now; the device
-        isn't asked again then. ``on_wait`` gets the reason and the estimate when a wait begins;
+        isn't asked again then. ``on_wait`` gets the reason when a wait begins;
         ``on_note`` what couldn't be had, and what was found.
 
         Raises DeviceBusyError naming the holder (another computer, home or program uses the
@@ -133,7 +133,7 @@ class LadderConditioner:
             lambda: known.pop() if known else self._state(device, wanted, on_note or _nobody),
             lambda state: unfit(state, limits, zone_limits),
             Deadline(limits.wait, self._clock),
-            on_wait=on_wait,
+            on_wait=on_wait or _nobody,
             cancelled=cancelled,
         )
 

@@ -81,7 +81,8 @@ def reasons(plan: Plan) -> object:
 def waited_s(plan: Plan) -> object:
     phone = Phone(lambda s: 45.0 - s / 40)
     judge = partial(unfit, limits=plan.limits, zone_limits={})
-    wait_until_fit(phone.state, judge, Deadline(plan.limits.wait, phone.clock))
+    deadline = Deadline(plan.limits.wait, phone.clock)
+    wait_until_fit(phone.state, judge, deadline, on_wait=lambda reason: None)
     return phone.clock.monotonic_s()
 
 
