@@ -1,15 +1,9 @@
 """Claims about a device such as ``android >= 13 and soc = "sm8*"``, parsed and judged. Pure.
 
-Grammar (words in any case; ``not`` binds tighter than ``and``, which binds tighter than ``or``)::
-
-    claim      = claim "or" claim | claim "and" claim | "not" claim | "(" claim ")" | comparison |
-    flag comparison = name ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value flag       = a name
-    whose value is true or false:  rooted, virtual, emulator name       = one of FIELDS, ``pool``,
-    ``tag``, or a system property (any name with a dot: ro.board.platform) value      = a word, or
-    text in single or double quotes; for = and != of texts, * and ? stand for any characters
-
-What isn't known of a device is neither true nor false: a claim that depends on it doesn't hold, nor
-does its opposite.
+A claim is a fact, a system property (any name with a dot), ``pool`` or ``tag``, compared by ``=``,
+``!=``, ``<``, ``<=``, ``>`` or ``>=`` with a word or a quoted text; or a fact that is true or false
+alone, also after ``not``. Several are joined by ``and``. In texts, ``*`` and ``?`` stand for any
+characters. A claim about what isn't known of a device doesn't hold.
 """
 
 from __future__ import annotations
@@ -25,7 +19,11 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.units import parse_bytes
 
 _TEXT_MAX: Final = 1000
-_DEPTH_MAX: Final = 20
+_CLAIM: Final = re.compile(
+    r"""(?P<not>not\s+)?(?P<name>[^\s"'=<>!()]+)"""
+    r"""(?:\s*(?P<symbol>==|!=|<=|>=|=|<|>)\s*(?P<value>"[^"]*"|'[^']*'|[^"'=<>!()]+))?""",
+    re.IGNORECASE,
+)
 
 
 class Labels(Protocol):
@@ -47,21 +45,43 @@ class NoLabels(NamedTuple):
     tags: tuple[str, ...] = ()
 
 
-#: Judges a device: None when what it depends on isn't known.
-Claim = Callable[[DeviceFacts, Labels], bool | None]
+class Claim(NamedTuple):
+    """One comparison of a fact of a device."""
+
+    name: str
+    #: A key of _READ.
+    kind: str
+    symbol: str
+    value: Any
+
+    def holds(self, facts: DeviceFacts, labels: Labels) -> bool:
+        """Whether it is known to be true of a device."""
+        if self.name in _LABELS:
+            actual: Any = tuple(getattr(labels, _LABELS[self.name]))
+        else:
+            actual = value_of(self.name, facts)
+        if actual is None:
+            return False
+        if self.kind in {"text", "texts"}:
+            texts = actual if self.kind == "texts" else (str(actual),)
+            pattern = self.value.casefold().replace("[", "[[]")
+            fits = any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts)
+            return fits == (self.symbol == "=")
+        if self.kind == "version":
+            # 13 means all of 13: as many parts are compared as were asked for.
+            parts = len(self.value)
+            actual = (*actual, *(0,) * parts)[:parts]
+        return _COMPARE[self.symbol](actual, self.value)
 
 
 class Predicate(NamedTuple):
-    """A claim about a device."""
+    """Claims that all hold of a device that is meant."""
 
-    text: str
-    claim: Claim
+    claims: tuple[Claim, ...]
 
-    def holds(self, facts: DeviceFacts, labels: Labels | None = None) -> bool:
-        """Whether the claim is known to be true of a device; without labels it is in no pool and
-        has no tag.
-        """
-        return self.claim(facts, labels or NoLabels()) is True
+    def holds(self, facts: DeviceFacts, labels: Labels) -> bool:
+        """Whether all claims are known to be true of a device."""
+        return all(claim.holds(facts, labels) for claim in self.claims)
 
 
 class Field(NamedTuple):
@@ -156,170 +176,37 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def _compared(name: str, kind: str, symbol: str, wanted: Any) -> Claim:  # noqa: ANN401 - what _READ returns
-    def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
-        actual: Any = (
-            tuple(getattr(labels, _LABELS[name])) if name in _LABELS else value_of(name, facts)
-        )
-        if actual is None:
-            return None
-        if kind in {"text", "texts"}:
-            texts = actual if kind == "texts" else (str(actual),)
-            pattern = wanted.casefold().replace("[", "[[]")
-            return any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts) == (
-                symbol == "="
-            )
-        if kind == "version":
-            # 13 means all of 13: as many parts are compared as were asked for.
-            actual = (*actual, *(0,) * len(wanted))[: len(wanted)]
-        return _COMPARE[symbol](actual, wanted)
-
-    return judge
-
-
-def _negated(claim: Claim) -> Claim:
-    def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
-        result = claim(facts, labels)
-        return None if result is None else not result
-
-    return judge
-
-
-def _joined(decisive: bool, claims: Sequence[Claim]) -> Claim:
-    """Return claims joined by ``and`` (decided by the first false one) or ``or`` (decided by the
-    first true one).
-    """
-
-    def judge(facts: DeviceFacts, labels: Labels) -> bool | None:
-        results = [claim(facts, labels) for claim in claims]
-        if decisive in results:
-            return decisive
-        return None if None in results else not decisive
-
-    return judge
-
-
-class _Token(NamedTuple):
-    #: ``word``, ``quoted``, ``symbol``, ``bracket``, ``end``, or ``other`` for what is none of
-    #: them.
-    kind: str
-    text: str
-    column: int
-
-
-_WORDING: Final = (
-    r"""\s*(?:(?P<quoted>"[^"]*"|'[^']*')|(?P<symbol>==|!=|<=|>=|=|<|>)|(?P<bracket>[()])|(?P<word>[^\s"'=<>!()]+)"""
-    r"""|(?P<other>\S))"""
-)
-
-
 def parse_predicate(text: str) -> Predicate:
-    """Parse a claim.
-
-    Raises:
-        UsageError: says at which character, and what is possible there.
-    """
+    """Parse claims joined by ``and``; raises UsageError naming the one that is wrong."""
     if len(text) > _TEXT_MAX:
         raise UsageError(f"the predicate is longer than {_TEXT_MAX} characters")
-    parser = _Parser(text)
-    claim = parser.claim(0)
-    if (token := parser.next).kind != "end":
-        raise parser.fault(token, f"{token.text!r} isn't expected; join claims with 'and' or 'or'")
-    return Predicate(text=text, claim=claim)
+    return Predicate(tuple(map(_claim, re.split(r"\band\b", text, flags=re.IGNORECASE))))
 
 
-class _Parser:
-    """Reads a claim from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        found = [(str(item.lastgroup), item) for item in re.finditer(_WORDING, text)]
-        self._tokens = [_Token(kind, item[kind], item.start(kind) + 1) for kind, item in found]
-        for token in self._tokens:
-            if token.kind == "other":
-                problem = (
-                    "the quote isn't closed"
-                    if token.text in "\"'"
-                    else f"{token.text!r} isn't expected"
-                )
-                raise UsageError(f"{problem} at character {token.column} of the predicate {text!r}")
-        self._tokens.append(_Token("end", "", len(text) + 1))
-
-    @property
-    def next(self) -> _Token:
-        """The next token."""
-        return self._tokens[0]
-
-    def fault(self, token: _Token, problem: str) -> UsageError:
-        """Return the error for a token."""
-        where = "at its end" if token.kind == "end" else f"at character {token.column}"
-        return UsageError(f"{problem} ({where} of the predicate {self._text!r})")
-
-    def claim(self, depth: int) -> Claim:
-        """Return claims joined by ``or``, of which each may be several joined by ``and``."""
-        return self._several("or", lambda: self._several("and", lambda: self._one(depth + 1)))
-
-    def _several(self, word: str, read: Callable[[], Claim]) -> Claim:
-        claims = [read()]
-        while self._took(word):
-            claims.append(read())
-        return _joined(word == "or", claims)
-
-    def _one(self, depth: int) -> Claim:
-        if depth > _DEPTH_MAX:
-            raise self.fault(
-                self.next, f"the predicate is nested more than {_DEPTH_MAX} levels deep"
-            )
-        if self._took("not"):
-            return _negated(self._one(depth + 1))
-        if not self._took("("):
-            return self._comparison()
-        claim = self.claim(depth)
-        if not self._took(")"):
-            raise self.fault(self.next, "a closing bracket is missing")
-        return claim
-
-    def _take(self) -> _Token:
-        return self._tokens.pop(0) if len(self._tokens) > 1 else self.next
-
-    def _took(self, word: str) -> bool:
-        """Whether a word or bracket came next; it is taken then."""
-        is_next = self.next.kind in {"word", "bracket"} and self.next.text.lower() == word
-        if is_next:
-            self._take()
-        return is_next
-
-    def _comparison(self) -> Claim:
-        token = self._take()
-        if token.kind != "word":
-            raise self.fault(token, "the name of a fact is expected")
-        name = token.text if "." in token.text else token.text.lower()
-        if "." not in name and name not in _NAMES:
-            hint = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
-            raise self.fault(token, f"unknown fact {token.text!r}; {hint}")
-        kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
-        if self.next.kind != "symbol":
-            if kind == "truth":
-                return _compared(name, kind, "=", True)
-            raise self.fault(self.next, f"one of = != < <= > >= is expected after {name}")
-        symbol_token = self._take()
-        symbol = symbol_token.text.replace("==", "=")
-        if kind in {"text", "texts", "truth"} and symbol not in {"=", "!="}:
-            raise self.fault(symbol_token, f"{name} can only be compared by = and !=")
-        return _compared(name, kind, symbol, self._value(name, kind))
-
-    def _value(self, name: str, kind: str) -> object:
-        token = self._take()
-        if token.kind not in {"word", "quoted"}:
-            raise self.fault(token, f"a value is expected for {name}")
-        text = token.text[1:-1] if token.kind == "quoted" else token.text
-        if (
-            kind == "bytes"
-            and token.kind == self.next.kind == "word"
-            and self.next.text.lower() not in {"and", "or"}
-        ):
-            text = f"{text} {self._take().text}"
-        try:
-            return _READ[kind](text)
-        except ValueError as error:
-            raise self.fault(token, f"{name}: {error}") from error
+def _claim(text: str) -> Claim:
+    text = text.strip()
+    found = _CLAIM.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} isn't a claim about a device",
+            hint="write claims such as android >= 13, joined by 'and'",
+        )
+    name = found["name"] if "." in found["name"] else found["name"].lower()
+    if "." not in name and name not in _NAMES:
+        known = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
+        raise UsageError(f"unknown fact {name!r} in {text!r}; {known}")
+    kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
+    symbol = (found["symbol"] or "").replace("==", "=")
+    if kind == "truth" and not symbol:
+        return Claim(name, kind, "=", not found["not"])
+    if not symbol or found["not"]:
+        raise UsageError(f"{text!r}: write {name}, one of = != < <= > >=, and a value")
+    if kind in {"text", "texts", "truth"} and symbol not in {"=", "!="}:
+        raise UsageError(f"{text!r}: {name} can only be compared by = and !=")
+    value = found["value"].strip()
+    if value[0] in "\"'":
+        value = value[1:-1]
+    try:
+        return Claim(name, kind, symbol, _READ[kind](value))
+    except ValueError as error:
+        raise UsageError(f"{text!r}: {error}") from error

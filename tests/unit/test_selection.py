@@ -46,7 +46,7 @@ def chosen(**selection: object) -> list[str]:
         ({}, ["A", "B", "C", "D", "E"]),
         ({"pools": ("nightly", "other")}, ["A", "B"]),
         ({"pools": ("nightly",), "tags": ("rooted", "new")}, ["A"]),
-        ({"where": ("pool = nightly and not tag = rooted",)}, ["B"]),
+        ({"where": ("pool = nightly and tag != rooted",)}, ["B"]),
         ({"where": ("pool != nightly",)}, ["C", "D", "E"]),
         ({"where": ("android >= 15",)}, ["D"]),
         ({"one_of_each": "profile"}, ["A", "B"]),
@@ -105,7 +105,7 @@ def test_this_computer_is_none_of_the_phones_that_are_counted() -> None:
         ({"pools": ("nightly",)}, ["B"]),
         ({"pools": ("nightly",), "where": ("profile = pixel-8",)}, []),
         ({"where": ("android = 14",)}, ["B", "E"]),
-        ({"where": ("android = 15 or pool = nightly",)}, ["B"]),
+        ({"where": ("android = 14 and pool = nightly",)}, ["B"]),
         ({"profiles": ("pixel-8",)}, []),
         # Any two of those that fit: a plan that gets fewer says so.
         ({"any": 2}, []),

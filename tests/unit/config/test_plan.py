@@ -110,7 +110,7 @@ invocations: many
         f"p.yaml:1:20: models[1]: there is no file '{folder}/missing.tflite'",
         f"p.yaml:3:24: matrix.delegates[1]: 'gpuu' isn't one of {names}; did you mean 'gpu'?",
         "p.yaml:4:3: matrix.threds: unknown key; did you mean 'threads'?",
-        "p.yaml:6:10: devices.where: a value is expected for sdk (at character 6 of the predicate 'sdk >> 3')",
+        "p.yaml:6:10: devices.where: 'sdk >> 3' isn't a claim about a device",
         "p.yaml:7:14: invocations: 'many' isn't a whole number",
     ]
 
