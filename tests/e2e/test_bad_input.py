@@ -125,7 +125,6 @@ READERS = (
     ("table",),
     ("history", "site", "--out", "{folder}/site"),
     ("results", "sustained"),
-    ("advise",),
     ("results", "reparse"),
     ("status",),
     ("run", "--resume"),

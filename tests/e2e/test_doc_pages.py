@@ -99,7 +99,6 @@ SHORTER = {
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {
     "ab",
-    "advise",
     "bisect",
     "compare",
     "doctor",
