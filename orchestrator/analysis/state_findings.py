@@ -8,9 +8,7 @@ told and weighs nothing: some phones ship so.
 
 from __future__ import annotations
 
-import math
-import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.analysis.findings import finding
@@ -34,9 +32,6 @@ FOREIGN_CORES_MAX: Final = 0.3
 FOREIGN_CORES_MAX_PHONE: Final = 0.5
 #: The kernel tells the time of boot in whole seconds, so that it may come out one second apart.
 CLOCK_JUMP_S: Final = 3.0
-#: A battery's full charge, in the logarithm, beyond which it is another one.
-_CAPACITY_JUMP: Final = 0.1
-_LEAST_PERCENT: Final = 25
 #: PowerManager's thermal status "light".
 _LIGHT: Final = 1
 
@@ -187,36 +182,3 @@ def _battery_findings(before: DeviceState, after: DeviceState) -> Iterator[Findi
 def _heat_text(state: DeviceState) -> str:
     hottest = sorted(state.heat_c.items(), key=lambda item: -item[1])[:3]
     return ", ".join(f"{name} {heat:.1f} C" for name, heat in hottest)
-
-
-def full_charges_mah(states: Iterable[DeviceState | None]) -> list[float]:
-    """Return what the battery would hold when it is full, by what is in it and its per cent, of
-    states that tell it.
-
-    Below a quarter, a per cent more or less is too much of the estimate.
-    """
-    return [
-        state.battery_charge_uah / 1000 / state.battery_percent * 100
-        for state in states
-        if state is not None and state.battery_charge_uah is not None
-        if state.battery_percent is not None and state.battery_percent >= _LEAST_PERCENT
-    ]
-
-
-def other_battery(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
-    """Return a battery's full charge before and after, where it is another one.
-
-    None where it may be the same.
-
-    A battery loses some 20 % in two years and a night's estimate is off by a few per cent: a jump
-    of more than a tenth, beyond all that both sides' own nights differ by, is no ageing.
-
-    Args:
-        before: full charge as the nights before tell it, in any unit.
-        after: the same, of the nights since.
-    """
-    if not before or not after:
-        return None
-    old, new = statistics.median(before), statistics.median(after)
-    apart = max(before) < min(after) or max(after) < min(before)
-    return (old, new) if apart and abs(math.log(new / old)) > _CAPACITY_JUMP else None

@@ -121,9 +121,6 @@ BATTERY_HEALTH: Final = {
     6: "failing",
     7: "cold",
 }
-#: Some phones count nothing and say 0, or count in another unit: no running phone's battery holds
-#: less.
-_LEAST_CHARGE_UAH: Final = 20_000
 #: The kernel's USER_HZ is 100 on every Android and on every Linux that matters here.
 TICKS_PER_S: Final = 100
 
@@ -233,7 +230,7 @@ def parse_battery(text: str) -> dict[str, Any]:
         if colon:
             values.setdefault(key.strip(), value.strip())
     level, scale = whole(values.get("level")), whole(values.get("scale"))
-    tenths, charge = _number(values.get("temperature", "")), whole(values.get("Charge counter"))
+    tenths = _number(values.get("temperature", ""))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, told in sources.items() if told == "true"), "")
     return {
@@ -243,9 +240,6 @@ def parse_battery(text: str) -> dict[str, Any]:
         if scale
         else level,
         "battery_heat_c": None if tenths is None else tenths / 10,
-        "battery_charge_uah": charge
-        if charge is not None and charge >= _LEAST_CHARGE_UAH
-        else None,
         "battery_health": BATTERY_HEALTH.get(whole(values.get("health")) or 0, ""),
         "plugged": plugged or ("none" if "false" in {sources["ac"], sources["usb"]} else ""),
     }

@@ -218,8 +218,6 @@ class DeviceState:
     cooling: Mapping[str, int] = field(default_factory=dict)
     battery_percent: int | None = None
     battery_heat_c: float | None = None
-    #: What is in the battery, in microampere hours, where the phone counts it.
-    battery_charge_uah: int | None = None
     #: "good", "overheated", "dead", "over voltage", "failing", "cold", as its charger says; empty
     #: when unknown.
     battery_health: str = ""

@@ -109,9 +109,6 @@ class ConfirmationStatus(enum.StrEnum):
     REFUTED = "refuted"
     #: It can't be run again; the detail says why.
     CANNOT = "cannot"
-    #: It came with an update of the phone, and most series with that update moved alike; never
-    #: stored.
-    EXPLAINED = "explained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,6 @@ from orchestrator.tables.looks import (
     LOG_CHARACTERS,
     LogExcerpt,
     Trace,
-    battery_change_text,
     battery_text,
     clocks_text,
     condition_traces,
@@ -279,11 +278,6 @@ def _runs(row: ResultRow, of_runs: str, of_states: str, characters: int) -> Iter
         yield _p(_small(f"{left} {what}"))
     if any(run.run.state_before or run.run.state_after for run in shown):
         yield tag("h3", "Conditions before and after") + of_states
-        known = (item.run.state_before for item in row.invocations)
-        before = [state for state in known if state is not None]
-        swapped = battery_change_text(sorted(before, key=lambda state: state.at))
-        if swapped:
-            yield _p(badge(swapped, "v-warning"))
     yield from _drawn("Temperature and clocks over time", condition_traces(row.invocations))
     for run in row.invocations:
         yield from _drawn(f"While invocation {_number(run)} ran", run.traces)

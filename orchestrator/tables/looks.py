@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.analysis.state_findings import full_charges_mah, other_battery
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RunRecord, Sample
@@ -35,8 +34,6 @@ _KHZ_PER_MHZ: Final = 1000
 #: Zones outside of this aren't temperatures: trip points, disconnected sensors, voltages under a
 #: thermal name.
 _PLAUSIBLE_C: Final = (-30.0, 130.0)
-#: Estimates of a full charge that are closer are one battery's.
-_OTHER_BATTERY: Final = 1.1
 #: A drawing's size in its own units; the page stretches it in length.
 WIDTH: Final = 300.0
 HEIGHT: Final = 60.0
@@ -174,22 +171,6 @@ def battery_text(state: DeviceState | None) -> str:
     if state.battery_health not in {"", "good"}:
         parts.append(f"health {state.battery_health}")
     return ", ".join(parts) or NOTHING
-
-
-def battery_change_text(states: Sequence[DeviceState]) -> str:
-    """Return that the battery was another one later on, where its full charge says so; empty where
-    it doesn't.
-
-    ``states`` in the order of time. The full charge is what is in the battery by its per cent.
-    """
-    full_mah = full_charges_mah(states)
-    if not full_mah or max(full_mah) < _OTHER_BATTERY * min(full_mah):
-        return ""
-    for cut in range(1, len(full_mah)):
-        found = other_battery(full_mah[:cut], full_mah[cut:])
-        if found is not None:
-            return f"another battery: full, it held {found[0]:.0f} mAh at first and {found[1]:.0f} mAh later"
-    return ""
 
 
 def clocks_text(state: DeviceState | None) -> str:

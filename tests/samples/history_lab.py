@@ -23,7 +23,7 @@ from orchestrator.records.case import (
     ToolName,
     content_key,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.run import LatencySummary, Outcome, RunRecord, ToolReport
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
@@ -53,7 +53,7 @@ PHONES = (
 )
 
 
-def plain(median_us: float, _case: Case, _night: int) -> LatencySummary:
+def plain(median_us: float) -> LatencySummary:
     """Return what a program prints that prints everything."""
     return LatencySummary(
         count=50, first_us=median_us, min_us=median_us, max_us=median_us, mean_us=median_us, std_us=1.0,
@@ -77,8 +77,6 @@ class Weeks:
     factor: Callable[[Case, int], float] = lambda case, night: 1.0
     build: Callable[[int], BuildSha] = lambda night: OLD
     driver: Callable[[str, int], str] = lambda serial, night: "1"
-    state: Callable[[Case, int], DeviceState | None] = lambda case, night: None
-    printed: Callable[[float, Case, int], LatencySummary] = plain
     is_away: Callable[[str, int], bool] = lambda serial, night: False
 
     def fill(self, store: Store) -> None:
@@ -140,9 +138,8 @@ class Weeks:
                 facts,
                 case,
                 number,
-                self.printed(us, case, night),
+                plain(us),
                 quality,
-                self.state(case, night),
             )
 
 
@@ -162,14 +159,13 @@ def run_of(
     number: int,
     printed: LatencySummary,
     quality: Quality = Quality.TRUSTED,
-    state: DeviceState | None = None,
 ) -> RunRecord:
     """Return a run that went well."""
     return RunRecord(
         run_id=RunId(content_key([str(identity), case.case_key, number])[:32]), campaign_id=identity, case=case,
         run_pass=Pass.TIMING, invocation=number, is_virtual=facts.is_virtual, started_at=at, duration_s=1.0, command="",
         exit_code=0, outcome=Outcome.COMPLETED, reason_code="", reason="",
-        report=ToolReport(outcome="ok", inference=printed), state_before=state, state_after=None,
+        report=ToolReport(outcome="ok", inference=printed), state_before=None, state_after=None,
         verdict=QualityVerdict(quality=quality, grade=Grade.C), attachments=(),
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ def tonights_runs(serial: str) -> list[RunRecord]:
         for delegate in (DelegateName.GPU, DelegateName.XNNPACK, DelegateName.CPU)
     ]
     runs = [
-        run_of(identity, at, facts, case, number, plain(8000.0 + number, case, 0))
+        run_of(identity, at, facts, case, number, plain(8000.0 + number))
         for case in cases
         for number in range(2)
     ]

@@ -28,7 +28,7 @@ from orchestrator.units import format_change
 
 #: What is asked to fail -> the states of a slowdown that do.
 FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
-    "confirmed": frozenset({ConfirmationStatus.CONFIRMED, ConfirmationStatus.EXPLAINED}),
+    "confirmed": frozenset({ConfirmationStatus.CONFIRMED}),
     "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
     "never": frozenset(),
 }
@@ -39,15 +39,11 @@ def _named(item: FoundChange | OutputsChange) -> str:
 
 
 def _causes(change: FoundChange) -> str:
-    causes = []
-    for cause in change.causes:
-        share = "" if cause.share is None else f", explains {cause.share * 100:.0f} %"
-        moved = (
-            ""
-            if cause.moved is None
-            else f", {cause.moved[0]} of {cause.moved[1]} series with it moved"
-        )
-        causes.append(f"{cause.name} {cause.before} -> {cause.after}{share}{moved}")
+    causes = (
+        f"{cause.name} {cause.before} -> {cause.after}, "
+        f"{cause.moved} of {cause.exposed} series with it moved"
+        for cause in change.causes
+    )
     return "; ".join(causes) or "nothing that is known changed"
 
 

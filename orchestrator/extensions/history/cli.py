@@ -25,7 +25,6 @@ from orchestrator.extensions.history.regressions import (
     OutputsChange,
     Question,
     Regressions,
-    read_nights,
 )
 from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
 from orchestrator.files import write_file
@@ -113,36 +112,6 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     return CommandResult(
         text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails)
     )
-
-
-@command("history selftest", has_table=True)
-def selftest(settings: Settings) -> CommandResult:
-    """Put steps into stored series: which are found, how soon.
-
-    Example: benchfarm history selftest
-
-    Nothing is measured or stored. The newest nights of up to 20 series are made slower, one series
-    at a time.
-    """
-    from orchestrator.extensions.history.selftest import (
-        DETECTIONS,
-        LEAST_NIGHTS,
-        NIGHTS,
-        detections,
-    )
-
-    with Workspace(settings, makes_store=False) as workspace:
-        nights, _ = read_nights(workspace.store, since=None)
-    found = detections(nights.latency_us)
-    count = max((item.series for item in found), default=0)
-    table = Table(
-        name="selftest",
-        caption="Steps in this lab's own series, and how they are found",
-        columns=DETECTIONS,
-        rows=found if count else [],
-        nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
-    )
-    return shown(table, *([f"found: reported within {NIGHTS} nights"] if count else []))
 
 
 @command("history expect", has_table=True)
@@ -292,13 +261,7 @@ def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
     worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
-    other = len(found.other_figures)
-    kinds = (
-        f"; {other} series changed between means and medians, nights before that aren't compared"
-        if other
-        else ""
-    )
-    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}{kinds}"
+    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}"
 
 
 def _as_text(found: Regressions) -> str:
@@ -347,7 +310,6 @@ def _data(found: Regressions) -> dict[str, object]:
             for group in found.groups
         ],
         "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
-        "other_figures": found.other_figures,
     }
 
 

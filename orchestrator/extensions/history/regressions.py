@@ -5,7 +5,7 @@ against annotations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +14,7 @@ import numpy as np
 
 from orchestrator.delegates import DELEGATES
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history.attribution import Cause, group_changes
-from orchestrator.extensions.history.causes import Causes, nights_of_one_kind, sides_of
+from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
 from orchestrator.extensions.history.changepoint import (
     LEAST_CHANGE,
     RECENT_NIGHTS,
@@ -44,7 +43,6 @@ _NAMED: Final = 8
 #: Groups with a change that is sure go first, refuted ones last.
 _RANKS: Final = {
     ConfirmationStatus.CONFIRMED: 0,
-    ConfirmationStatus.EXPLAINED: 0,
     ConfirmationStatus.UNCONFIRMED: 1,
     ConfirmationStatus.CANNOT: 1,
     ConfirmationStatus.REFUTED: 2,
@@ -56,7 +54,6 @@ _STATES: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.CONFIRMED: "confirmed",
     ConfirmationStatus.REFUTED: "refuted",
     ConfirmationStatus.CANNOT: "can't be confirmed",
-    ConfirmationStatus.EXPLAINED: "explained by an update",
 }
 
 
@@ -161,9 +158,6 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[OutputsChange, ...] = ()
-    #: Series with a night from which on their figures are medians after means, or means after
-    #: medians: earlier nights aren't compared with later ones.
-    other_figures: Mapping[SeriesKey, date] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[FoundChange, ...]:
@@ -203,31 +197,19 @@ def find_regressions(
     if not question.selections:
         # After all that was read of series: one may begin meanwhile.
         attributes = describe_series(store)
-    cuts = _changes_of(table)
-    table, other_figures = nights_of_one_kind(store, table, cuts)
-    if other_figures:
-        cuts = _changes_of(table)
+    cuts = changes(table.latency_us, phones=[sketch.serial for sketch in table.sketches])
     found = [change for change in cuts if _is_asked_for(change, table, question)]
     annotations = store.annotations()
-    delegates = {key: words["delegate"] for key, words in attributes.items()}
-    beside = Causes(store, table, found, cuts, delegates) if found else None
+    causes = Causes(store, table, found, cuts)
     confirmations = {(item.series_key, item.night): item for item in store.confirmations()}
     cases = store.series([table.series[change.series] for change in found]) if found else {}
     members = []
-    for change, causes in zip(found, beside.of_each() if beside else (), strict=True):
+    for change in found:
         key = table.series[change.series]
         night, earliest, latest = (
             table.nights[place] for place in (change.night, change.earliest, change.latest)
         )
         confirmation = confirmations.get((key, night))
-        status = confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED
-        detail = confirmation.detail if confirmation else ""
-        # Unless a rerun has said what it is.
-        if beside and status in (ConfirmationStatus.UNCONFIRMED, ConfirmationStatus.CANNOT):
-            explanation = beside.explanation(change)
-            status, detail = (
-                (ConfirmationStatus.EXPLAINED, explanation) if explanation else (status, detail)
-            )
         row = table.latency_us[change.series]
         before, after = sides_of(change, table)
         members.append(
@@ -246,9 +228,9 @@ def find_regressions(
                 after_us=_median_of(row[change.night :], change.nights_after),
                 nights_after=change.nights_after,
                 ended=None if change.ended is None else table.nights[change.ended],
-                causes=causes,
-                status=status,
-                status_detail=detail,
+                causes=causes.of(change),
+                status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
+                status_detail=confirmation.detail if confirmation else "",
                 before=before,
                 after=after,
             )
@@ -259,12 +241,7 @@ def find_regressions(
         series=len(table.series),
         groups=_grouped(members, found, table, attributes),
         outputs=_outputs(store, question, marks, attributes, annotations),
-        other_figures=other_figures,
     )
-
-
-def _changes_of(table: NightTable) -> list[Change]:
-    return changes(table.latency_us, phones=[sketch.serial for sketch in table.sketches])
 
 
 def _about(
@@ -493,14 +470,7 @@ def _grouped(
     table: NightTable,
     attributes: Mapping[SeriesKey, Mapping[str, str]],
 ) -> tuple[ChangeGroup, ...]:
-    groups = group_changes(
-        [attributes[key] for key in table.series],
-        [change.series for change in found],
-        # A night more on each side: of many series' 95 % intervals, some miss the night that they
-        # share.
-        [(change.earliest - 1, change.latest + 1) for change in found],
-        [1 if change.ratio > 1 else -1 for change in found],
-    )
+    groups = group_changes([attributes[key] for key in table.series], found)
     made = []
     for group in groups:
         members = tuple(

@@ -413,9 +413,6 @@ def _series(
                 for item in outputs[key]
             ),
         ]
-        if key in found.other_figures:
-            text = "the program's figures are of another kind (median, mean): earlier nights aren't compared"
-            events.append(SiteEvent(night=found.other_figures[key], kind="figures", text=text))
         yield SiteSeries(
             key=key,
             case=cases[key],

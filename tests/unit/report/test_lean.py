@@ -46,7 +46,6 @@ def looked_at(run: RunRecord, number: int) -> RunRecord:
             heat_c={f"zone-{zone}": 30.0 + (zone + number + minute) % 9 for zone in range(8)},
             cooling={f"cooler-{place}": 0 for place in range(8)},
             battery_percent=80,
-            battery_charge_uah=2_400_000 + number,
             plugged="usb",
             clock_khz={0: 300_000 + minute, 4: 825_600},
             clock_limit_khz={0: 1_766_400, 4: 2_803_200},

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 from orchestrator.records.run import Sample
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.evidence import case_evidence
 from orchestrator.tables.looks import HEIGHT, WIDTH, condition_traces, sample_traces
 from tests.samples.sample_lab import case, lab_of, series
 
@@ -48,27 +44,3 @@ def test_looks_during_a_run_are_drawn_and_a_single_one_is_no_line() -> None:
     assert (traces["hottest zone"].high, traces["hottest zone"].duration_s) == (34.0, 4.0)
     assert traces["clock of cpu4"].last == 2_000.0
     assert sample_traces(looks[:1]) == ()
-
-
-def test_a_battery_that_is_another_one_is_told_and_one_that_drains_isnt() -> None:
-    def evidence(*charges: tuple[int, int]) -> str:
-        runs = [
-            replace(
-                run,
-                state_before=replace(
-                    run.state_before, battery_percent=percent, battery_charge_uah=charge_uah
-                ),
-            )
-            for run, (percent, charge_uah) in zip(
-                series(case(), 10_000, len(charges)), charges, strict=True
-            )
-        ]
-        rows = build_report_data(**lab_of(runs).inputs()).results
-        ((_, content),) = case_evidence(rows)
-        return json.dumps(content)
-
-    assert "another battery: full, it held 2900 mAh at first and 4000 mAh later" in evidence(
-        (80, 2_320_000), (60, 1_740_000), (100, 4_000_000), (90, 3_600_000)
-    )
-    assert "another battery" not in evidence((80, 2_320_000), (60, 1_740_000), (40, 1_180_000))
-    assert "another battery" not in evidence((80, 2_320_000), (9, 90_000))

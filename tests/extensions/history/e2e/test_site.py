@@ -276,7 +276,7 @@ def test_the_api_answers_what_its_description_says(live):
 def test_the_api_tells_of_the_changes_that_the_history_has(live):
     found = json.loads(ask(live, "/api/v1/changes")[2])
     slow = [item for item in found if "pixel-4-a" in item["label"]]
-    assert {item["state"] for item in slow} == {"explained by an update"}
+    assert {item["state"] for item in slow} == {"not confirmed yet"}
     assert all(item["low"] < 1.2 < item["high"] and item["is_recent"] for item in slow)
     assert len(slow) == 2
     assert {item["state"] for item in found if not item["is_recent"]} == {"expected"}
@@ -317,7 +317,7 @@ def test_the_farm_s_page_is_drawn_by_the_server_and_its_part_is_sent_again_only_
 ):
     status, headers, page = ask(live, "/farm")
     assert (status, "connect-src 'self'" in headers["content-security-policy"]) == (200, True)
-    assert "explained by an update" in page
+    assert "not confirmed yet" in page
     status, headers, part = ask(live, "/farm/now")
     assert (status, part in page) == (200, True)
     assert ask(live, "/farm/now", If_None_Match=headers["etag"])[0] == 304
