@@ -93,9 +93,6 @@ class PackageInfo:
     path: str
     #: sha256 of that APK file, as the device computes it; empty when it can't.
     sha256: str
-    #: The package manager's words for its flags (``DEBUGGABLE``, ``PROFILEABLE_BY_SHELL`` ...);
-    #: empty when unknown.
-    flags: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,12 +110,11 @@ _TOOLS: Final = (
         _Tool(name, f"command -v {name}", cost=cost, without=without)
         for name, cost, without in (
             ("am", "the benchmark app can't be started", _MISSING),
-            ("atrace", "before Android 10 no trace can be recorded", _MISSING),
             ("cmd", "airplane mode and fixed performance mode can't be set", _MISSING),
             ("input", "the screen can't be switched", _MISSING),
             ("log", "the log can't be tried by this check", _OTHER),
             ("logcat", "the app's results and reasons of kills can't be read", _MISSING),
-            ("perfetto", "traces are recorded with atrace, if that is there", _OTHER),
+            ("perfetto", "no trace can be recorded", _MISSING),
             ("pidof", "other programs that measure aren't noticed", _MISSING),
             ("pm", "the benchmark app can't be installed", _MISSING),
             ("run-as", "files of a debuggable app can't be read", _MISSING),
@@ -243,17 +242,14 @@ def _tools(device: AdbDevice) -> Iterator[PhoneCheck]:
                 name=_ANSWERS, result=check.result, seen=seen, cost=f"{_FATAL}; reboot it"
             )
             return
-    for one, other, cost in (
-        ("perfetto", "atrace", "no trace can be recorded"),
-        ("sha256sum", "md5sum", f"nothing that is sent or read can be compared: {_FATAL}"),
-    ):
-        if CheckResult.WORKS not in {found[one].result, found[other].result}:
-            lost = {name: replace(found[name], result=_MISSING, cost=cost) for name in (one, other)}
-            found |= {
-                name: check
-                for name, check in lost.items()
-                if found[name].result is not CheckResult.FAILS
-            }
+    sums = {name: found[name] for name in ("sha256sum", "md5sum")}
+    if CheckResult.WORKS not in {check.result for check in sums.values()}:
+        cost = f"nothing that is sent or read can be compared: {_FATAL}"
+        found |= {
+            name: replace(check, result=_MISSING, cost=cost)
+            for name, check in sums.items()
+            if check.result is not CheckResult.FAILS
+        }
     yield from found.values()
 
 

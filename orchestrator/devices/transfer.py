@@ -267,9 +267,6 @@ class InstalledApps:
             version_name=name[1] if name else "",
             path=path[1].strip(),
             sha256=checksum[1] if checksum else "",
-            flags=frozenset(
-                word for line in re.findall(r"[fF]lags=\[([^\]]*)\]", told) for word in line.split()
-            ),
         )
 
     def _stream(self, apk: Path, size_bytes: int, cancelled: threading.Event) -> str:

@@ -1,4 +1,4 @@
-"""Recordings of a phone's tracers, perfetto or atrace.
+"""Recordings of a phone's perfetto.
 
 Everything that is changed for it is journalled first, so that a crash of ours leaves no phone that
 goes on tracing.
@@ -14,14 +14,12 @@ from typing import Final
 from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.specification import Hold
 from orchestrator.ports import Device
-from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
 from orchestrator.scripts import ask, call
 
 _SERVICE: Final = "persist.traced.enable"
 #: From this API level on the tracing service is on everywhere.
 _SERVICE_SDK: Final = 30
 _TRACES: Final = "/data/misc/perfetto-traces"
-_ATRACE_BUFFER_KB: Final = 16_384
 _LIMIT_BYTES: Final = 256 << 20
 #: How long a tracer may take to begin, and to write its file, in the phone's seconds.
 _START_S: Final = 5
@@ -29,7 +27,7 @@ _STOP_S: Final = 30
 
 
 class Recorder:
-    """One recording: of perfetto with a TraceConfig as text, or of atrace where there is none."""
+    """One recording, by a TraceConfig as text."""
 
     def __init__(
         self,
@@ -38,7 +36,7 @@ class Recorder:
         *,
         token: str,
         sdk: int,
-        config: str = "",
+        config: str,
         apps: Sequence[str] = (),
     ) -> None:
         """``token`` is in the names of its files and its command line, and nowhere else; ``apps``
@@ -46,31 +44,19 @@ class Recorder:
         """
         self._device, self._hold, self._apps = device, hold, apps
         self._folder = shlex.quote(f"{device.work_folder}/traces")
-        self._needs_service = bool(config) and sdk < _SERVICE_SDK
-        if config:
-            self.file_name = PERFETTO_FILE
-            self._path, pid_path = (
-                f"{_TRACES}/{token}.pftrace",
-                f"{device.work_folder}/traces/{token}.pid",
-            )
-            self._begin = call("perfetto_begin", config, self._path, pid_path)
-            self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
-            pid = shlex.quote(pid_path)
-            # Its number may be another process's by now.
-            find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
-            stop, files = f'{find}; [ -z "$p" ] || kill $p', f"{pid} {pid}.err {self._path}"
-        else:
-            self.file_name = ATRACE_FILE
-            self._path = f"{device.work_folder}/traces/{token}.txt"
-            files = shlex.quote(self._path)
-            names = shlex.quote(",".join(apps))
-            self._begin = (
-                f"atrace --async_start -c -b {_ATRACE_BUFFER_KB} -a {names} sched freq >/dev/null"
-            )
-            self._end = f"atrace --async_stop >{files}"
-            stop = "atrace --async_stop >/dev/null 2>&1"
-        # Tracers leave the properties behind that name apps, and no property can be removed.
-        self._undo = f"{stop}; {call('forget_apps', *apps) if apps else ''}rm -f {files}"
+        self._needs_service = sdk < _SERVICE_SDK
+        self._path = f"{_TRACES}/{token}.pftrace"
+        pid_path = f"{device.work_folder}/traces/{token}.pid"
+        self._begin = call("perfetto_begin", config, self._path, pid_path)
+        self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
+        pid = shlex.quote(pid_path)
+        # Its number may be another process's by now.
+        find = f"p=$(cat {pid} 2>/dev/null); grep -q {token} /proc/${{p:-none}}/cmdline 2>/dev/null || p="
+        # perfetto leaves the properties behind that name apps, and no property can be removed.
+        self._undo = (
+            f'{find}; [ -z "$p" ] || kill $p; {call("forget_apps", *apps) if apps else ""}'
+            f"rm -f {pid} {pid}.err {self._path}"
+        )
 
     def begin(self) -> None:
         """Record from now on; raises DeviceError kinds."""
@@ -79,18 +65,18 @@ class Recorder:
             what = f"the tracing service being on ({_SERVICE})"
             hold_property(device, self._hold, _SERVICE, "1", before, what=what)
         self._hold(device, "a trace being recorded", self._undo, f"mkdir -p {self._folder}")
-        self._must(self._begin, what=f"starting {self._name}")
+        self._must(self._begin, what="starting perfetto")
         if self._apps:
             # A phone that doesn't report that apps know it is only waited for.
             device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
     def end(self) -> bytes:
         """Stop and return the file; raises DeviceError kinds."""
-        self._must(self._end, what=f"stopping {self._name}", timeout_s=60.0 + _STOP_S)
+        self._must(self._end, what="stopping perfetto", timeout_s=60.0 + _STOP_S)
         data = self._device.read_file(self._path, limit_bytes=_LIMIT_BYTES)
         if not data:
             raise DeviceCommandError(
-                f"the tracer left no trace in {self._path}", serial=self._device.serial
+                f"perfetto left no trace in {self._path}", serial=self._device.serial
             )
         return data
 
@@ -100,10 +86,6 @@ class Recorder:
         """
         with contextlib.suppress(DeviceError):
             self._device.shell(self._undo)
-
-    @property
-    def _name(self) -> str:
-        return "perfetto" if self.file_name == PERFETTO_FILE else "atrace"
 
     def _must(self, command: str, *, what: str, timeout_s: float = 60.0) -> None:
         """Run a command; raises DeviceCommandError with what the phone said."""

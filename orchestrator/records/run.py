@@ -21,9 +21,8 @@ DONE_FILE: Final = "benchmark.done"
 #: Attachment: the names of the reports that an iPhone's system wrote while an app's run ended
 #: early.
 CRASHES_FILE: Final = "crashes"
-#: What a traced run left, by the recorder: perfetto, or atrace.
+#: What a traced run left.
 PERFETTO_FILE: Final = "trace.pftrace"
-ATRACE_FILE: Final = "trace.txt"
 
 #: The code of what wasn't measured because the time was over.
 OUT_OF_TIME: Final = "out-of-time"

@@ -65,7 +65,6 @@ NOT_RUN = {
     "benchfarm bench model.onnx": "another runtime's program: tests/extensions/runtimes/test_declared_programs.py",
     "benchfarm build programs ./": "a file of one's own: tests/extensions/runtimes/test_declared_programs.py",
     "benchfarm parse llama-bench": "another runtime's output: tests/extensions/runtimes/test_declared.py",
-    "benchfarm trace --app": "an app of the reader's own: tests/extensions/trace/e2e/test_app_traces.py",
     "benchfarm plan init": "the plan is there: tests/e2e/test_examples.py",
     "benchfarm bisect": "needs builds that are archived: tests/e2e/test_comparing.py",
     "benchfarm farm forget": "needs a host that is gone: tests/extensions/farm/e2e/test_farm_operations.py",

@@ -224,7 +224,7 @@ class EnergyMeter:
         Raises DeviceError kinds, OutputParseError.
         """
         power = _Power()
-        if "perfetto" in ask(device.shell, {"tracers": call("tracers")}).text("tracers").split():
+        if ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"):
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
                 recorder.begin()

@@ -1,4 +1,4 @@
-"""The pass ``trace``: a run while the operators' slices are recorded.
+"""The pass ``trace``: a run while the operators' slices are recorded by the phone's perfetto.
 
 What is changed for it is journalled first and restored right after the run: a traced program is
 slower, also when nobody records.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
 from orchestrator.passes.recording import Recorder, hold_property, property_of, set_property
@@ -26,8 +26,8 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Pass, Serial
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.run import Attachment, RawOutput
-from orchestrator.scripts import ask, call
+from orchestrator.records.run import PERFETTO_FILE, Attachment, RawOutput
+from orchestrator.scripts import ask
 
 TRACE: Final = Pass("trace")
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -37,11 +37,9 @@ _WANTED: Final = "1"
 _WILDCARD_SDK: Final = 28
 _BUFFER_KB: Final = 65_536
 
-_Result = TypeVar("_Result")
 
-
-class TraceRecording:
-    """Runs a program, or anything else, while the operators' slices of an app are recorded."""
+class TracedRuns:
+    """Runs a program while the slices of its operators are recorded."""
 
     def __init__(self, hold: Hold) -> None:
         """``hold`` makes a change that is written down first."""
@@ -61,49 +59,28 @@ class TraceRecording:
         """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
         if device.kind is not DeviceKind.ANDROID:
             raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
-        raw, trace = self.around(
-            device,
-            lambda: tool.run(device, request, cancelled=cancelled),
-            app=request.build.package or request.program_path,
-            token=f"benchfarm-{request.run_id}",
-            sdk=request.facts.sdk or 0,
-            limit_s=request.timeout_s,
-        )
-        return replace(raw, attachments=(*raw.attachments, trace))
-
-    def around(
-        self,
-        device: Device,
-        work: Callable[[], _Result],
-        *,
-        app: str,
-        token: str,
-        sdk: int,
-        limit_s: float,
-    ) -> tuple[_Result, Attachment]:
-        """Return what ``work`` returned, and the trace of the time that it took.
-
-        Raises DeviceError kinds.
-
-        ``app`` is the package, or the program's path, whose slices are wanted. perfetto ends by
-        itself after ``limit_s`` of the phone's seconds.
-        """
-        apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
-        tracers = set(ask(device.shell, {"tracers": call("tracers")}).text("tracers").split())
-        if not tracers & {"perfetto", "atrace"}:
+        if not ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"):
             raise DeviceCommandError(
-                "the phone has neither perfetto nor atrace", serial=device.serial
+                "the phone has no perfetto (Android 9 and later)", serial=device.serial
             )
-        config = _slices_config(apps, round(limit_s * 1000)) if "perfetto" in tracers else ""
-        recorder = Recorder(device, self._hold, token=token, sdk=sdk, config=config, apps=apps)
+        app, sdk = request.build.package or request.program_path, request.facts.sdk or 0
+        apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
+        recorder = Recorder(
+            device,
+            self._hold,
+            token=f"benchfarm-{request.run_id}",
+            sdk=sdk,
+            config=_slices_config(apps, round(request.timeout_s * 1000)),
+            apps=apps,
+        )
         with self._operators_traced(device):
             try:
                 recorder.begin()
-                result = work()
-                data = recorder.end()
+                raw = tool.run(device, request, cancelled=cancelled)
+                trace = Attachment(name=PERFETTO_FILE, data=recorder.end())
             finally:
                 recorder.discard()
-        return result, Attachment(name=recorder.file_name, data=data)
+        return replace(raw, attachments=(*raw.attachments, trace))
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
@@ -111,14 +88,8 @@ class TraceRecording:
         if before is None:
             before = property_of(device, _PROPERTY)
         self._unrestored[device.serial] = before
-        hold_property(
-            device,
-            self._hold,
-            _PROPERTY,
-            _WANTED,
-            before,
-            what=f"operators being traced ({_PROPERTY})",
-        )
+        what = f"operators being traced ({_PROPERTY})"
+        hold_property(device, self._hold, _PROPERTY, _WANTED, before, what=what)
         try:
             yield
         finally:
@@ -128,9 +99,9 @@ class TraceRecording:
                 del self._unrestored[device.serial]
 
 
-def _slices_config(apps: Sequence[str], duration_ms: int) -> str:
+def _slices_config(apps: tuple[str, ...], duration_ms: int) -> str:
     """Return a TraceConfig as text: slices of ``apps``, what runs on each core, clocks and process
-    names.
+    names; perfetto ends by itself after ``duration_ms`` of the phone's time.
     """
     escaped = (app.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for app in apps)
     names = " ".join(f'atrace_apps: "{app}"' for app in escaped)
@@ -149,7 +120,7 @@ def _slices_config(apps: Sequence[str], duration_ms: int) -> str:
 
 
 def _runner(services: PassServices) -> RunProgram:
-    return TraceRecording(services.hold).run
+    return TracedRuns(services.hold).run
 
 
 PASS = PassSpec(

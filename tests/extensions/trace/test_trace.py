@@ -1,4 +1,4 @@
-"""Slices out of traces: the walk, both formats, and what is lost or broken."""
+"""Slices out of traces: the walk, the file, and what is lost or broken."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.trace.slices import summarise
-from orchestrator.extensions.trace.trace_file import Mark, Recording, read_recording
-from orchestrator.records.run import ATRACE_FILE, PERFETTO_FILE
-
-HEAD = "TRACE:\n# tracer: nop\n#\n# entries-in-buffer/entries-written: {}/{}   #P:8\n#\n"
+from orchestrator.extensions.trace.slices import Mark, Recording, read_recording, summarise
 
 
 def begin(at_ns: int, name: str, *, thread: int = 10, process: int = 10) -> Mark:
@@ -144,7 +140,7 @@ def test_events_of_several_cores_are_read_in_the_order_of_time() -> None:
             event.print.buf = text
     process = trace.packet.add().process_tree.processes.add(pid=10)
     process.cmdline.append("/data/local/tmp/benchmark_model")
-    recording = read_recording(PERFETTO_FILE, trace.SerializeToString())
+    recording = read_recording(trace.SerializeToString())
     summary = summarise(recording)
     assert [(item.name, item.total_us) for item in summary.operators] == [("ADD", 0.2)]
     assert summary.process_name == "/data/local/tmp/benchmark_model"
@@ -158,34 +154,15 @@ def test_lost_events_of_a_perfetto_trace_are_told() -> None:
         stats.phase = phase
         stats.cpu_stats.add(cpu=0, overrun=overrun)
     trace.packet.add().trace_stats.buffer_stats.add(chunks_discarded=3)
-    recording = read_recording(PERFETTO_FILE, trace.SerializeToString())
+    recording = read_recording(trace.SerializeToString())
     assert recording.lost_events == 7
     assert recording.gaps == ("perfetto's buffer had no room for 3 chunks",)
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xff\xff", b"TRACE:\n# nothing"])
+@pytest.mark.parametrize("data", [b"", b"\xff\xff\xff"])
 def test_a_file_that_is_no_trace_is_refused_with_the_reason(data: bytes) -> None:
-    for name in (PERFETTO_FILE, ATRACE_FILE):
-        with pytest.raises(OutputParseError):
-            read_recording(name, data)
-
-
-def test_lines_of_atrace_with_and_without_process_and_flags_are_read() -> None:
-    text = HEAD.format(4, 9) + (
-        " benchmark_model-4321  ( 4321) [004] ...1  100.000100: tracing_mark_write: B|4321|CONV_2D@3/0\n"
-        " benchmark_model-4321  (-----) [005] ...1  100.000350: tracing_mark_write: E|4321\n"
-        "       my-odd [1]: x-77 [000] d..2 100.000200: print: B|77|ADD@0/0\n"
-        "       my-odd [1]: x-77 [000] d..2 100.000300: print: E\n"
-        "CPU:3 [LOST 40 EVENTS]\n"
-    )
-    recording = read_recording(ATRACE_FILE, text.encode())
-    assert recording.processes == {4321: "benchmark_model", 77: "my-odd [1]: x"}
-    assert recording.lost_events == 45
-    summary = summarise(recording, command="/data/local/tmp/benchmark_model --graph=x")
-    assert [(item.name, item.node, item.total_us) for item in summary.operators] == [
-        ("CONV_2D", 3, 250.0)
-    ]
-    assert summary.foreign_slices == 1
+    with pytest.raises(OutputParseError):
+        read_recording(data)
 
 
 def test_without_the_package_the_command_says_what_to_install_before_any_phone_is_looked_for(

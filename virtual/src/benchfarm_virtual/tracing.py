@@ -1,5 +1,5 @@
-"""The kernel's trace buffer as perfetto and atrace use it: programs write slices into it while
-somebody records; and a recording as perfetto writes it (protobuf) and as atrace prints it (text).
+"""The kernel's trace buffer as perfetto uses it: programs write slices into it while somebody
+records; and a recording as perfetto writes it (protobuf).
 
 Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that
 reads traces.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -69,8 +69,6 @@ class TraceService:
         self._props = props
         self._lock = threading.Lock()
         self._sessions: list[TraceSession] = []
-        #: atrace's own recording, which outlives the command that started it.
-        self.atrace: TraceSession | None = None
 
     def now_ns(self) -> int:
         """Return the phone's clock since boot."""
@@ -95,7 +93,6 @@ class TraceService:
         """For a reboot: nothing records any more, and what was recorded is gone."""
         with self._lock:
             self._sessions.clear()
-            self.atrace = None
 
     def _tell(self) -> None:
         apps = list(dict.fromkeys(app for session in self._sessions for app in session.apps))
@@ -258,30 +255,3 @@ def comm_of(command_line: str) -> str:
     """
     name = command_line.rpartition("/")[2]
     return name[:_COMM_LETTERS] if "/" in command_line else name[-_COMM_LETTERS:]
-
-
-def atrace_text(session: TraceSession, cpu_count: int) -> str:
-    """Return the recording as atrace prints it, after its own first lines."""
-    events = session.recorded()
-    written = len(events) + session.lost
-    lines = [
-        "# tracer: nop",
-        "#",
-        f"# entries-in-buffer/entries-written: {len(events)}/{written}   #P:{cpu_count}",
-        "#",
-        "#                                      _-----=> irqs-off",
-        "#                                     / _----=> need-resched",
-        "#                                    | / _---=> hardirq/softirq",
-        "#                                    || / _--=> preempt-depth",
-        "#                                    ||| /     delay",
-        "#           TASK-PID    TGID   CPU#  ||||    TIMESTAMP  FUNCTION",
-        "#              | |        |      |   ||||       |         |",
-    ]
-    comms: Mapping[int, str] = {pid: comm_of(who[0]) for pid, who in session.processes.items()}
-    for event in events:
-        task = f"{comms.get(event.pid, '<...>'):>16}-{event.pid:<5}"
-        seconds = f"{event.at_ns // 1_000_000_000}.{event.at_ns // 1000 % 1_000_000:06d}"
-        lines.append(
-            f"{task} ({event.pid:>5}) [{event.cpu:03d}] ...1 {seconds:>12}: tracing_mark_write: {event.text}"
-        )
-    return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""``benchfarm trace`` over a real adb server: new phones with perfetto, an old one with atrace."""
+"""``benchfarm trace`` over a real adb server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROPERTY = "debug.tflite.trace"
 
 @pytest.fixture(scope="module")
 def tracing_lab(lab_of: Callable[..., Lab]) -> Lab:
-    return lab_of("pixel-4", "moto-e5-play")
+    return lab_of("pixel-4")
 
 
 @pytest.fixture
@@ -86,16 +86,6 @@ def test_perfetto_records_each_operator_of_each_inference(
     assert clean(leftovers(lab, lab.serials[0]))
 
 
-def test_a_phone_without_perfetto_is_traced_with_atrace(
-    lab: Lab, model: Path, tmp_path: Path
-) -> None:
-    found = traced(lab, model, "-s", lab.serials[1], "--out", tmp_path)
-    text = Path(found["file"]).read_text()
-    assert text.startswith("TRACE:\n# tracer: nop\n")
-    assert "CONV_2D@0/0" in operators(found)
-    assert clean(leftovers(lab, lab.serials[1]))
-
-
 def test_a_traced_run_is_stored_and_its_latency_is_no_result(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
@@ -130,11 +120,10 @@ def test_a_value_that_was_there_before_comes_back(lab: Lab, model: Path, tmp_pat
         lab.shell(lab.serials[0], f"setprop {PROPERTY} ''")
 
 
-@pytest.mark.parametrize("phone", [0, 1], ids=["perfetto", "atrace"])
 def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
-    lab: Lab, model: Path, phone: int
+    lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[phone]
+    serial = lab.serials[0]
     lab.fault(serial, "program-hang")
     process = lab.cli.start("trace", model, "-s", serial)
     try:

@@ -1,4 +1,4 @@
-"""perfetto and atrace: recording the kernel's trace with the slices of programs."""
+"""perfetto: recording the kernel's trace with the slices of programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from benchfarm_virtual.commands.invocation import (
     Options,
     command,
     decoded,
-    encoded,
     read_options,
 )
 from benchfarm_virtual.contract import ByteSink, PhoneFileError
@@ -21,7 +20,6 @@ from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.tracing import (
     PowerLook,
     TraceSession,
-    atrace_text,
     perfetto_trace,
     power_packets,
     service_runs,
@@ -38,7 +36,6 @@ _GRACEFUL: Final = frozenset({2, 15})
 _TOKEN: Final = re.compile(
     r"\s+|#[^\n]*|(?P<name>[a-z_]+)\s*:?|(?P<value>\"[^\"\n]*\"|-?[\w.]+)|(?P<brace>[{}])"
 )
-_CATEGORIES: Final = ("sched", "freq", "idle", "disk")
 _LONGEST_SLEEP_S: Final = 60.0
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
@@ -205,31 +202,3 @@ class _PowerLooks:
             self.taken.append(
                 (round(1e9 * self._system.time.uptime_s()), energy_uj, hardware.gauge())
             )
-
-
-@command("atrace")
-def atrace(call: Invocation) -> int:
-    """Record the kernel's trace as text between ``--async_start`` and ``--async_stop``."""
-    tracing = call.system.tracing
-    if call.args[:1] == ("--async_stop",):
-        session, tracing.atrace = tracing.atrace or TraceSession(apps=(), capacity_bytes=0), None
-        tracing.end(session)
-        call.out.write(
-            encoded("TRACE:\n" + atrace_text(session, call.system.processes.all_cpus.bit_length()))
-        )
-        return 0
-    if call.args[:1] != ("--async_start",):
-        call.error("error: a virtual phone knows --async_start and --async_stop only")
-        return 1
-    options = read_options(call, "c", "ab", args=call.args[1:])
-    unknown = [name for name in options.args if name not in _CATEGORIES]
-    if unknown:
-        call.error(f'error: unknown tracing category "{unknown[0]}"')
-        return 1
-    if tracing.atrace is not None:
-        tracing.end(tracing.atrace)
-    apps = tuple(app for app in options.last("a").split(",") if app)
-    tracing.atrace = TraceSession(apps=apps, capacity_bytes=int(options.last("b", "2048")) << 10)
-    tracing.begin(tracing.atrace)
-    call.out.line("capturing trace... done")
-    return 0

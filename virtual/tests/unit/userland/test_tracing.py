@@ -1,4 +1,4 @@
-"""perfetto and atrace on the phone: what is recorded, when it ends, and what is refused."""
+"""perfetto on the phone: what is recorded, when it ends, and what is refused."""
 
 from __future__ import annotations
 
