@@ -58,7 +58,7 @@ test-phone: develop
 
 # A night of many virtual phones with faults from a seed: what is stored must be as without faults.
 soak: develop
-	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/test_soak.py
+	SOAK_PHONES=$${SOAK_PHONES:-50} SOAK_CASES=$${SOAK_CASES:-2000} $(BIN)/python -m pytest -q -s --force-reruns 0 tests/e2e/soak.py
 
 # Every fault of a virtual phone at every phase of a run, the run and the adb server killed, a full disk, a clock that
 # jumps, each step of preparing a phone; prints how often each happened and what was lost (nothing, or it fails).
