@@ -11,11 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
-from orchestrator.passes import goes_on
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import CampaignId, CaseKey
 from orchestrator.records.run import RunRecord
@@ -142,20 +140,6 @@ def write_html(
 def report_title(campaigns: Sequence[Campaign]) -> str:
     """Return a report's title: the names of its campaigns."""
     return " and ".join(dict.fromkeys(campaign.name for campaign in campaigns))
-
-
-def sustained_campaign(workspace: Workspace, prefix: str) -> Campaign:
-    """Return the named campaign, else the newest one with a sustained measurement.
-
-    Raises UsageError for none.
-    """
-    named = [find_campaign(workspace.store, prefix)] if prefix else workspace.store.campaigns()
-    for listed in named:
-        campaign = workspace.store.campaign(listed.campaign_id)
-        if campaign is not None and any(goes_on(item) for item in campaign.invocations):
-            return campaign
-    what = f"campaign {prefix!r} has no" if prefix else "no campaign has a"
-    raise UsageError(f"{what} sustained measurement", hint="benchfarm bench MODEL --sustained 30m")
 
 
 def load_accuracy(path: Path) -> Mapping[str, float]:

@@ -29,7 +29,6 @@ from orchestrator.clock import SystemClock
 from orchestrator.engine.events import Notice
 from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
-from orchestrator.passes import goes_on
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
 from orchestrator.tables.escapes import one_line, wrap
@@ -220,10 +219,6 @@ def _summary(
         least = "at least " if campaign.terms.stopping is not None else ""
         problems.append(f"{least}{counted(result.left, 'run')} left: 'benchfarm run --resume'")
     further = [line for text in advice if found for line in command_lines(one_line(text))]
-    if any(goes_on(item) for item in campaign.invocations):
-        further.append(
-            f"latency against time: 'benchfarm results sustained {campaign.campaign_id}'"
-        )
     if unwritten:
         further.append(f"the report could not be written: {unwritten}")
         further.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")

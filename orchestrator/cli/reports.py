@@ -5,36 +5,30 @@ campaigns say, and results for other programs and labs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
-from orchestrator.analysis.sustained import MinuteRow, SustainedCurve
 from orchestrator.app import exporting
 from orchestrator.app.exporting import ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
-from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
+from orchestrator.app.options import Campaigns, Out, Texts, opt
 from orchestrator.app.reporting import (
     load_accuracy,
     report_data,
     report_title,
-    sustained_campaign,
     write_html,
 )
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import Accuracy, Legend, command
-from orchestrator.cli.result import ENDINGS, CommandResult, format_of, shown
+from orchestrator.cli.result import ENDINGS, CommandResult, format_of
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exporter, Importer, every, plugins
 from orchestrator.report.data import ReportData
-from orchestrator.tables.column import DATA, NESTED, Column, Kind
-from orchestrator.tables.passes import SustainedRow
-from orchestrator.tables.rows import ResultRow
-from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, counted, format_change, format_duration
+from orchestrator.units import counted
 
 REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 
@@ -99,162 +93,6 @@ def _report_text(data: ReportData, form: str) -> str:
         "markdown": exports.to_markdown,
     }
     return renderers[form](data)
-
-
-@command("results sustained", has_table=True)
-def sustained_curves(
-    settings: Settings,
-    campaign: Annotated[
-        str, arg("Campaign id or its beginning (default: the newest with a sustained measurement).")
-    ] = "",
-) -> CommandResult:
-    """Show latency over time, and when throttling began.
-
-    Example: benchfarm results sustained
-    """
-    with Workspace(settings, makes_store=False) as workspace:
-        measured = sustained_campaign(workspace, campaign)
-        data = report_data(workspace, [measured])
-    curves = sorted(
-        (
-            # The latest whole attempt, or the latest one at all.
-            _Curve(row, max(row.sustained, key=lambda item: (item.is_whole, item.attempt)))
-            for row in data.results
-            if row.sustained
-        ),
-        key=lambda item: (*item.group, item.curve.steady_us),
-    )
-    minutes = [(item, minute) for item in curves for minute in item.curve.minutes]
-    ranked = Table(
-        name="curves",
-        caption="Sustained latency by case",
-        columns=_ranked(curves),
-        rows=curves,
-        groups=2,
-        nothing="nothing was measured yet",
-    )
-    by_minute = Table(
-        name="minutes",
-        caption="Sustained latency, minute by minute",
-        columns=_MINUTES,
-        rows=minutes,
-        groups=3,
-    )
-    span = format_duration(measured.terms.sustained)
-    parts: list[str | Table[Any]] = ["\nminute by minute", by_minute] if minutes else []
-    return shown(
-        f"campaign {measured.campaign_id} '{measured.name}', {span} each\n",
-        ranked,
-        *parts,
-        facts={"campaign_id": measured.campaign_id, "sustained_s": measured.terms.sustained},
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """A case with one of its attempts."""
-
-    row: ResultRow
-    attempt: SustainedRow
-
-    @property
-    def curve(self) -> SustainedCurve:
-        """The attempt over time."""
-        return self.attempt.curve
-
-    @property
-    def group(self) -> tuple[str, str]:
-        """What curves are ranked within: model and configuration."""
-        return self.row.case.model_name, self.row.case.configuration
-
-    @property
-    def device(self) -> str:
-        """The phone, with its serial number."""
-        return f"{self.row.device.title} ({self.row.case.serial})"
-
-
-_MS: Final[dict[str, Any]] = {"kind": Kind.NUMBER, "unit": "ms", "scale": 1 / US_PER_MS}
-
-
-def _ranked(curves: Sequence[_Curve]) -> Sequence[Column[_Curve]]:
-    """Return the columns of curves, each ranked among those of its model and configuration."""
-
-    def rank(name: str, head: str, figure: Callable[[_Curve], float]) -> Column[_Curve]:
-        def among(item: _Curve) -> int:
-            others = (other for other in curves if other.group == item.group)
-            return 1 + sum(figure(other) < figure(item) for other in others)
-
-        return Column(name, head, among, Kind.COUNT)
-
-    return (
-        Column("model", "model", lambda item: item.group[0]),
-        Column("configuration", "configuration", lambda item: item.group[1]),
-        Column("device", "device", lambda item: item.device),
-        Column("serial", "", lambda item: item.row.case.serial, forms=DATA),
-        Column("case_key", "", lambda item: item.row.key, forms=DATA),
-        Column("is_virtual", "", lambda item: item.row.is_virtual, Kind.FLAG, forms=DATA),
-        rank("rank_burst", "burst rank", lambda item: item.curve.burst_us),
-        rank("rank_steady", "steady rank", lambda item: item.curve.steady_us),
-        Column("burst_us", "burst", lambda item: item.curve.burst_us, **_MS),
-        Column("steady_us", "steady", lambda item: item.curve.steady_us, **_MS),
-        Column(
-            "slowdown",
-            "change",
-            lambda item: item.curve.slowdown,
-            shown=lambda item: format_change(item.curve.slowdown),
-        ),
-        Column(
-            "onset_s",
-            "slower after",
-            lambda item: item.curve.onset_s,
-            Kind.NUMBER,
-            "s",
-            shown=lambda item: "none seen" if item.curve.onset_s is None else None,
-        ),
-        Column("processes", "processes", lambda item: item.curve.count, Kind.COUNT),
-        Column("elapsed_s", "", lambda item: item.attempt.elapsed_s, Kind.NUMBER, forms=DATA),
-        Column("process_s", "", lambda item: item.attempt.process_s, Kind.NUMBER, forms=DATA),
-        Column("quality", "", lambda item: item.attempt.quality, forms=DATA),
-        Column("curve", "", lambda item: item.curve, Kind.RECORD, forms=NESTED),
-        Column("battery_heat_c", "", lambda item: item.attempt.heat_c, Kind.RECORD, forms=NESTED),
-        Column(
-            "is_whole",
-            "",
-            lambda item: item.attempt.is_whole,
-            Kind.FLAG,
-            shown=lambda item: (
-                ""
-                if item.attempt.is_whole
-                else f"cut after {format_duration(item.attempt.elapsed_s)}"
-            ),
-        ),
-    )
-
-
-_MINUTES: Final[Sequence[Column[tuple[_Curve, MinuteRow]]]] = (
-    Column("model", "model", lambda row: row[0].group[0]),
-    Column("configuration", "configuration", lambda row: row[0].group[1]),
-    Column("device", "device", lambda row: row[0].device),
-    Column("minute", "minute", lambda row: row[1].minute, Kind.COUNT),
-    Column("median_us", "median", lambda row: row[1].median_us, **_MS),
-    Column("min_us", "fastest", lambda row: row[1].min_us, **_MS),
-    Column("max_us", "slowest", lambda row: row[1].max_us, **_MS),
-    Column(
-        "slowdown",
-        "against burst",
-        lambda row: row[1].slowdown,
-        shown=lambda row: format_change(row[1].slowdown),
-    ),
-    Column("processes", "processes", lambda row: row[1].count, Kind.COUNT),
-    Column(
-        "battery_heat_c",
-        "battery",
-        lambda row: row[0].attempt.heat_c.get(row[1].minute),
-        Kind.NUMBER,
-        "C",
-        digits=1,
-    ),
-)
 
 
 @command("export")

@@ -293,38 +293,6 @@ def backup(
     )
 
 
-@command("store usage", has_table=True)
-def usage(settings: Settings) -> CommandResult:
-    """Show what takes space on this disk, and what frees it.
-
-    Example: benchfarm store usage
-    """
-    from orchestrator.app.stored import disk_usage
-
-    return shown(disk_usage(settings))
-
-
-@command("store timezone")
-def timezone(
-    settings: Settings,
-    zone: Annotated[str, arg("Time zone, for example Europe/Berlin (default: show it).")] = "",
-) -> CommandResult:
-    """Show or set the time zone of this store's nights.
-
-    Example: benchfarm store timezone Europe/Berlin
-    """
-    with Workspace(settings, makes_store=bool(zone)) as workspace:
-        if zone:
-            workspace.store.set_zone(zone)
-        name = str(workspace.store.zone or "")
-    text = (
-        f"nights begin at noon of {name}"
-        if name
-        else "nights begin at noon of the computer that shows them"
-    )
-    return CommandResult(text=text, data={"timezone": name})
-
-
 @command("results close")
 def close(
     settings: Settings,

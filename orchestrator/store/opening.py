@@ -19,7 +19,7 @@ from datetime import tzinfo
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import URL, Connection, delete, insert, inspect, make_url, select
+from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from orchestrator.clock import Deadline, own_timezone, zone_of
@@ -63,18 +63,6 @@ class Store(Campaigns, Usage, Retention):
         with self.reading() as connection:
             name = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "timezone"))
         return zone_of(name or "")
-
-    def set_zone(self, name: str) -> None:
-        """Keep in which time zone nights begin and end, as ``Europe/Berlin``; raises UsageError."""
-        if zone_of(name) is None:
-            raise UsageError(
-                f"{name!r} isn't a time zone that this computer knows",
-                hint="for example Europe/Berlin",
-            )
-        with self.writing() as connection:
-            connection.execute(delete(SETTINGS).where(SETTINGS.c.name == "timezone"))
-            connection.execute(insert(SETTINGS), {"name": "timezone", "value": name})
-        vars(self).pop("zone", None)
 
 
 class MemoryStore(Store):

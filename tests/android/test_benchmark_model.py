@@ -204,7 +204,7 @@ def test_two_builds_are_compared_in_turns(home: Home, tmp_path: Path) -> None:
     other.write_bytes(program().read_bytes() + b"\0")
     done = home(
         "ab", f"build:{program()}", f"build:{other}", "-m", MODEL, "-d", "xnnpack", "-t", "1",
-        "--num-runs", "5", "--min-secs", "0.1", "--runs", "3", "--detect", "50%", "--fail-on", "never", "--json",
+        "--inferences", "5", "--min-secs", "0.1", "--runs", "3", "--detect", "50%", "--fail-on", "never", "--json",
     ).ok().json  # fmt: skip
     (case,) = done["cases"]
     assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]

@@ -77,7 +77,7 @@ def test_a_model_that_is_none(cli: Cli, tmp_path: Path, model: Path) -> None:
     ):
         if content is not None:
             path.write_bytes(content)
-        expect(cli("bench", path, "--host"), 2, str(path))
+        expect(cli("bench", path, "--with-host"), 2, str(path))
 
 
 def test_a_plan_with_five_mistakes_tells_all_five(cli: Cli, tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_folder_for_the_store_that_can_not_be_made(cli: Cli, tmp_path: Path) -
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
     # 1: a busy computer gives no clean figure.
-    assert cli("bench", model, "--host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
+    assert cli("bench", model, "--with-host", "--min-secs", "0.1", "-n", "1").exit_code in {0, 1}
     done = cli("report", "--format", "csv", "--out", "/dev/full/x.csv")
     assert done.exit_code in {2, 5}, done.stderr
 
@@ -250,9 +250,9 @@ def test_options_that_are_refused_are_json_too(cli: Cli, words: tuple[str, ...])
 def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything_runs(
     cli: Cli, model: Path
 ) -> None:
-    expect(cli("bench", model, "--host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
+    expect(cli("bench", model, "--with-host", "--out", "/proc/nowhere/r.html"), 2, "/proc/nowhere")
     assert cli("results", "list", "--json").ok().json == []
-    assert cli("bench", model, "--host", "--out", f"{'x' * 300}.html").exit_code == 2
+    assert cli("bench", model, "--with-host", "--out", f"{'x' * 300}.html").exit_code == 2
 
 
 def test_a_moment_that_there_is_none_of(lab: Lab) -> None:

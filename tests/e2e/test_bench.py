@@ -177,7 +177,7 @@ def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
         model,
         "-d",
         "xnnpack",
-        "--host",
+        "--with-host",
         "--min-secs",
         "0.1",
         "-n",
@@ -312,7 +312,7 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
 def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: Path) -> None:
     first = bench(lab, model, "--tool", "apk", serial=1)["runs"]
     lab.fault(lab.serials[1], "clock-jump", "seconds=-86400")
-    again = bench(lab, model, "--tool", "apk", "--num-runs", "777", serial=1)["runs"]
+    again = bench(lab, model, "--tool", "apk", "--inferences", "777", serial=1)["runs"]
     means = [run["report"]["inference_mean_us"] for run in [*first, *again]]
     assert len(set(means)) == 4
     assert all(run["report"]["inference"]["count"] >= 777 for run in again)
@@ -365,7 +365,7 @@ def test_measuring_without_any_clean_result_ends_with_1_and_the_reason(
         lab.serials[0],
         "-n",
         "1",
-        "--num-runs",
+        "--inferences",
         "3",
         "--min-secs",
         "0.001",

@@ -40,7 +40,7 @@ class Bench:
         """Return a program that takes so many per cent longer; its content differs from all others."""
         path = self.folder / name
         if not path.exists():
-            self.cli("virtual", "program", path, "--version", name, "--time", time).ok()
+            self.cli("virtual", "program", path, "--release", name, "--time", time).ok()
         return path
 
     def ab(self, *words: object, detect: str = "6%") -> Done:
@@ -228,7 +228,7 @@ def test_delegates_models_and_flags_are_sides_too(bench: Bench) -> None:
 def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     bench: Bench,
 ) -> None:
-    for settings in ((), (), ("--num-runs", "20")):
+    for settings in ((), (), ("--inferences", "20")):
         bench.cli(
             "bench", bench.model, "-d", "xnnpack", "-s", bench.serial, "-n", "3", *QUICK, *settings
         ).ok()

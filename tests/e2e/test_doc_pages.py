@@ -225,7 +225,7 @@ def reader(
                 "virtual",
                 "program",
                 f"{['old', 'new'][number - 1]}-program",
-                "--version",
+                "--release",
                 number,
                 *more,
             ).ok()

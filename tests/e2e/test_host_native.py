@@ -61,7 +61,7 @@ def bench(cli: Cli, model: Path, program: Path) -> Done:
     words = (
         "-d",
         "xnnpack",
-        "--host",
+        "--with-host",
         "--tool",
         "native",
         "--build",
@@ -166,7 +166,19 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
     cli: Cli, tmp_path: Path
 ) -> None:
     program = build(tmp_path, "xnnpack_true_fully_delegated.txt")
-    words = ("bench", TINY, "--host", "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.1")
+    words = (
+        "bench",
+        TINY,
+        "--with-host",
+        "-d",
+        "xnnpack",
+        "-t",
+        "1",
+        "-n",
+        "1",
+        "--min-secs",
+        "0.1",
+    )
     done = cli(*words, "--build", f"native={program}", "--json")
     # What is clean depends on what else this computer does.
     assert (done.exit_code in {0, 1}, done.json["without_result"]) == (True, 0), done.stderr

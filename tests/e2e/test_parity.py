@@ -152,7 +152,7 @@ def test_outputs_of_what_is_new_are_compared_once_and_found_again(lab: Lab) -> N
             "xnnpack": "checked",
             "gpu": "checked",
         }
-    words = (*words, "--num-runs", "60", "--no-check-outputs", "--tool", "apk")
+    words = (*words, "--inferences", "60", "--no-check-outputs", "--tool", "apk")
     turned_off = lab.cli(*words, BENCHFARM_CHECK_OUTPUTS="on").ok().json["campaign_id"]
     assert parity_runs(lab, turned_off) == {}
     assert outputs_of(lab, turned_off)["gpu"] == "not checked"

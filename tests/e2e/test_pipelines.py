@@ -40,11 +40,11 @@ def gate(cli: Cli, folder: Path, **variables: str) -> subprocess.CompletedProces
 
 def test_a_slower_program_fails_the_gate_and_is_annotated(cli: Cli, tmp_path: Path) -> None:
     for name, time in (("old", "+0"), ("new", "+20")):
-        cli("virtual", "program", tmp_path / name, "--version", name, "--time", time).ok()
+        cli("virtual", "program", tmp_path / name, "--release", name, "--time", time).ok()
     model = min(MODELS.glob("*float*.tflite"))
     summary = tmp_path / "summary.md"
     known = {"BASELINE": "./old", "MODELS": str(model), "VIRTUAL": "pixel-3 --speed 60"}
-    asked = {"ARGUMENTS": "--most-pairs 6 --num-runs 5 --min-secs 0.1 --detect 10%"}
+    asked = {"ARGUMENTS": "--runs 6 --inferences 5 --min-secs 0.1 --detect 10%"}
     on_github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(summary)}
     done = gate(cli, tmp_path, CANDIDATE="./new", **known, **asked, **on_github)
     assert done.returncode == 1, done.stdout + done.stderr

@@ -111,7 +111,7 @@ def test_a_stranger_that_has_the_number_of_a_run_that_was_cut_off_lives_on(
         model,
         "-d",
         "xnnpack",
-        "--host",
+        "--with-host",
         "--tool",
         "native",
         "-t",

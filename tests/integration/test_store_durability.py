@@ -412,20 +412,20 @@ def test_a_store_on_a_server_survives_the_end_of_its_connections(
 
 _OPENED_ELSEWHERE = (
     "import sys; from orchestrator.store.opening import open_store\n"
-    "store = open_store(sys.argv[1]); print(store.zone); store.close()"
+    "store = open_store(sys.argv[1]); print(len(list(store.runs()))); store.close()"
 )
 
 
 def test_a_store_that_a_process_opens_twice_loses_nothing_once_another_process_closes_it(
-    tmp_path: Path,
+    tmp_path: Path, samples
 ) -> None:
     path = tmp_path / "store.sqlite"
     elsewhere = [sys.executable, "-c", _OPENED_ELSEWHERE, str(path)]
     with closing(open_store(path)) as first:
-        first.set_zone("Europe/Berlin")
+        samples.begin(first)
         open_store(path).close()
         # The last one to close a store deletes its log: this one isn't the last.
         subprocess.run(elsewhere, check=True, capture_output=True)
-        first.set_zone("Asia/Tokyo")
+        first.append_run(samples.run(0))
         done = subprocess.run(elsewhere, check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "Asia/Tokyo"
+    assert done.stdout.strip() == "1"

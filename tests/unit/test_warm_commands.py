@@ -14,7 +14,8 @@ from tests.samples.warm import Forked
 
 
 @pytest.mark.parametrize(
-    "words", ["--version", "-h", "nope", "run --nope", "runs --json", "bench nope.tflite --host"]
+    "words",
+    ["--version", "-h", "nope", "run --nope", "runs --json", "bench nope.tflite --with-host"],
 )
 def test_a_fork_answers_as_a_process_of_its_own(tmp_path: Path, words: str) -> None:
     assert Cli(home=tmp_path)(*words.split()) == Cli(home=tmp_path, is_cold=True)(*words.split())

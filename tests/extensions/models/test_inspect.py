@@ -307,8 +307,8 @@ def models(tmp_path):
     return partial(Cli(home=tmp_path / "home"), "model")
 
 
-def test_diff_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):
-    done = models("diff", FLOAT, INT8, "--json")
+def test_inspect_of_two_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):
+    done = models("inspect", FLOAT, INT8, "--json")
     told = {change["what"]: (change["first"], change["second"]) for change in done.json["changes"]}
     assert done.exit_code == 1
     assert told["precision"] == ("float32", "int8")
@@ -316,7 +316,7 @@ def test_diff_tells_sizes_types_and_operators_and_ends_with_1(models, tmp_path):
     assert "operators CONV_2D" not in told
     assert told["operator FULLY_CONNECTED -> int8[1, 64]"] == ("0", "1")
     shutil.copy(FLOAT, tmp_path / "copy.tflite")
-    same = models("diff", FLOAT, tmp_path / "copy.tflite")
+    same = models("inspect", FLOAT, tmp_path / "copy.tflite")
     assert (same.exit_code, same.stdout) == (0, "the same file\n")
 
 
@@ -325,7 +325,7 @@ def test_inspect_command_shows_operators_and_refuses_what_cannot_be(models, tmp_
     assert re.search(r"operators +30 in 1 subgraphs", done.stdout)
     assert models("inspect", INT8, "--json").json["precision"] == "int8"
     (tmp_path / "m.tflite").write_bytes(INT8.read_bytes()[:5000])
-    for words in (("inspect",), ("diff", INT8)):
+    for words in (("inspect",), ("inspect", INT8)):
         refused = models(*words, tmp_path / "m.tflite")
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "truncated or damaged" in refused.stderr

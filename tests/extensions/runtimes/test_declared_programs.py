@@ -106,7 +106,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
         "2",
         "-n",
         "1",
-        "--num-runs",
+        "--inferences",
         "10",
         *words,
         "--json",
@@ -125,7 +125,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
 
 
 def test_a_gpu_that_is_replaced_by_the_cpu_is_told(lab: Lab, tmp_path: Path) -> None:
-    words = ("-s", lab.serials[0], "-d", "gpu", "-t", "1", "-n", "1", "--num-runs", "5", "--json")
+    words = ("-s", lab.serials[0], "-d", "gpu", "-t", "1", "-n", "1", "--inferences", "5", "--json")
     gguf = runs_of(lab.cli("bench", a_model(tmp_path, ".gguf"), *words, *SMALL))
     assert {run["report"]["delegate"]["truth"] for run in gguf} == {"full"}
     mnn = runs_of(lab.cli("bench", a_model(tmp_path, ".mnn"), *words))

@@ -54,7 +54,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         tmp_path / "libmine.so",
         tmp_path / "inputs",
     )
-    submitter("virtual", "program", program, "--version", "mine", "--time", "5").ok()
+    submitter("virtual", "program", program, "--release", "mine", "--time", "5").ok()
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     model = tiny(tmp_path, "multi_add.bin")
     inputs.mkdir()
@@ -338,7 +338,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     host("farm", "pause", "--drain", "host:two")
-    host("farm", "cancel", urgent, "--phone", host.serial)
+    host("farm", "cancel", urgent, "--serial", host.serial)
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
     assert host.workers[-1].wait(60) == 0

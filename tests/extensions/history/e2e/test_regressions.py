@@ -72,7 +72,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
         )
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
-            cli("virtual", "program", folder / name, "--version", name, "--time", time).ok()
+            cli("virtual", "program", folder / name, "--release", name, "--time", time).ok()
         model = min(MODELS.glob("*float*.tflite"))
         made = open_store(folder / "nights.sqlite")
         for (delegate, threads, mode), (late, factor) in LATE.items():

@@ -141,7 +141,7 @@ def test_since_chooses_the_nights(weeks, tmp_path):
             tmp_path / "a",
             "--since",
             "2026-03-31",
-            "--reports",
+            "--limit",
             "0",
             "--json",
         )

@@ -65,7 +65,7 @@ def test_perfetto_records_each_operator_of_each_inference(
         lab.serials[0],
         "--tool",
         tool,
-        "--num-runs",
+        "--inferences",
         "7",
         "--out",
         tmp_path / "traces",
