@@ -188,7 +188,7 @@ def _summary(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool
 ) -> CommandResult:
     from orchestrator.report.tables import text_lines
-    from orchestrator.report.winners import WINNERS, next_steps, winners
+    from orchestrator.report.winners import fastest_table, next_steps, winners
 
     campaign, result, data = measured.campaign, measured.result, measured.data
     path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
@@ -203,6 +203,7 @@ def _summary(
     cut, missing = measured.cut, measured.missing
     again = read_again(workspace, [*measured.coarser, campaign])
     found = winners(data.contests)
+    won = fastest_table(found)
     advice = next_steps(found, campaign.terms.files)
     problems = [time_limits.told(cut)] if cut else []
     problems += _skip_lines(campaign.skipped)
@@ -243,7 +244,7 @@ def _summary(
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": nothing_clean,
-            "winners": [{column.name: column.data(item) for column in WINNERS} for item in found],
+            "winners": [won.record(item) for item in found],
             "next": advice,
             "no_time_for": cut,
             "lost": result.lost,

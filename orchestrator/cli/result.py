@@ -143,7 +143,6 @@ ENDINGS: Final[dict[str, tuple[str, ...]]] = {
     ".csv": ("csv",),
     ".json": ("json", "bencher"),
     ".xml": ("junit",),
-    ".tex": ("latex",),
     ".parquet": ("parquet",),
     ".zip": ("bundle",),
 }

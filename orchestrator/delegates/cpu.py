@@ -14,8 +14,6 @@ DELEGATE = Delegate(
     kinds=EVERYWHERE,
     tried_on=EVERYWHERE,
     is_builtin=True,
-    # What people call "CPU" is XNNPACK on today's phones.
-    stands_for=DelegateName.XNNPACK,
     uses_threads=True,
     # What a build brings for TensorFlow's operators comes by itself and runs on the CPU.
     called={"select tf ops": "flex", "tfliteflexdelegate": "flex"},

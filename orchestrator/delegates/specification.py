@@ -56,8 +56,6 @@ class Delegate:
 
     #: The runtime's own kernels, which nothing but the absence of all delegates proves.
     is_builtin: bool = False
-    #: What people may mean by its name where it itself wasn't measured.
-    stands_for: DelegateName | None = None
     #: Whether the number of threads counts whatever it takes of a model.
     uses_threads: bool = False
     is_on_gpu: bool = False

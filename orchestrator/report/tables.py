@@ -68,7 +68,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     names = short_names((row.configuration, row.case) for row in rows)
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
-        fastest = fastest_table(data.contests)
+        fastest = replace(fastest_table(data.contests), notes=())
         models = {item.shown.model.subject: item.shown.model.label for item in fastest.listed}
         if len(models) == 1:
             lines += [(label, "title") for label in models.values()]

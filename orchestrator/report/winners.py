@@ -22,7 +22,7 @@ from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.parity import Outputs
-from orchestrator.tables.column import DATA, Column, Kind, column_decimals
+from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import look_of
 from orchestrator.tables.rows import BestMark, ResultRow
@@ -85,45 +85,21 @@ class Contest:
         return second, speed_up(figure_of(second), figure_of(self.best))
 
 
-#: For programs; ``lead`` is how many times as fast as ``second``.
-WINNERS: Final[Sequence[Column[Contest]]] = (
-    Column("model", "model", lambda item: item.shown.model.label),
-    Column("serial", "serial", lambda item: item.shown.device.serial),
-    Column("configuration", "fastest", lambda item: item.shown.configuration),
-    Column("median_us", "median", lambda item: item.shown.median_us),
-    Column("is_virtual", "virtual", lambda item: item.shown.is_virtual),
-    Column("winner", "winner", lambda item: item.shown.best),
-    Column("precision", "±95 %", lambda item: item.shown.result.precision),
-    Column("outputs", "outputs", lambda item: item.shown.outputs),
-    Column("tied", "tied", lambda item: [row.configuration for row in item.tied]),
-    Column("is_tested", "tested", lambda item: item.is_tested),
-    Column("second", "second", lambda item: item.second and item.second[0].configuration),
-    Column("lead", "lead", lambda item: item.second and item.second[1].value),
-    Column("lead_low", "from", lambda item: _lead(item, 0)),
-    Column("lead_high", "to", lambda item: _lead(item, 1)),
-)
-
-
 def _best(contest: Contest) -> ResultRow | None:
     return contest.best
 
 
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone: what a pull request shows."""
-    rows = [item for item in contests if item.best is not None or item.rows]
-    names = short_names((row.configuration, row.case) for item in rows for row in item.rows)
-    won = [item.shown for item in rows if item.best is not None]
-    digits = column_decimals([row.median_us / US_PER_MS for row in won if row.median_us])
+    every = [row for item in contests for row in item.rows]
+    names = short_names((row.configuration, row.case) for row in every)
 
-    def winner(row: ResultRow) -> str:
-        others = next((item.tied for item in rows if item.best is row), ())
-        rivals = ", ".join(names.of(item.configuration) for item in others)
-        return f"tied with {rivals}" if rivals else row.best.value
+    def winner(item: Contest) -> str:
+        rivals = ", ".join(names.of(row.configuration) for row in item.tied)
+        return f"tied with {rivals}" if rivals else item.shown.best.value
 
     of_winner: Sequence[Column[ResultRow]] = (
-        Column(
-            "median_us", "", lambda row: row.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS, digits
-        ),
+        Column("median_us", "", lambda row: row.median_us, Kind.NUMBER, "ms", 1 / US_PER_MS),
         Column(
             "tokens_per_s",
             "",
@@ -145,7 +121,6 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             lambda row: row.speed_up.value if row.speed_up else None,
             shown=lambda row: f"{row.speed_up.value:.2f}x" if row.speed_up else "",
         ),
-        Column("winner", "winner", lambda row: row.best, shown=winner),
         Column("outputs", "outputs", lambda row: row.outputs, shown=lambda row: row.outputs_text),
     )
     columns: Sequence[Column[Contest]] = (
@@ -159,23 +134,28 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             lambda item: item.best.configuration if item.best else None,
             shown=lambda item: names.of(item.best.configuration) if item.best else "none clean",
         ),
-        *(column.of(_best) for column in of_winner),
+        *(column.of(_best) for column in of_winner[:4]),
+        Column("winner", "winner", lambda item: item.shown.best, shown=winner),
+        *(column.of(_best) for column in of_winner[4:]),
+        Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
+        Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
+        Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),
+        *(column.of(_lead) for column in LEAD),
     )
     return Table(
         name="fastest",
         caption="The fastest configuration of each model on each phone",
         columns=columns,
-        rows=rows,
+        rows=contests,
+        notes=notes_of(every, names),
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
         look=lambda item: look_of(item.shown) if item.best is not None else "bad",
     )
 
 
-def fastest_notes(contests: Sequence[Contest]) -> list[str]:
-    """Return what a reader of the fastest has to know, three sentences at most."""
-    rows = [row for item in contests for row in item.rows]
-    names = short_names((row.configuration, row.case) for row in rows)
+def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
+    """Return what a reader of a table with short names has to know, three sentences at most."""
     unclean = sum(not row.result.is_judged for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
@@ -185,10 +165,20 @@ def fastest_notes(contests: Sequence[Contest]) -> list[str]:
     return [note for note in notes if note]
 
 
-def _lead(contest: Contest, end: int) -> float | None:
-    """Return an end of the interval of the lead."""
-    interval = contest.second[1].interval if contest.second is not None else None
-    return None if interval is None else (interval.low, interval.high)[end]
+def _lead(contest: Contest) -> Ratio | None:
+    return contest.second[1] if contest.second is not None else None
+
+
+#: How many times as fast as the second the winner is.
+LEAD: Final[Sequence[Column[Ratio]]] = (
+    Column("lead", "", lambda lead: lead.value, Kind.NUMBER, forms=DATA),
+    Column(
+        "lead_low", "", lambda lead: lead.interval and lead.interval.low, Kind.NUMBER, forms=DATA
+    ),
+    Column(
+        "lead_high", "", lambda lead: lead.interval and lead.interval.high, Kind.NUMBER, forms=DATA
+    ),
+)
 
 
 def figure_of(row: ResultRow) -> Summary:

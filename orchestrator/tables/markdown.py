@@ -13,4 +13,5 @@ def render(table: Table[R]) -> str:
     cells = zip(*(map(markdown_text, column.cells(rows)) for column in columns), strict=True)
     right = [place for place, column in enumerate(columns) if column.is_figure]
     heads = [markdown_text(column.title) for column in columns]
-    return "\n".join(markdown_table(heads, list(cells), right=right)) + "\n"
+    notes = [line for note in table.notes for line in ("", markdown_text(note))]
+    return "\n".join([*markdown_table(heads, list(cells), right=right), *notes]) + "\n"

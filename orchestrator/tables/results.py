@@ -421,7 +421,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         Column("bar", "", share, Kind.BAR),
         named["winner"],
         named["outputs"],
-        Column("notes", "", lambda row: _notes(row, is_mixed=is_mixed), is_optional=True),
+        Column("notes", "", lambda row: unusual(row, is_mixed=is_mixed), is_optional=True),
     ]
     if len(figures) < 2:
         columns = [column for column in columns if column.kind is not Kind.BAR]
@@ -456,7 +456,7 @@ def _device_title(device: DeviceRow) -> str:
     return device.title if is_named else f"{device.title}  {device.serial}"
 
 
-def _notes(row: ResultRow, *, is_mixed: bool) -> str:
+def unusual(row: ResultRow, *, is_mixed: bool) -> str:
     """Return what is unusual about a figure."""
     truth = row.result.truth
     told = (

@@ -20,7 +20,7 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, Pass, SkippedCase
-from orchestrator.records.device import DeviceFacts, device_matches
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import Outputs, ParityVerdict, outputs_of
 from orchestrator.records.run import (
     THREADS_UNUSED,
@@ -89,9 +89,10 @@ class DeviceRow:
         """
         return f"{self.label} (virtual)" if self.is_virtual else self.label
 
-    def is_called(self, name: str) -> bool:
-        """Whether a name that a person gives is one of the device's."""
-        return device_matches(name, self.facts.names if self.facts else (self.serial, self.label))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a person may call it."""
+        return self.facts.names if self.facts else (self.serial, self.label)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

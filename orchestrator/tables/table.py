@@ -23,6 +23,8 @@ class Table(Generic[R]):
     rows: Iterable[R]
     #: What people read in the place of a table without rows.
     nothing: str = ""
+    #: Sentences that people read below the rows.
+    notes: Sequence[str] = ()
     #: How many rows stand in text at most, and what follows where there are more.
     most: int | None = None
     further: str = "and {count} more: --json lists all"

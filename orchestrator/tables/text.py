@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
-from orchestrator.tables.escapes import display_width, fit, one_line, wrap
+from orchestrator.tables.escapes import display_width, fit, one_line, visible, wrap
 from orchestrator.tables.table import Table
 
 #: Columns of a terminal that a table within a width takes at least.
@@ -81,6 +81,7 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
         block = _Block(band, name_width, " " * gap, room, " " * bool(groups), is_further=number > 0)
         told = reasons if not number else [""] * len(rows)
         shown += block.lines(first.title, names, places, told, looks)
+    shown += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
     return [(line.rstrip(), look) for line, look in shown]
 
 

@@ -136,9 +136,8 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
     for words in (
         ("report", "--format", "text"),
         ("report", "--format", "json"),
-        ("table", "--all", "--source", "store"),
-        ("table", "--all", "--source", "store", "--format", "html"),
-        ("table", "--all", "--source", "store", "--format", "json"),
+        ("table", "--all"),
+        ("table", "--all", "--json"),
         (*compared, "text"),
         (*compared, "markdown"),
         (*compared, "junit"),
@@ -230,7 +229,7 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
         ("results", "list"),
         ("results", "runs"),
         ("results", "runs", "--json"),
-        ("table", "--all", "--source", "store"),
+        ("table", "--all"),
         ("export", "--format", "csv", "--out", tmp_path / "cases.csv"),
         ("export", "--format", "json", "--out", tmp_path / "cases.json"),
     ):

@@ -14,7 +14,7 @@ from orchestrator.records.run import THREADS_UNUSED, Outcome, RunRecord
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
-from orchestrator.report.winners import WINNERS, answer_text, answers_of, next_step, winners
+from orchestrator.report.winners import answer_text, answers_of, fastest_table, next_step, winners
 from orchestrator.tables.escapes import display_width
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
@@ -106,7 +106,7 @@ def test_one_winner_is_named_with_its_lead_over_the_next_and_its_interval() -> N
         text,
     )
     assert text.endswith("as fast as xnnpack, 4 threads; outputs not checked")
-    told = {column.name: column.data(winner) for column in WINNERS}
+    told = fastest_table([winner]).record(winner)
     assert (told["configuration"], told["second"], told["tied"]) == (
         "gpu, 1 thread, native",
         "xnnpack, 4 threads, native",

@@ -1,0 +1,223 @@
+"""'table': the fastest of each model and phone, all configurations beside each other, and the
+published figures beside own ones, never mixed with them."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from orchestrator.installation import data_folder
+from orchestrator.records.campaign import Pairing, Terms
+from orchestrator.records.case import CampaignId, DelegateName, ModelSha, RunId
+from tests.samples.command import Cli
+from tests.samples.sample_lab import (
+    MOBILENET,
+    PIXEL_3,
+    PIXEL_4,
+    REAL_PIXEL,
+    campaign_of,
+    case,
+    lab_of,
+    series,
+    small_lab,
+)
+from tests.samples.stored_lab import stored
+
+GPU = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
+FIGURE = "gpu, median_us"
+
+
+def table(home, *options):
+    return Cli(home=home)("table", *options).ok().stdout
+
+
+def rows_of(home, *options):
+    return json.loads(table(home, "--all", *options, "--json"))
+
+
+def test_the_published_table_is_reproduced_cell_for_cell(tmp_path):
+    path = data_folder("reports") / "published" / "tflite_published.csv"
+    published = [row for row in csv.DictReader(path.open(encoding="utf-8")) if row["latency_ms"]]
+    shown = csv.DictReader(io.StringIO(table(tmp_path, "--source", "published", "--format", "csv")))
+    drawn = {
+        (row["model"], row["device"], name.removesuffix(", median_us")): float(value)
+        for row in shown
+        for name, value in row.items()
+        if name.endswith("median_us") and value
+    }
+    assert drawn == {
+        (
+            row["model"],
+            row["device"],
+            row["configuration"].replace("_", ", ", 1).replace("_", " "),
+        ): pytest.approx(float(row["latency_ms"]) * 1000)
+        for row in published
+    }
+    text = table(tmp_path, "--source", "published", "-s", "pixel-3", "-m", "Mobilenet_1.0*float*")
+    (line,) = [line for line in text.splitlines() if "Pixel 3" in line]
+    assert re.search(r"23\.9 +6\.45 +13\.8 +TensorFlow Lite performance guide", line)
+
+
+def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
+    path = data_folder("reports") / "published" / "litert_lm_published.csv"
+    rows = list(csv.DictReader(path.open(encoding="utf-8")))
+    printed = [row[key] for row in rows for key in ("prefill_tok_s", "decode_tok_s") if row[key]]
+    text = table(tmp_path, "--source", "language-models")
+    shown = re.findall(r"([\d.]+) tokens/s", text)
+    assert sorted(shown) == sorted(printed)
+    assert len(printed) == 79
+    (throttled,) = [line for line in text.splitlines() if " 3.343 tokens/s" in line]
+    assert throttled.startswith("Qwen3-0.6B mixed int4, decode 256 after 1024, context 1280")
+    assert "measurements-lm.jsonl" in throttled
+    assert "throttled" in throttled
+
+
+def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
+    home = stored(tmp_path / "home", small_lab())
+    words = ("--source", "store,published", "--serial", "pixel-3,Pixel 4")
+    shown = rows_of(home, *words)
+    own = [row for row in shown if not row["source"]]
+    assert {row["is_virtual"] for row in own} == {True}
+    assert {row["is_virtual"] for row in shown if row not in own} == {False}
+    of_model = {row["device"]: row for row in own if row["model"] == "mobilenet_v1_1.0_224"}
+    assert of_model["Google Pixel 3"]["xnnpack, 4 threads, native, median_us"] == pytest.approx(
+        23_900, 0.01
+    )
+    assert of_model["Google Pixel 3"]["gpu, native, median_us"] == pytest.approx(6_450, 0.01)
+    # It fell back: its figure is the CPU's and must not stand here.
+    assert of_model["Google Pixel 3"]["nnapi, native, median_us"] is None
+    text = table(home, *words, "--all")
+    assert "fell back to CPU" in text
+    assert "(suspect" in text
+    assert re.search(r"\(partial \d+/\d+", text)
+    assert "Google Pixel 3 (virtual)" in text
+    assert "no measurement" in text
+    for form in ("markdown", "html", "csv"):
+        assert "irtual" in table(home, "--all", "--format", form)
+
+
+def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    old = series(GPU, 9_000)
+    new = series(GPU, 7_000, campaign_id="newer")
+    new += series(replace(GPU, serial=other.serial), 7_500, campaign_id="newer")
+    first = campaign_of(old)
+    second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
+    lab = replace(lab_of(old + new, REAL_PIXEL, other), campaigns=[first, second])
+    home = stored(tmp_path / "home", lab)
+    assert [(row["device"], row[FIGURE]) for row in rows_of(home)] == [
+        ("Google Pixel 3 (89AX0KQ3H)", pytest.approx(7_000, 0.01)),
+        ("Google Pixel 3 (OTHER1)", pytest.approx(7_500, 0.01)),
+    ]
+    (row,) = rows_of(home, "--campaign", first.campaign_id)
+    assert row[FIGURE] == pytest.approx(9_000, 0.01)
+
+
+def test_hostile_names_stay_text_in_every_format(tmp_path):
+    name = "a|b`<script>alert(1)</script>\n$&=cmd()"
+    phone = replace(PIXEL_4, model="=<img src=x>|Pixel")
+    model = replace(MOBILENET, name=name)
+    runs = series(case(phone, model, DelegateName.GPU, 1), 7_000)
+    home = stored(tmp_path / "home", lab_of(runs, phone, models=[model]))
+    for form in ("html", "markdown"):
+        shown = table(home, "--all", "--format", form)
+        assert "<script>alert" not in shown
+        assert "<img" not in shown
+    row = next(line for line in shown.splitlines() if "alert" in line)
+    assert len(re.findall(r"(?<!\\)\|", row)) == 4
+    (record,) = csv.DictReader(io.StringIO(table(home, "--all", "--format", "csv")))
+    assert not record["device"].startswith("=")
+    assert "\n" not in record["model"]
+
+
+def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
+    refused = Cli(home=tmp_path / "new")("table").ended_with(2)
+    assert refused.stdout == ""
+    assert "the store has no results yet" in refused.stderr
+    assert "--source published" in refused.stderr
+    assert "no figure" in table(tmp_path / "new", "--source", "published", "--serial", "pixel-8")
+    unknown = Cli(home=tmp_path / "new")("table", "--source", "rumours").ended_with(2)
+    assert "there is no source 'rumours'" in unknown.stderr
+    own = rows_of(stored(tmp_path / "home", small_lab()))
+    assert own
+    assert {row["source"] for row in own} == {""}
+
+
+@pytest.mark.parametrize(
+    "devices", [("pixle-3",), ("pixel-4,pixle-3",), ("pixel-4", "--serial", "pixle-3")]
+)
+def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
+    refused = Cli(home=tmp_path)("table", "--source", "published", "--serial", *devices).ended_with(
+        2
+    )
+    assert "there is no device 'pixle-3'" in refused.stderr
+    assert "did you mean 'pixel-3'?" in refused.stderr
+
+
+def test_virtual_and_real_phones_of_one_kind_and_two_contents_of_one_name_are_different_rows(
+    tmp_path,
+):
+    other = replace(MOBILENET, sha256=ModelSha("f" * 64))
+    runs = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 6_450)
+    runs += series(GPU, 6_800)
+    runs += series(case(REAL_PIXEL, other, DelegateName.GPU, 1), 7_000)
+    lab = lab_of(runs, PIXEL_3, REAL_PIXEL, models=(MOBILENET, other))
+    rows = rows_of(stored(tmp_path / "home", lab))
+    name = MOBILENET.name.removesuffix(".tflite")
+    assert sorted(
+        (row["model"], row["is_virtual"], round(row[FIGURE], -2)) for row in rows
+    ) == sorted(
+        [
+            (f"{name} ({MOBILENET.sha256[:16]})", False, 6_800),
+            (f"{name} ({MOBILENET.sha256[:16]})", True, 6_400),
+            (f"{name} ({'f' * 16})", False, 7_000),
+        ]
+    )
+
+
+def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tmp_path):
+    night = series(GPU, 30_000)
+    replay = [
+        replace(run, campaign_id=CampaignId("replay"), run_id=RunId(f"again-{run.run_id}"))
+        for run in series(GPU, 20_000)
+    ]
+    pairing = Pairing(
+        sides=(),
+        baseline="a",
+        candidate="b",
+        kind="build",
+        detect=0.03,
+        level=0.95,
+        threshold=0.01,
+        warmup=0,
+    )
+    begun = campaign_of(night)
+    later = replace(
+        campaign_of(replay),
+        campaign_id=CampaignId("replay"),
+        created_at=begun.created_at + timedelta(days=1),
+        terms=Terms(pairing=pairing),
+    )
+    lab = replace(lab_of([*night, *replay], REAL_PIXEL), campaigns=[begun, later])
+    home = stored(tmp_path / "home", lab)
+    assert " 30.0" in table(home)
+    assert " 20.0" in table(home, "--campaign", "replay")
+
+
+def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tmp_path):
+    home = stored(tmp_path / "home", small_lab())
+    rows = json.loads(table(home, "--json"))
+    places = [(row["model"], row["serial"]) for row in rows]
+    assert len(places) == len(set(places)) > 2
+    assert len(rows_of(home)) == len(places)
+    gpu = [row for row in rows if (row["configuration"] or "").startswith("gpu")]
+    assert {(row["winner"], row["outputs"]) for row in gpu} == {("clear", "not checked")}
+    lines = table(home, "--format", "markdown").splitlines()
+    assert sum(line.startswith("| ") for line in lines) == len(rows) + 2
+    assert len([line for line in lines if line and not line.startswith("|")]) <= 3
+    report = Cli(home=home)("report", "--format", "markdown").ok().stdout
+    assert lines[0] in report
