@@ -28,17 +28,13 @@ from orchestrator.records.parity import (
     CONTRAST_FILE,
     OUTPUTS_FILE,
     Kernels,
-    Parity,
-    ParityTensor,
     ParityVerdict,
-    TensorParity,
     reference_file,
 )
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.records.verdict import Finding
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 FP32_MAX: Final = 1e-4
@@ -57,19 +53,68 @@ _KERNEL_WORDS: Final = {
 }
 #: Of these each makes any delegate compute in half precision.
 _HALF_FLAGS: Final = frozenset({"xnnpack_force_fp16", "allow_fp16", "nnapi_allow_fp16"})
-_TOP: Final = 5
-#: What a report keeps of the worst output.
-_KEPT: Final = (
-    "error",
-    "threshold",
-    "max_error",
-    "mean_error",
-    "relative_l2",
-    "cosine",
-    "top1",
-    "top5",
-    "kernel_distance",
-)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTensor:
+    """An output as the reference has it."""
+
+    name: str
+    #: numpy's name: ``float32``, ``int8`` ...
+    dtype: str
+    shape: tuple[int, ...]
+    #: Of a tensor quantised as a whole; 0 when it isn't.
+    scale: float = 0.0
+    zero_point: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it has real numbers."""
+        return self.dtype.startswith("float")
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether values are equal or not, and not near or far: indexes, counts, truth values."""
+        return not self.is_float and not self.scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorParity:
+    """One output against the reference."""
+
+    tensor: OutputTensor
+    verdict: ParityVerdict
+    #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised
+    #: integers in steps, of other integers and truth values the share of places that differ.
+    error: float
+    #: Up to which error the outputs are the same.
+    threshold: float
+    #: The largest error between any two references, in the same unit; None with a single one.
+    kernel_distance: float | None
+    #: None where one side is all zero.
+    cosine: float | None
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        """What puts outputs in order, the worst last."""
+        return self.verdict.badness, self.error / (self.threshold or 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parity:
+    """A run's outputs against the reference."""
+
+    verdict: ParityVerdict
+    #: A sentence.
+    reason: str
+    #: What the nearest reference is: runtime, version, kernels.
+    reference: str
+    #: ``seed 20`` or ``given``.
+    inputs: str
+    #: The system and driver that it ran on (DeviceFacts.computes_with); empty when unknown.
+    system: str
+    #: The output that differs most; None where none could be compared.
+    worst: TensorParity | None = None
 
 
 def parity_of(raw: RawOutput, case: Case) -> Parity | None:
@@ -79,65 +124,49 @@ def parity_of(raw: RawOutput, case: Case) -> Parity | None:
         return None
     basis: Mapping[str, Any] = json.loads(described)
     tensors = [_tensor(item) for item in basis["outputs"]]
-    half = is_half(case)
-
-    def result(
-        verdict: ParityVerdict,
-        reason: str,
-        compared: tuple[TensorParity, ...] = (),
-        kernels: Kernels = Kernels.BUILTIN,
-    ) -> Parity:
-        about = f"{basis['runtime']}, {_KERNEL_WORDS[kernels]}"
-        return Parity(
-            verdict=verdict,
-            reason=reason,
-            tensors=compared,
-            reference=about,
-            inputs=str(basis["inputs"]),
-            system=str(basis.get("system", "")),
-        )
-
     references = {
         kernels: values
         for kernels in map(Kernels, basis["references"])
         if (values := _split(raw.data(reference_file(kernels)), tensors)) is not None
     }
-    contrast = _split(raw.data(CONTRAST_FILE), tensors)
     found = _split(raw.data(OUTPUTS_FILE), tensors)
+    nearest, worst = Kernels.BUILTIN, None
     if found is None:
-        size, wanted = len(raw.data(OUTPUTS_FILE)), len(raw.data(reference_file(Kernels.BUILTIN)))
-        reason = (
-            f"the program wrote {size} bytes of outputs; the model has {wanted}"
-            if size
-            else "no outputs came"
+        verdict, reason = ParityVerdict.UNREADABLE, "no outputs came"
+        if size := len(raw.data(OUTPUTS_FILE)):
+            wanted = len(raw.data(reference_file(Kernels.BUILTIN)))
+            reason = f"the program wrote {size} bytes of outputs; the model has {wanted}"
+    else:
+        limits = [
+            _limit(tensor, [values[place] for values in references.values()], half=is_half(case))
+            for place, tensor in enumerate(tensors)
+        ]
+        # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK.
+        # No accelerator has a runtime of its own on this computer, so any may be the nearest.
+        right = {*Kernels} - ({Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set())
+        each = {
+            kernels: max(_compared(tensors, limits, values, found), key=lambda item: item.badness)
+            for kernels, values in references.items()
+            if kernels in right
+        }
+        nearest = min(each, key=lambda kernels: each[kernels].badness)
+        worst = each[nearest]
+        verdict, reason = worst.verdict, _sentence(worst, nearest)
+        builtin, contrast = (
+            references[Kernels.BUILTIN],
+            _split(raw.data(CONTRAST_FILE), tensors),
         )
-        return result(ParityVerdict.UNREADABLE, reason)
-    limits = [
-        _limit(tensor, [values[place] for values in references.values()], half=half)
-        for place, tensor in enumerate(tensors)
-    ]
-
-    def against(
-        wanted: Sequence[NDArray[Any]], given: Sequence[NDArray[Any]]
-    ) -> tuple[TensorParity, ...]:
-        return tuple(_compare(*each) for each in zip(tensors, limits, wanted, given, strict=True))
-
-    # What a delegate doesn't take runs on the others; without a delegate there is no XNNPACK. No
-    # accelerator has a runtime of its own on this computer, so any of them may be the nearest.
-    right = {*Kernels} - ({Kernels.XNNPACK} if DELEGATES[case.delegate].is_builtin else set())
-    each = {
-        kernels: against(values, found)
-        for kernels, values in references.items()
-        if kernels in right
-    }
-    nearest = min(each, key=lambda kernels: _badness(_worst_of(each[kernels])))
-    compared = each[nearest]
-    builtin = references[Kernels.BUILTIN]
-    if contrast is None or _is_blind(builtin, against(builtin, contrast)):
-        reason = "the reference's outputs are constant, or other inputs give the same within the threshold"
-        return result(ParityVerdict.DEGENERATE, reason, compared, nearest)
-    worst = _worst_of(compared)
-    return result(worst.verdict, _sentence(worst, nearest), compared, nearest)
+        if contrast is None or _is_blind(builtin, _compared(tensors, limits, builtin, contrast)):
+            verdict = ParityVerdict.DEGENERATE
+            reason = "the reference's outputs are constant, or other inputs give the same within the threshold"
+    return Parity(
+        verdict=verdict,
+        reason=reason,
+        reference=f"{basis['runtime']}, {_KERNEL_WORDS[nearest]}",
+        inputs=str(basis["inputs"]),
+        system=str(basis.get("system", "")),
+        worst=worst,
+    )
 
 
 def is_half(case: Case) -> bool:
@@ -163,14 +192,11 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
         "parity_inputs": parity.inputs,
         "parity_system": parity.system,
     }
-    if parity.tensors:
-        worst = _worst_of(parity.tensors)
-        figures = {f"parity_{name}": getattr(worst, name) for name in _KEPT}
-        extra |= {
-            name: value
-            for name, value in figures.items()
-            if value is not None and math.isfinite(value)
-        }
+    if parity.worst is not None:
+        for name in ("error", "threshold", "cosine", "kernel_distance"):
+            value = getattr(parity.worst, name)
+            if value is not None and math.isfinite(value):
+                extra[f"parity_{name}"] = value
     return replace(report, extra=extra)
 
 
@@ -189,8 +215,8 @@ def parity_findings(report: ToolReport) -> Iterator[Finding]:
         yield finding(code, evidence=reason)
 
 
-def _tensor(item: Mapping[str, Any]) -> ParityTensor:
-    return ParityTensor(
+def _tensor(item: Mapping[str, Any]) -> OutputTensor:
+    return OutputTensor(
         name=str(item["name"]),
         dtype=str(item["dtype"]),
         shape=tuple(int(size) for size in item["shape"]),
@@ -199,7 +225,7 @@ def _tensor(item: Mapping[str, Any]) -> ParityTensor:
     )
 
 
-def _split(data: bytes, tensors: Sequence[ParityTensor]) -> list[NDArray[Any]] | None:
+def _split(data: bytes, tensors: Sequence[OutputTensor]) -> list[NDArray[Any]] | None:
     """Return each output's values; None when the bytes aren't those of these tensors."""
     import numpy as np
 
@@ -226,135 +252,77 @@ class _Limit:
     kernel_distance: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Difference:
-    """How far one output is from another."""
-
-    max_error: float
-    mean_error: float
-    #: In the unit of the tensor's type; see TensorParity.
-    error: float
-    relative_l2: float
-    cosine: float | None
-
-
-def _is_discrete(tensor: ParityTensor) -> bool:
-    """Whether values are equal or not, and not near or far: indexes, counts, truth values."""
-    import numpy as np
-
-    return np.dtype(tensor.dtype).kind != "f" and not tensor.scale
-
-
-def _limit(tensor: ParityTensor, references: Sequence[NDArray[Any]], *, half: bool) -> _Limit:
-    import numpy as np
-
+def _limit(tensor: OutputTensor, references: Sequence[NDArray[Any]], *, half: bool) -> _Limit:
     pairs = [_difference(tensor, a, b) for a, b in itertools.combinations(references, 2)]
     # Where a reference isn't a number, it says nothing of what others may differ by.
-    finite = [pair for pair in pairs if math.isfinite(pair.error)]
-    distance = max((pair.error for pair in finite), default=None)
-    kind = np.dtype(tensor.dtype)
-    if _is_discrete(tensor):
-        same = distance or 0.0
-        drift = max(DRIFT_FACTOR * same, DRIFT_PLACES_MAX)
-        return _Limit(same=same, drift=drift, cosine_min=None, kernel_distance=distance)
-    of_type = (
-        STEPS_MAX if kind.kind != "f" else FP16_MAX if half or kind.itemsize == 2 else FP32_MAX
-    )
-    same = max(of_type, distance or 0.0)
-    cosine = min((pair.cosine for pair in finite if pair.cosine is not None), default=1.0)
-    cosine_min = min(DRIFT_COSINE_MIN, 1.0 - DRIFT_FACTOR * (1.0 - cosine))
-    return _Limit(
-        same=same, drift=DRIFT_FACTOR * same, cosine_min=cosine_min, kernel_distance=distance
-    )
+    finite = [(error, cosine) for error, cosine in pairs if math.isfinite(error)]
+    distance = max((error for error, _ in finite), default=None)
+    same, cosine_min = distance or 0.0, None
+    drift = max(DRIFT_FACTOR * same, DRIFT_PLACES_MAX)
+    if not tensor.is_discrete:
+        of_type = STEPS_MAX
+        if tensor.is_float:
+            of_type = FP16_MAX if half or tensor.dtype == "float16" else FP32_MAX
+        same = max(of_type, same)
+        drift = DRIFT_FACTOR * same
+        cosine = min((cosine for _, cosine in finite if cosine is not None), default=1.0)
+        cosine_min = min(DRIFT_COSINE_MIN, 1.0 - DRIFT_FACTOR * (1.0 - cosine))
+    return _Limit(same=same, drift=drift, cosine_min=cosine_min, kernel_distance=distance)
 
 
-def _difference(tensor: ParityTensor, reference: NDArray[Any], found: NDArray[Any]) -> _Difference:
+def _difference(
+    tensor: OutputTensor, reference: NDArray[Any], found: NDArray[Any]
+) -> tuple[float, float | None]:
+    """Return error and cosine of an output against another, as TensorParity has them."""
     import numpy as np
 
     wanted, given = reference.astype(np.float64), found.astype(np.float64)
-    if not np.isfinite(given).all() or not np.isfinite(wanted).all():
+    if np.isfinite(given).all() and np.isfinite(wanted).all():
+        error = float(np.abs(given - wanted).max())
+    else:
         # Where the reference itself isn't a number, the same must come out at the same place.
-        alike = bool(np.array_equal(wanted, given, equal_nan=True))
-        apart = np.zeros_like(wanted) if alike else np.full_like(wanted, np.inf)
-    else:
-        apart = np.abs(given - wanted)
-    max_error = error = float(apart.max())
-    if _is_discrete(tensor):
-        error = float(np.mean(reference != found))
-    elif np.dtype(tensor.dtype).kind == "f":
-        numbers = wanted[np.isfinite(wanted)]
-        error = max_error / ((float(np.abs(numbers).max()) if numbers.size else 0.0) or 1.0)
-    # Directions and lengths are those of the real values: a quantised zero is no number of its own.
-    ours, theirs = wanted - tensor.zero_point, given - tensor.zero_point
-    lengths = float(np.linalg.norm(ours)), float(np.linalg.norm(theirs))
-    finite = math.isfinite(max_error)
+        error = 0.0 if np.array_equal(wanted, given, equal_nan=True) else math.inf
     cosine = None
-    if finite and all(math.isfinite(length) and length > 0 for length in lengths):
-        cosine = float(np.dot(ours, theirs) / lengths[0] / lengths[1])
-    relative = float(np.linalg.norm(apart)) / lengths[0] if finite and lengths[0] > 0 else error
-    return _Difference(
-        max_error=max_error,
-        mean_error=float(apart.mean()),
-        error=error,
-        relative_l2=relative,
-        cosine=cosine,
-    )
+    if math.isfinite(error):
+        # Directions are those of the real values: a quantised zero is no number of its own.
+        ours, theirs = wanted - tensor.zero_point, given - tensor.zero_point
+        length = float(np.linalg.norm(ours)) * float(np.linalg.norm(theirs))
+        if math.isfinite(length) and length > 0:
+            cosine = float(np.dot(ours, theirs)) / length
+    if tensor.is_discrete:
+        error = float(np.mean(reference != found))
+    elif tensor.is_float:
+        error /= float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)) or 1.0
+    return error, cosine
 
 
-def _compare(
-    tensor: ParityTensor, limit: _Limit, reference: NDArray[Any], found: NDArray[Any]
-) -> TensorParity:
-    import numpy as np
-
-    apart = _difference(tensor, reference, found)
-    least = limit.cosine_min
-    if apart.error <= limit.same:
-        verdict = ParityVerdict.SAME
-    elif apart.error <= limit.drift and (
-        least is None or (apart.cosine is not None and apart.cosine >= least)
-    ):
-        verdict = ParityVerdict.DRIFT
-    else:
+def _compared(
+    tensors: Sequence[OutputTensor],
+    limits: Sequence[_Limit],
+    reference: Sequence[NDArray[Any]],
+    found: Sequence[NDArray[Any]],
+) -> list[TensorParity]:
+    compared = []
+    for tensor, limit, ours, theirs in zip(tensors, limits, reference, found, strict=True):
+        error, cosine = _difference(tensor, ours, theirs)
+        least = limit.cosine_min
+        is_aligned = least is None or (cosine is not None and cosine >= least)
         verdict = ParityVerdict.WRONG
-    top1, top5 = _agreement(tensor, reference.astype(np.float64), found.astype(np.float64))
-    return TensorParity(
-        name=tensor.name,
-        dtype=tensor.dtype,
-        max_error=apart.max_error,
-        mean_error=apart.mean_error,
-        error=apart.error,
-        threshold=limit.same,
-        kernel_distance=limit.kernel_distance,
-        relative_l2=apart.relative_l2,
-        cosine=apart.cosine,
-        top1=top1,
-        top5=top5,
-        verdict=verdict,
-        is_discrete=_is_discrete(tensor),
-    )
-
-
-def _agreement(
-    tensor: ParityTensor, wanted: NDArray[np.float64], given: NDArray[np.float64]
-) -> tuple[float | None, float | None]:
-    """Return how often the largest value of a row is at the same place, and how many of the five
-    largest.
-    """
-    import numpy as np
-
-    row = tensor.shape[-1] if tensor.shape else 1
-    if row < 2 or not np.isfinite(given).all() or not np.isfinite(wanted).all():
-        return None, None
-    ours, theirs = wanted.reshape(-1, row), given.reshape(-1, row)
-    # Of equal values any may be called the largest: it counts where the reference's value is the
-    # largest, not where.
-    best = np.take_along_axis(ours, theirs.argmax(axis=1)[:, None], axis=1)[:, 0]
-    top1 = float(np.mean(best >= ours.max(axis=1)))
-    if row < 2 * _TOP:
-        return top1, None
-    least = np.sort(ours, axis=1)[:, -_TOP]
-    chosen = np.take_along_axis(ours, np.argsort(theirs, axis=1)[:, -_TOP:], axis=1)
-    return top1, float(np.mean(chosen >= least[:, None]))
+        if error <= limit.same:
+            verdict = ParityVerdict.SAME
+        elif error <= limit.drift and is_aligned:
+            verdict = ParityVerdict.DRIFT
+        compared.append(
+            TensorParity(
+                tensor=tensor,
+                verdict=verdict,
+                error=error,
+                threshold=limit.same,
+                kernel_distance=limit.kernel_distance,
+                cosine=cosine,
+            )
+        )
+    return compared
 
 
 def _is_blind(reference: Sequence[NDArray[Any]], contrast: Sequence[TensorParity]) -> bool:
@@ -372,34 +340,14 @@ def _is_blind(reference: Sequence[NDArray[Any]], contrast: Sequence[TensorParity
     return True
 
 
-def _badness(item: TensorParity) -> tuple[int, float]:
-    """Return what puts outputs in order, the worst last."""
-    return item.verdict.badness, item.error / (item.threshold or 1.0)
-
-
-def _worst_of(tensors: Sequence[TensorParity]) -> TensorParity:
-    return max(tensors, key=_badness)
-
-
 def _sentence(worst: TensorParity, nearest: Kernels) -> str:
-    is_float = worst.dtype.startswith("float")
-    unit = (
-        " of the largest magnitude"
-        if is_float
-        else " of the places"
-        if worst.is_discrete
-        else " steps"
-    )
-    parts = [
-        f"{worst.name}: at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]} (threshold {worst.threshold:.3g})"
-    ]
+    unit = " of the places" if worst.tensor.is_discrete else " steps"
+    if worst.tensor.is_float:
+        unit = " of the largest magnitude"
+    apart = f"at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]}"
+    parts = [f"{worst.tensor.name}: {apart} (threshold {worst.threshold:.3g})"]
     if worst.kernel_distance is not None:
         parts.append(f"correct kernels differ by up to {worst.kernel_distance:.3g}")
-    parts.append(f"mean error {worst.mean_error:.3g}")
     if worst.cosine is not None:
         parts.append(f"cosine {worst.cosine:.6f}")
-    if worst.top1 is not None:
-        parts.append(f"top-1 agreement {worst.top1:.0%}")
-    if worst.top5 is not None:
-        parts.append(f"top-5 {worst.top5:.0%}")
     return ", ".join(parts)

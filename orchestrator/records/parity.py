@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -126,19 +126,6 @@ class PlacedInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParityTensor:
-    """An output as the reference has it."""
-
-    name: str
-    #: numpy's name: ``float32``, ``int8`` ...
-    dtype: str
-    shape: tuple[int, ...]
-    #: Of a tensor quantised as a whole; 0 when it isn't.
-    scale: float = 0.0
-    zero_point: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ParityBasis:
     """What the outputs of one model for one set of inputs are compared with."""
 
@@ -146,52 +133,6 @@ class ParityBasis:
     #: Reference outputs, tensor descriptions and outputs for other inputs, as they are kept with
     #: each run.
     attachments: tuple[Attachment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorParity:
-    """One output against the reference."""
-
-    name: str
-    dtype: str
-    #: Largest and mean absolute difference, in the tensor's own values (steps for integers).
-    max_error: float
-    mean_error: float
-    #: Largest difference: of floats as a share of the reference's largest magnitude, of quantised
-    #: integers in steps, of other integers and truth values the share of places that differ.
-    error: float
-    #: Up to which error the outputs are the same.
-    threshold: float
-    #: The largest error between any two references, in the same unit; None with a single one.
-    kernel_distance: float | None
-    #: Length of the difference / length of the reference.
-    relative_l2: float
-    #: None where one side is all zero.
-    cosine: float | None
-    #: Share of the rows' largest values that are at the same place; None for an output with one
-    #: value in a row.
-    top1: float | None
-    #: How many of the five largest are the same, as a share; None with fewer than ten in a row.
-    top5: float | None
-    verdict: ParityVerdict
-    #: Whether its values are equal or not, and not near or far.
-    is_discrete: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parity:
-    """A run's outputs against the reference."""
-
-    verdict: ParityVerdict
-    #: A sentence.
-    reason: str
-    tensors: tuple[TensorParity, ...] = field(default=())
-    #: What the nearest reference is: runtime, version, kernels.
-    reference: str = ""
-    #: ``seed 20`` or ``given``.
-    inputs: str = ""
-    #: The system and driver that it ran on (DeviceFacts.computes_with); empty when unknown.
-    system: str = ""
 
 
 #: What a comparison's finding says of the outputs; a comparison without any of them and the next
