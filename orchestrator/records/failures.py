@@ -30,7 +30,7 @@ class Source(StrEnum):
     SERVICE = "service"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FailureText:
     """A text that shows a failure."""
 
@@ -65,17 +65,17 @@ RUN_FAILURES: Final = (
         "Choose the build for the phone's ABI: see 'benchfarm devices' and 'benchfarm build'.",
         (
             FailureText(
-                pattern=".*?(not executable: (?:32|64)-bit ELF file)",
-                example="/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file",
+                ".*?(not executable: (?:32|64)-bit ELF file)",
+                "/system/bin/sh: ./benchmark_model: not executable: 64-bit ELF file",
             ),
             FailureText(
-                pattern=".*?(cannot execute binary file.*|Exec format error.*)",
-                example="bash: ./benchmark_model: cannot execute binary file: Exec format error",
+                ".*?(cannot execute binary file.*|Exec format error.*)",
+                "bash: ./benchmark_model: cannot execute binary file: Exec format error",
             ),
             FailureText(
-                pattern=r".*?(\"[^\"]*\" (?:is (?:32|64)-bit instead of (?:32|64)-bit|has bad ELF "
+                r".*?(\"[^\"]*\" (?:is (?:32|64)-bit instead of (?:32|64)-bit|has bad ELF "
                 r"magic|is for EM_\w+).*)",
-                example='"" is 32-bit instead of 32-bit',
+                '"" is 32-bit instead of 32-bit',
             ),
         ),
     ),
@@ -91,72 +91,48 @@ RUN_FAILURES: Final = (
     ),
     FailureCode(
         "page-size",
-        (
-            "The phone's memory pages have 16 KiB; the program or a library of it is linked for 4 KiB."
-        ),
-        (
-            "Take a build linked with -Wl,-z,max-page-size=16384 (NDK r28 does so by itself); it runs on all phones."
-        ),
+        "The phone's memory pages have 16 KiB; the program or a library of it is linked for 4 KiB.",
+        "Take a build linked with -Wl,-z,max-page-size=16384 (NDK r28 does so by itself); it runs on all phones.",
         (
             FailureText(
-                pattern=(
-                    r".*?((?:\"[^\"]*\":? )?program alignment \(\d+\) cannot be smaller than "
-                    "system page size.*)"
-                ),
-                example=(
-                    'CANNOT LINK EXECUTABLE "./benchmark_model": '
-                    '"/data/local/tmp/libLiteRt.so" program alignment (4096) cannot be smaller '
-                    "than system page size (16384)"
-                ),
+                r".*?((?:\"[^\"]*\":? )?program alignment \(\d+\) cannot be smaller than "
+                "system page size.*)",
+                'CANNOT LINK EXECUTABLE "./benchmark_model": '
+                '"/data/local/tmp/libLiteRt.so" program alignment (4096) cannot be smaller '
+                "than system page size (16384)",
             ),
         ),
     ),
     FailureCode(
         "linker-refused",
         "Android's linker refuses how the program was linked.",
-        (
-            "Take a release build, or build it again with a current NDK for this Android's API level."
-        ),
+        "Take a release build, or build it again with a current NDK for this Android's API level.",
         (
             FailureText(
-                pattern='.*?((?:\\"[^\\"]*\\": )?executable\'s TLS segment is underaligned.*)',
-                example=(
-                    'error: "/data/local/tmp/benchmark_model": executable\'s TLS segment is '
-                    "underaligned: alignment is 8, needs to be at least 64 for ARM64 Bionic"
-                ),
+                '.*?((?:\\"[^\\"]*\\": )?executable\'s TLS segment is underaligned.*)',
+                'error: "/data/local/tmp/benchmark_model": executable\'s TLS segment is '
+                "underaligned: alignment is 8, needs to be at least 64 for ARM64 Bionic",
             ),
             FailureText(
-                pattern=(
-                    r".*?((?:Android \S+ and later )?only (?:support )?position[- ]independent "
-                    "executables.*)"
-                ),
-                example=(
-                    "error: Android 5.0 and later only support position-independent executables (-fPIE)."
-                ),
+                r".*?((?:Android \S+ and later )?only (?:support )?position[- ]independent "
+                "executables.*)",
+                "error: Android 5.0 and later only support position-independent executables (-fPIE).",
             ),
         ),
     ),
     FailureCode(
         "library-not-accessible",
-        (
-            "A library of the phone's maker isn't open to the program: the linker's namespace leaves it out."
-        ),
-        (
-            "Take a build that opens the library by dlopen at run time instead of "
-            "being linked with it; an app names it in its manifest "
-            "(uses-native-library)."
-        ),
+        "A library of the phone's maker isn't open to the program: the linker's namespace leaves it out.",
+        "Take a build that opens the library by dlopen at run time instead of "
+        "being linked with it; an app names it in its manifest "
+        "(uses-native-library).",
         (
             FailureText(
-                pattern=(
-                    r".*?((?:library \"[^\"]*\" )?(?:needed or dlopened by \"[^\"]*\" )?is not "
-                    "accessible for the namespace.*)"
-                ),
-                example=(
-                    'CANNOT LINK EXECUTABLE "./benchmark_model": library '
-                    '"/vendor/lib64/libOpenCL.so" needed or dlopened by "./libMNN.so" is not '
-                    'accessible for the namespace "(default)"'
-                ),
+                r".*?((?:library \"[^\"]*\" )?(?:needed or dlopened by \"[^\"]*\" )?is not "
+                "accessible for the namespace.*)",
+                'CANNOT LINK EXECUTABLE "./benchmark_model": library '
+                '"/vendor/lib64/libOpenCL.so" needed or dlopened by "./libMNN.so" is not '
+                'accessible for the namespace "(default)"',
             ),
         ),
     ),
@@ -166,11 +142,9 @@ RUN_FAILURES: Final = (
         "Use program and libraries of one release.",
         (
             FailureText(
-                pattern="(CANNOT LINK EXECUTABLE .*cannot locate symbol.*)",
-                example=(
-                    'CANNOT LINK EXECUTABLE "./benchmark_model": cannot locate symbol "_ZN3'
-                    'foo" referenced by "./benchmark_model"...'
-                ),
+                "(CANNOT LINK EXECUTABLE .*cannot locate symbol.*)",
+                'CANNOT LINK EXECUTABLE "./benchmark_model": cannot locate symbol "_ZN3'
+                'foo" referenced by "./benchmark_model"...',
             ),
         ),
     ),
@@ -180,18 +154,14 @@ RUN_FAILURES: Final = (
         "Push the library beside the program, or take the build that contains it.",
         (
             FailureText(
-                pattern="(CANNOT LINK EXECUTABLE .*)",
-                example=(
-                    'CANNOT LINK EXECUTABLE "./benchmark_model": library "libc++_shared.so"'
-                    " not found: needed by main executable"
-                ),
+                "(CANNOT LINK EXECUTABLE .*)",
+                'CANNOT LINK EXECUTABLE "./benchmark_model": library "libc++_shared.so"'
+                " not found: needed by main executable",
             ),
             FailureText(
-                pattern=".*?(error while loading shared libraries: .*)",
-                example=(
-                    "./benchmark_model: error while loading shared libraries: libomp.so.5: "
-                    "cannot open shared object file"
-                ),
+                ".*?(error while loading shared libraries: .*)",
+                "./benchmark_model: error while loading shared libraries: libomp.so.5: "
+                "cannot open shared object file",
             ),
         ),
     ),
@@ -201,31 +171,25 @@ RUN_FAILURES: Final = (
         "Check the cable, the serial and the USB debugging permission with 'benchfarm doctor'.",
         (
             FailureText(
-                pattern="(?:.*?: )?((?:adb|error): (?:device .*not found|device "
+                "(?:.*?: )?((?:adb|error): (?:device .*not found|device "
                 "(?:off|unauth).*|no devices.*|more than one.*))",
-                example="adb: device 'R58M12' not found",
+                "adb: device 'R58M12' not found",
             ),
             FailureText(
-                pattern=(
-                    "(?:.*?: )?((?:adb|error): .*(?:couldn't read from device|protocol "
-                    "fault|device unresponsive|unknown host service|transport is closing).*)"
-                ),
-                example=(
-                    "adb: error: failed to copy 'a' to '/data/local/tmp/a': couldn't read from device"
-                ),
+                "(?:.*?: )?((?:adb|error): .*(?:couldn't read from device|protocol "
+                "fault|device unresponsive|unknown host service|transport is closing).*)",
+                "adb: error: failed to copy 'a' to '/data/local/tmp/a': couldn't read from device",
             ),
         ),
     ),
     FailureCode(
         "affinity-refused",
         "The phone refused the cores that the plan asks for.",
-        (
-            "Use affinity: all, or a mask of cores that are online now (cat /sys/devices/system/cpu/online)."
-        ),
+        "Use affinity: all, or a mask of cores that are online now (cat /sys/devices/system/cpu/online).",
         (
             FailureText(
-                pattern=".*?(taskset: .*affinity.*)",
-                example="taskset: failed to set pid 11011's affinity: Invalid argument",
+                ".*?(taskset: .*affinity.*)",
+                "taskset: failed to set pid 11011's affinity: Invalid argument",
             ),
         ),
     ),
@@ -240,8 +204,8 @@ RUN_FAILURES: Final = (
         "A shell user may not move processes there on most phones: root the phone, or measure in mode shell.",
         (
             FailureText(
-                pattern="benchfarm: (mode not reached: .*)",
-                example="benchfarm: mode not reached: top-app",
+                "benchfarm: (mode not reached: .*)",
+                "benchfarm: mode not reached: top-app",
             ),
         ),
     ),
@@ -251,23 +215,23 @@ RUN_FAILURES: Final = (
         "Compare with 'benchfarm flags'; the reason names the flag.",
         (
             FailureText(
-                pattern="(Failed to parse flag .*)",
-                example="Failed to parse flag 'num_threads' against the value 'x'",
+                "(Failed to parse flag .*)",
+                "Failed to parse flag 'num_threads' against the value 'x'",
                 rank=1,
             ),
             FailureText(
-                pattern="(There are invalid perf options in .*|The 'none' option can not be used .*)",
-                example="There are invalid perf options in 'gpuu'.",
+                "(There are invalid perf options in .*|The 'none' option can not be used .*)",
+                "There are invalid perf options in 'gpuu'.",
                 rank=1,
             ),
             FailureText(
-                pattern="(Please specify the name of your TF Lite input file.*|Output mode.* is not supported.*)",
-                example="Please specify the name of your TF Lite input file with --graph",
+                "(Please specify the name of your TF Lite input file.*|Output mode.* is not supported.*)",
+                "Please specify the name of your TF Lite input file with --graph",
                 rank=1,
             ),
             FailureText(
-                pattern="(Requesting full delegation and CPU acceleration are incompatible.*)",
-                example="Requesting full delegation and CPU acceleration are incompatible.",
+                "(Requesting full delegation and CPU acceleration are incompatible.*)",
+                "Requesting full delegation and CPU acceleration are incompatible.",
                 rank=1,
             ),
         ),
@@ -278,8 +242,8 @@ RUN_FAILURES: Final = (
         "Take a build with all delegate providers; performance options need the GPU provider.",
         (
             FailureText(
-                pattern=r"(\w+ was not found\.)$",
-                example="gpu_delegate was not found.",
+                r"(\w+ was not found\.)$",
+                "gpu_delegate was not found.",
                 rank=1,
             ),
         ),
@@ -290,8 +254,8 @@ RUN_FAILURES: Final = (
         "Leave out --help.",
         (
             FailureText(
-                pattern=r"(usage: \S+ <flags>)",
-                example="usage: ./benchmark_model <flags>",
+                r"(usage: \S+ <flags>)",
+                "usage: ./benchmark_model <flags>",
                 rank=9,
             ),
         ),
@@ -302,8 +266,8 @@ RUN_FAILURES: Final = (
         "Leave out --list_signatures and name one with --signature_to_run_for.",
         (
             FailureText(
-                pattern=r"(The Model contains \d+ signature key\(s\)\.)",
-                example="The Model contains 1 signature key(s).",
+                r"(The Model contains \d+ signature key\(s\)\.)",
+                "The Model contains 1 signature key(s).",
                 rank=9,
             ),
         ),
@@ -314,13 +278,13 @@ RUN_FAILURES: Final = (
         "Check the path; push the model again.",
         (
             FailureText(
-                pattern=r"(Could not open '.*'\.)",
-                example="Could not open '/data/local/tmp/net.tflite'.",
+                r"(Could not open '.*'\.)",
+                "Could not open '/data/local/tmp/net.tflite'.",
                 rank=1,
             ),
             FailureText(
-                pattern=r"(Couldn't find '.*' in bundle\.)",
-                example="Couldn't find 'mobilenet.tflite' in bundle.",
+                r"(Couldn't find '.*' in bundle\.)",
+                "Couldn't find 'mobilenet.tflite' in bundle.",
                 rank=1,
             ),
         ),
@@ -331,18 +295,18 @@ RUN_FAILURES: Final = (
         "Compare its sha256 with the original's and push it again.",
         (
             FailureText(
-                pattern=r"(The model is not a valid Flatbuffer.*|mmap of size 0 requested\.)",
-                example="The model is not a valid Flatbuffer buffer",
+                r"(The model is not a valid Flatbuffer.*|mmap of size 0 requested\.)",
+                "The model is not a valid Flatbuffer buffer",
                 rank=2,
             ),
             FailureText(
-                pattern=r"(No subgraph in the model\.|Mmap of .* failed with error (?!'1[23]'\.).*)",
-                example="No subgraph in the model.",
+                r"(No subgraph in the model\.|Mmap of .* failed with error (?!'1[23]'\.).*)",
+                "No subgraph in the model.",
                 rank=2,
             ),
             FailureText(
-                pattern="(The model allocation is null/empty|Failed to load model.*)",
-                example="The model allocation is null/empty",
+                "(The model allocation is null/empty|Failed to load model.*)",
+                "The model allocation is null/empty",
                 rank=3,
             ),
         ),
@@ -350,14 +314,12 @@ RUN_FAILURES: Final = (
     FailureCode(
         "model-unreadable",
         "The phone refused to map the model file, which is there.",
-        (
-            "Move the model to /data/local/tmp (for an app: to its own folder) instead "
-            "of pushing it again; the log names what SELinux denied."
-        ),
+        "Move the model to /data/local/tmp (for an app: to its own folder) instead "
+        "of pushing it again; the log names what SELinux denied.",
         (
             FailureText(
-                pattern=r"(Mmap of .* failed with error '13'\.)",
-                example="Mmap of '184' at offset '0' failed with error '13'.",
+                r"(Mmap of .* failed with error '13'\.)",
+                "Mmap of '184' at offset '0' failed with error '13'.",
                 rank=2,
             ),
         ),
@@ -368,11 +330,9 @@ RUN_FAILURES: Final = (
         "Take a newer build.",
         (
             FailureText(
-                pattern="(Didn't find op for builtin opcode .*|Op builtin_code out of range.*)",
-                example=(
-                    "Didn't find op for builtin opcode 'CONV_2D' version '9'. An older vers"
-                    "ion of this builtin might be supported."
-                ),
+                "(Didn't find op for builtin opcode .*|Op builtin_code out of range.*)",
+                "Didn't find op for builtin opcode 'CONV_2D' version '9'. An older vers"
+                "ion of this builtin might be supported.",
                 rank=2,
             ),
         ),
@@ -383,20 +343,18 @@ RUN_FAILURES: Final = (
         "Take the build with Flex (plus_flex), or convert the model without SELECT_TF_OPS.",
         (
             FailureText(
-                pattern=r"(Node number \d+ \(Flex\w+\) failed to (?:prepare|invoke)\.?)",
-                example="Node number 12 (FlexErf) failed to prepare.",
+                r"(Node number \d+ \(Flex\w+\) failed to (?:prepare|invoke)\.?)",
+                "Node number 12 (FlexErf) failed to prepare.",
                 rank=3,
             ),
             FailureText(
-                pattern=r"(Select TensorFlow op\(s\), included in the given model.*)",
-                example=(
-                    "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter."
-                ),
+                r"(Select TensorFlow op\(s\), included in the given model.*)",
+                "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter.",
                 rank=4,
             ),
             FailureText(
-                pattern=r"(Encountered unresolved custom op: Flex\w+).*",
-                example="Encountered unresolved custom op: FlexErf.",
+                r"(Encountered unresolved custom op: Flex\w+).*",
+                "Encountered unresolved custom op: FlexErf.",
                 rank=4,
             ),
         ),
@@ -407,8 +365,8 @@ RUN_FAILURES: Final = (
         "Take a build that registers it, or replace the operator in the model.",
         (
             FailureText(
-                pattern=r"(Encountered unresolved custom op: [\w.:-]+)",
-                example="Encountered unresolved custom op: TFLite_Detection_PostProcess.",
+                r"(Encountered unresolved custom op: [\w.:-]+)",
+                "Encountered unresolved custom op: TFLite_Detection_PostProcess.",
                 rank=4,
             ),
         ),
@@ -419,8 +377,8 @@ RUN_FAILURES: Final = (
         "Name one of those listed with --signature_to_run_for.",
         (
             FailureText(
-                pattern=r"(Signature not specified or incorrect\..*)",
-                example="Signature not specified or incorrect. Available signatures: encode",
+                r"(Signature not specified or incorrect\..*)",
+                "Signature not specified or incorrect. Available signatures: encode",
                 rank=2,
             ),
         ),
@@ -431,18 +389,18 @@ RUN_FAILURES: Final = (
         "Compare --input_layer and --input_layer_shape with 'benchfarm model inspect'.",
         (
             FailureText(
-                pattern=r"(Incorrect size string specified.*|Input tensor #\d+ should have .*)",
-                example="Incorrect size string specified: 1,a,224,3",
+                r"(Incorrect size string specified.*|Input tensor #\d+ should have .*)",
+                "Incorrect size string specified: 1,a,224,3",
                 rank=2,
             ),
             FailureText(
-                pattern="(The number of items in --input_layer.*|Any unknown sizes in the shapes.*)",
-                example="The number of items in --input_layer_shape (1, with 2 layers) is wrong",
+                "(The number of items in --input_layer.*|Any unknown sizes in the shapes.*)",
+                "The number of items in --input_layer_shape (1, with 2 layers) is wrong",
                 rank=2,
             ),
             FailureText(
-                pattern="(Wrong input value range item specified.*)",
-                example="Wrong input value range item specified: a,0",
+                "(Wrong input value range item specified.*)",
+                "Wrong input value range item specified: a,0",
                 rank=2,
             ),
         ),
@@ -453,9 +411,9 @@ RUN_FAILURES: Final = (
         "Give a file of exactly the tensor's bytes.",
         (
             FailureText(
-                pattern=r"(Failed to read the input_layer_value_file.*|The size of .* bytes\. It "
+                r"(Failed to read the input_layer_value_file.*|The size of .* bytes\. It "
                 "should be .*)",
-                example="Failed to read the input_layer_value_file /data/local/tmp/in.bin",
+                "Failed to read the input_layer_value_file /data/local/tmp/in.bin",
                 rank=2,
             ),
         ),
@@ -471,8 +429,8 @@ RUN_FAILURES: Final = (
         "Ask for -1 or a number from 1 up.",
         (
             FailureText(
-                pattern="(num_threads should be .*)",
-                example="num_threads should be >= 0 or just -1 to let TFLite runtime set the value.",
+                "(num_threads should be .*)",
+                "num_threads should be >= 0 or just -1 to let TFLite runtime set the value.",
                 rank=1,
             ),
         ),
@@ -483,8 +441,8 @@ RUN_FAILURES: Final = (
         "Leave the flag out to measure a partial delegation, or change the operators that are listed.",
         (
             FailureText(
-                pattern=r"(Disallowed CPU fallback detected\.)",
-                example="Disallowed CPU fallback detected.",
+                r"(Disallowed CPU fallback detected\.)",
+                "Disallowed CPU fallback detected.",
                 rank=5,
             ),
         ),
@@ -495,11 +453,9 @@ RUN_FAILURES: Final = (
         "Convert the model with a fixed batch and fixed shapes.",
         (
             FailureText(
-                pattern="(Attempting to use a delegate that only supports static-sized tensors.*)",
-                example=(
-                    "Attempting to use a delegate that only supports static-sized tensors w"
-                    "ith a graph that has dynamic-sized tensors"
-                ),
+                "(Attempting to use a delegate that only supports static-sized tensors.*)",
+                "Attempting to use a delegate that only supports static-sized tensors w"
+                "ith a graph that has dynamic-sized tensors",
                 rank=5,
             ),
         ),
@@ -510,33 +466,33 @@ RUN_FAILURES: Final = (
         "Read the reason: no OpenCL or OpenGL driver, or a tensor that the GPU can't hold.",
         (
             FailureText(
-                pattern="(TfLiteGpuDelegate Init: .*)",
-                example="TfLiteGpuDelegate Init: Only identical batch dimension is supported",
+                "(TfLiteGpuDelegate Init: .*)",
+                "TfLiteGpuDelegate Init: Only identical batch dimension is supported",
                 rank=5,
             ),
             FailureText(
-                pattern=r"(\[GPU\] Failed to initialize: .*)",
-                example="[GPU] Failed to initialize: No EGL error, but eglChooseConfig failed",
+                r"(\[GPU\] Failed to initialize: .*)",
+                "[GPU] Failed to initialize: No EGL error, but eglChooseConfig failed",
                 rank=5,
             ),
             FailureText(
-                pattern=".*?(Failed to create litert::ml_drift::DelegateKernelLiteRt: .*)",
-                example="Failed to create litert::ml_drift::DelegateKernelLiteRt: INTERNAL: no OpenCL",
+                ".*?(Failed to create litert::ml_drift::DelegateKernelLiteRt: .*)",
+                "Failed to create litert::ml_drift::DelegateKernelLiteRt: INTERNAL: no OpenCL",
                 rank=5,
             ),
             FailureText(
-                pattern=r"(Node number \d+ \(LITERT_\w+\) failed to prepare\.?)",
-                example="Node number 31 (LITERT_CL) failed to prepare.",
+                r"(Node number \d+ \(LITERT_\w+\) failed to prepare\.?)",
+                "Node number 31 (LITERT_CL) failed to prepare.",
                 rank=6,
             ),
             FailureText(
-                pattern=r".*?(undefined symbol: cl\w+.*)",
-                example="loading libOpenCL.so: undefined symbol: clGetCommandBufferInfoKHR",
+                r".*?(undefined symbol: cl\w+.*)",
+                "loading libOpenCL.so: undefined symbol: clGetCommandBufferInfoKHR",
                 rank=4,
             ),
             FailureText(
-                pattern="(.*cl_khr_3d_image_writes' is not supported.*)",
-                example="<source>:2:9: error: extension 'cl_khr_3d_image_writes' is not supported",
+                "(.*cl_khr_3d_image_writes' is not supported.*)",
+                "<source>:2:9: error: extension 'cl_khr_3d_image_writes' is not supported",
                 rank=4,
             ),
         ),
@@ -547,13 +503,13 @@ RUN_FAILURES: Final = (
         "Try another --nnapi_accelerator_name or the GPU; NNAPI is deprecated since Android 15.",
         (
             FailureText(
-                pattern="(NN API returned error .*)",
-                example="NN API returned error ANEURALNETWORKS_BAD_DATA at line 3918 while adding operation.",
+                "(NN API returned error .*)",
+                "NN API returned error ANEURALNETWORKS_BAD_DATA at line 3918 while adding operation.",
                 rank=5,
             ),
             FailureText(
-                pattern="(Returning error since NNAPI returned failure .*|Failed to build graph for NNAPI.*)",
-                example="Returning error since NNAPI returned failure nnapi_delegate.cc:3062.",
+                "(Returning error since NNAPI returned failure .*|Failed to build graph for NNAPI.*)",
+                "Returning error since NNAPI returned failure nnapi_delegate.cc:3062.",
                 rank=5,
             ),
         ),
@@ -564,16 +520,14 @@ RUN_FAILURES: Final = (
         "Push libhexagon_interface.so and the skel libraries that fit the phone's DSP.",
         (
             FailureText(
-                pattern="(Failed to fetch Hexagon NN version.*)",
-                example=(
-                    "Failed to fetch Hexagon NN version. This might be because you're using"
-                    " incompatible versions of libhexagon"
-                ),
+                "(Failed to fetch Hexagon NN version.*)",
+                "Failed to fetch Hexagon NN version. This might be because you're using"
+                " incompatible versions of libhexagon",
                 rank=5,
             ),
             FailureText(
-                pattern=r".*?(hexagon_nn_\w+ failed\..*)",
-                example="hexagon_nn_config failed. Error: -1",
+                r".*?(hexagon_nn_\w+ failed\..*)",
+                "hexagon_nn_config failed. Error: -1",
                 rank=5,
             ),
         ),
@@ -584,8 +538,8 @@ RUN_FAILURES: Final = (
         "Take both from one release.",
         (
             FailureText(
-                pattern="(Incompatible versions between interface library and libhexagon_skel.*)",
-                example="Incompatible versions between interface library and libhexagon_skel 1 vs 2. Abort.",
+                "(Incompatible versions between interface library and libhexagon_skel.*)",
+                "Incompatible versions between interface library and libhexagon_skel 1 vs 2. Abort.",
                 rank=5,
             ),
         ),
@@ -596,37 +550,33 @@ RUN_FAILURES: Final = (
         "Check the dispatch and runtime libraries for this SoC, LD_LIBRARY_PATH and ADSP_LIBRARY_PATH.",
         (
             FailureText(
-                pattern="(Failed to create a dispatch delegate kernel: .*)",
-                example="Failed to create a dispatch delegate kernel: No usable Dispatch runtime found",
+                "(Failed to create a dispatch delegate kernel: .*)",
+                "Failed to create a dispatch delegate kernel: No usable Dispatch runtime found",
                 rank=5,
             ),
             FailureText(
-                pattern="(No usable Dispatch runtime.*|Failed to initialize Dispatch API.*)",
-                example="No usable Dispatch runtime found",
+                "(No usable Dispatch runtime.*|Failed to initialize Dispatch API.*)",
+                "No usable Dispatch runtime found",
                 rank=6,
             ),
             FailureText(
-                pattern="(You should provide the `DispatchLibraryDir` option.*)",
-                example="You should provide the `DispatchLibraryDir` option to use the NPU",
+                "(You should provide the `DispatchLibraryDir` option.*)",
+                "You should provide the `DispatchLibraryDir` option to use the NPU",
                 rank=6,
             ),
             FailureText(
-                pattern=".*?(Failed to load skel, error: .*)",
-                example="[ERROR] [Qnn ExecuTorch]: Failed to load skel, error: 4000",
+                ".*?(Failed to load skel, error: .*)",
+                "[ERROR] [Qnn ExecuTorch]: Failed to load skel, error: 4000",
                 rank=4,
-                next_step=(
-                    "Push the skel library that fits the DSP's version (libQnnHtpVxxSkel.so) "
-                    "and name its folder in ADSP_LIBRARY_PATH."
-                ),
+                next_step="Push the skel library that fits the DSP's version (libQnnHtpVxxSkel.so) "
+                "and name its folder in ADSP_LIBRARY_PATH.",
             ),
             FailureText(
-                pattern=".*?(qnn_open failed, .*)",
-                example="<E> DspTransport.openSession qnn_open failed, 0x80000406",
+                ".*?(qnn_open failed, .*)",
+                "<E> DspTransport.openSession qnn_open failed, 0x80000406",
                 rank=4,
-                next_step=(
-                    "Push the skel library that fits the DSP's version (libQnnHtpVxxSkel.so) "
-                    "and name its folder in ADSP_LIBRARY_PATH."
-                ),
+                next_step="Push the skel library that fits the DSP's version (libQnnHtpVxxSkel.so) "
+                "and name its folder in ADSP_LIBRARY_PATH.",
             ),
         ),
     ),
@@ -636,32 +586,28 @@ RUN_FAILURES: Final = (
         "Take the vendor runtime that the LiteRT release names.",
         (
             FailureText(
-                pattern=r".*?(Qnn (?:\w+ )?library version \S+ is (?:mismatched|not supported)\..*)",
-                example=(
-                    "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0."
-                ),
+                r".*?(Qnn (?:\w+ )?library version \S+ is (?:mismatched|not supported)\..*)",
+                "Qnn System library version 1.6.0 is mismatched. The minimum supported version is 1.8.0.",
                 rank=4,
             ),
             FailureText(
-                pattern=".*?(Stub lib id mismatch: expected .*)",
-                example="<E> Stub lib id mismatch: expected (v2.28.0), detected (v2.25.17)",
+                ".*?(Stub lib id mismatch: expected .*)",
+                "<E> Stub lib id mismatch: expected (v2.28.0), detected (v2.25.17)",
                 rank=4,
             ),
             FailureText(
-                pattern=".*?(Failed to create context from context binary: Unsupported context binary version.*)",
-                example="Failed to create context from context binary: Unsupported context binary version",
+                ".*?(Failed to create context from context binary: Unsupported context binary version.*)",
+                "Failed to create context from context binary: Unsupported context binary version",
                 rank=4,
             ),
             FailureText(
-                pattern=".*?(Incompatible Neuron SDK major version: .*)",
-                example=(
-                    "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0"
-                ),
+                ".*?(Incompatible Neuron SDK major version: .*)",
+                "Incompatible Neuron SDK major version: bytecode compiled with 8.2.30, but runtime is 9.2.0",
                 rank=4,
             ),
             FailureText(
-                pattern=".*?(Unsupported dispatch runtime version.*)",
-                example="[litert_dispatch.cc:210] Unsupported dispatch runtime version",
+                ".*?(Unsupported dispatch runtime version.*)",
+                "[litert_dispatch.cc:210] Unsupported dispatch runtime version",
                 rank=4,
             ),
         ),
@@ -672,8 +618,8 @@ RUN_FAILURES: Final = (
         "Read the delegate's own log; check its options.",
         (
             FailureText(
-                pattern=r"(Failed to apply (?:EXTERNAL|STABLE_DELEGATE) delegate\.)",
-                example="Failed to apply EXTERNAL delegate.",
+                r"(Failed to apply (?:EXTERNAL|STABLE_DELEGATE) delegate\.)",
+                "Failed to apply EXTERNAL delegate.",
                 rank=6,
             ),
         ),
@@ -684,8 +630,8 @@ RUN_FAILURES: Final = (
         "Often memory: lower the batch; or measure with the builtin kernels (delegate cpu).",
         (
             FailureText(
-                pattern="(failed to create XNNPACK runtime.*|XNNPack delegate failed to .*)",
-                example="failed to create XNNPACK runtime",
+                "(failed to create XNNPACK runtime.*|XNNPack delegate failed to .*)",
+                "failed to create XNNPACK runtime",
                 rank=5,
             ),
         ),
@@ -696,8 +642,8 @@ RUN_FAILURES: Final = (
         "Read the lines before it in the output.",
         (
             FailureText(
-                pattern=r"(Failed to apply \w+ delegate\.)",
-                example="Failed to apply FOO delegate.",
+                r"(Failed to apply \w+ delegate\.)",
+                "Failed to apply FOO delegate.",
                 rank=6,
             ),
         ),
@@ -708,8 +654,8 @@ RUN_FAILURES: Final = (
         "Read the reason; random inputs may be out of range: set --input_layer_value_range.",
         (
             FailureText(
-                pattern=r"(Node number \d+ \(\w+\) failed to invoke\.?)",
-                example="Node number 3 (GATHER) failed to invoke.",
+                r"(Node number \d+ \(\w+\) failed to invoke\.?)",
+                "Node number 3 (GATHER) failed to invoke.",
                 rank=6,
             ),
         ),
@@ -720,13 +666,13 @@ RUN_FAILURES: Final = (
         "Read the line before it: memory, or a shape that an operator refuses.",
         (
             FailureText(
-                pattern=r"(Node number \d+ \(\w+\) failed to prepare\.?)",
-                example="Node number 3 (CONV_2D) failed to prepare.",
+                r"(Node number \d+ \(\w+\) failed to prepare\.?)",
+                "Node number 3 (CONV_2D) failed to prepare.",
                 rank=7,
             ),
             FailureText(
-                pattern="(Failed to allocate tensors!)",
-                example="Failed to allocate tensors!",
+                "(Failed to allocate tensors!)",
+                "Failed to allocate tensors!",
                 rank=8,
             ),
         ),
@@ -737,13 +683,13 @@ RUN_FAILURES: Final = (
         "Lower the batch, close apps, or take a phone with more memory.",
         (
             FailureText(
-                pattern=r"(Mmap of .* failed with error '12'\.)",
-                example="Mmap of '184' at offset '0' failed with error '12'.",
+                r"(Mmap of .* failed with error '12'\.)",
+                "Mmap of '184' at offset '0' failed with error '12'.",
                 rank=2,
             ),
             FailureText(
-                pattern=".*?(std::bad_alloc.*|[Oo]ut of memory.*)",
-                example="terminate called after throwing an instance of 'std::bad_alloc'",
+                ".*?(std::bad_alloc.*|[Oo]ut of memory.*)",
+                "terminate called after throwing an instance of 'std::bad_alloc'",
                 rank=5,
             ),
         ),
@@ -755,14 +701,10 @@ RUN_FAILURES: Final = (
     ),
     FailureCode(
         "phantom-process-kill",
-        (
-            "Android killed the program because too many processes run beside apps (phantom processes)."
-        ),
-        (
-            "Lift the limit: adb shell device_config put activity_manager "
-            "max_phantom_processes 2147483647; from Android 12L also: settings put "
-            "global settings_enable_monitor_phantom_procs false."
-        ),
+        "Android killed the program because too many processes run beside apps (phantom processes).",
+        "Lift the limit: adb shell device_config put activity_manager "
+        "max_phantom_processes 2147483647; from Android 12L also: settings put "
+        "global settings_enable_monitor_phantom_procs false.",
     ),
     FailureCode(
         "killed",
@@ -792,10 +734,8 @@ RUN_FAILURES: Final = (
     FailureCode(
         "aborted",
         "The program aborted (SIGABRT).",
-        (
-            "The reason ends with its last line and the tombstone's abort message; "
-            "'benchfarm results log RUN' shows the rest."
-        ),
+        "The reason ends with its last line and the tombstone's abort message; "
+        "'benchfarm results log RUN' shows the rest.",
     ),
     FailureCode(
         "bus-error",
@@ -818,8 +758,8 @@ RUN_FAILURES: Final = (
         "Read the exception in the crash log.",
         (
             FailureText(
-                pattern="(Failed to create the interpreter with error: .*)",
-                example="Failed to create the interpreter with error: The model is too new",
+                "(Failed to create the interpreter with error: .*)",
+                "Failed to create the interpreter with error: The model is too new",
                 rank=7,
             ),
         ),
@@ -840,33 +780,27 @@ RUN_FAILURES: Final = (
         "Install the APK again; 'benchfarm build' shows the activity that it contains.",
         (
             FailureText(
-                pattern=r".*?(Activity class \{[^}]*\} does not exist.*)",
-                example=(
-                    "Error: Activity class {org.tensorflow.lite.benchmark/.BenchmarkModelActivity} does not exist."
-                ),
+                r".*?(Activity class \{[^}]*\} does not exist.*)",
+                "Error: Activity class {org.tensorflow.lite.benchmark/.BenchmarkModelActivity} does not exist.",
             ),
             FailureText(
-                pattern="(Error: Activity class does not exist.*)",
-                example="Error: Activity class does not exist.",
+                "(Error: Activity class does not exist.*)",
+                "Error: Activity class does not exist.",
             ),
         ),
     ),
     FailureCode(
         "activity-refused",
         "The phone refused to start the app's activity.",
-        (
-            "The reason says why: switch to the phone's main user and unlock it, or allow the app's start."
-        ),
+        "The reason says why: switch to the phone's main user and unlock it, or allow the app's start.",
         (
             FailureText(
-                pattern=r".*?((?:java\.lang\.)?SecurityException: .*)",
-                example=(
-                    "java.lang.SecurityException: Shell does not have permission to access user 10"
-                ),
+                r".*?((?:java\.lang\.)?SecurityException: .*)",
+                "java.lang.SecurityException: Shell does not have permission to access user 10",
             ),
             FailureText(
-                pattern="(Error: .*(?:Permission Denial|permission).*)",
-                example="Error: Permission Denial: starting Intent { } not exported from uid 10123",
+                "(Error: .*(?:Permission Denial|permission).*)",
+                "Error: Permission Denial: starting Intent { } not exported from uid 10123",
             ),
         ),
     ),
@@ -876,16 +810,14 @@ RUN_FAILURES: Final = (
         "'benchfarm explain CODE' tells what to do about the reason's code.",
         (
             FailureText(
-                pattern=r".*?\[?(INSTALL_(?:PARSE_)?FAILED_[A-Z_]+)",
-                example="adb: failed to install benchmark.apk: Failure [INSTALL_FAILED_OLDER_SDK]",
+                r".*?\[?(INSTALL_(?:PARSE_)?FAILED_[A-Z_]+)",
+                "adb: failed to install benchmark.apk: Failure [INSTALL_FAILED_OLDER_SDK]",
             ),
             FailureText(
-                pattern=r".*?(Failure \[-\d+\].*)",
-                example="adb: failed to install benchmark.apk: Failure [-99]",
-                next_step=(
-                    "The phone's maker refuses it: allow 'Install via USB' and 'USB debugging "
-                    "(Security settings)' in the developer options."
-                ),
+                r".*?(Failure \[-\d+\].*)",
+                "adb: failed to install benchmark.apk: Failure [-99]",
+                next_step="The phone's maker refuses it: allow 'Install via USB' and 'USB debugging "
+                "(Security settings)' in the developer options.",
             ),
         ),
     ),
@@ -900,8 +832,8 @@ RUN_FAILURES: Final = (
         "Free space on the phone.",
         (
             FailureText(
-                pattern=".*?(No space left on device.*)",
-                example="write failed: No space left on device",
+                ".*?(No space left on device.*)",
+                "write failed: No space left on device",
                 rank=5,
             ),
         ),
@@ -949,31 +881,31 @@ RUN_FAILURES: Final = (
     FailureCode(
         "benchmark-failed",
         "The program said that it failed, without a reason that benchfarm knows.",
-        ("See all that it printed: benchfarm results log RUN; the reason ends with its last line."),
+        "See all that it printed: benchfarm results log RUN; the reason ends with its last line.",
         (
             FailureText(
-                pattern="(Failed to initialize: internalError.*)",
-                example="Failed to initialize: internalError",
+                "(Failed to initialize: internalError.*)",
+                "Failed to initialize: internalError",
                 rank=7,
             ),
             FailureText(
-                pattern="(Failed to initialize the interpreter|Failed to set thread number|Run failed: .*)",
-                example="Failed to initialize the interpreter",
+                "(Failed to initialize the interpreter|Failed to set thread number|Run failed: .*)",
+                "Failed to initialize the interpreter",
                 rank=8,
             ),
             FailureText(
-                pattern=r"(Failed to (?:load|compile) model\..*|Failed to create litert environment.*)",
-                example="Failed to compile model.",
+                r"(Failed to (?:load|compile) model\..*|Failed to create litert environment.*)",
+                "Failed to compile model.",
                 rank=8,
             ),
             FailureText(
-                pattern="(Error while (?:running a single-option run|parsing the flags for .*): .*)",
-                example="Error while running a single-option run: gpu",
+                "(Error while (?:running a single-option run|parsing the flags for .*): .*)",
+                "Error while running a single-option run: gpu",
                 rank=10,
             ),
             FailureText(
-                pattern=r"(Benchmarking failed\.)",
-                example="Benchmarking failed.",
+                r"(Benchmarking failed\.)",
+                "Benchmarking failed.",
                 rank=11,
             ),
         ),
@@ -997,8 +929,8 @@ ERROR_FAILURES: Final = (
         "Plug the phone in and allow USB debugging; 'benchfarm devices' must show it.",
         (
             FailureText(
-                pattern="no devices/emulators found|more than one device/emulator",
-                example="more than one device/emulator",
+                "no devices/emulators found|more than one device/emulator",
+                "more than one device/emulator",
                 source=Source.ADB,
                 next_step="name the phone's serial; 'benchfarm devices' lists them",
             ),
@@ -1010,16 +942,14 @@ ERROR_FAILURES: Final = (
         "Allow this computer in the dialog on the phone's screen, then resume.",
         (
             FailureText(
-                pattern="device unauthorized|failed to authenticate",
-                example="device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
+                "device unauthorized|failed to authenticate",
+                "device unauthorized.\nThis adb server's $ADB_VENDOR_KEYS is not set",
                 source=Source.ADB,
-                next_step=(
-                    "accept the key of this computer on the phone's screen (USB debugging), then try again"
-                ),
+                next_step="accept the key of this computer on the phone's screen (USB debugging), then try again",
             ),
             FailureText(
-                pattern="device still authorizing",
-                example="device still authorizing",
+                "device still authorizing",
+                "device still authorizing",
                 source=Source.ADB,
                 next_step="wait a moment, or accept the key of this computer on the phone's screen",
             ),
@@ -1031,26 +961,20 @@ ERROR_FAILURES: Final = (
         "'benchfarm devices' says why this phone can't be used.",
         (
             FailureText(
-                pattern="insufficient permissions|no permissions",
-                example=(
-                    "insufficient permissions for device: user in plugdev group; are your udev rules wrong?"
-                ),
+                "insufficient permissions|no permissions",
+                "insufficient permissions for device: user in plugdev group; are your udev rules wrong?",
                 source=Source.ADB,
-                next_step=(
-                    "this user may not open the USB device: install udev rules and join the group plugdev"
-                ),
+                next_step="this user may not open the USB device: install udev rules and join the group plugdev",
             ),
             FailureText(
-                pattern="more than one device with serial",
-                example="more than one device with serial X",
+                "more than one device with serial",
+                "more than one device with serial X",
                 source=Source.ADB,
-                next_step=(
-                    "two phones have the same serial number: attach one of them only, or reach it over TCP"
-                ),
+                next_step="two phones have the same serial number: attach one of them only, or reach it over TCP",
             ),
             FailureText(
-                pattern="read-only file system",
-                example="sh: can't create boot: Read-only file system",
+                "read-only file system",
+                "sh: can't create boot: Read-only file system",
                 source=Source.WRITING,
                 meaning="the phone's storage is read-only",
                 next_step="reboot the phone; when it stays read-only, its storage is damaged",
@@ -1068,19 +992,15 @@ ERROR_FAILURES: Final = (
         "Check cable, hub and power, then resume.",
         (
             FailureText(
-                pattern=(
-                    "device unresponsive|unknown host service|transport is closing|protocol "
-                    "fault|couldn't read (?:status|from device)"
-                ),
-                example="protocol fault (couldn't read status): Success",
+                "device unresponsive|unknown host service|transport is closing|protocol "
+                "fault|couldn't read (?:status|from device)",
+                "protocol fault (couldn't read status): Success",
                 source=Source.ADB,
                 next_step="check the cable or the network; 'benchfarm devices' shows how the phone is",
             ),
             FailureText(
-                pattern=(
-                    "not found|no device with transport|device offline|still connecting|closed|no transport"
-                ),
-                example="device 'X' not found",
+                "not found|no device with transport|device offline|still connecting|closed|no transport",
+                "device 'X' not found",
                 rank=9,
                 source=Source.ADB,
                 next_step="check the cable or the network; 'benchfarm devices' shows how the phone is",
@@ -1089,35 +1009,33 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "system-down",
-        ("Android's own services aren't running: the phone boots, or its system has crashed."),
-        ("Wait until 'adb shell pm path android' answers; reboot the phone if it doesn't."),
+        "Android's own services aren't running: the phone boots, or its system has crashed.",
+        "Wait until 'adb shell pm path android' answers; reboot the phone if it doesn't.",
         (
             FailureText(
-                pattern=r".*?(cmd: (?:Can't find service|Failure calling service \w+)\b.*)",
-                example="cmd: Can't find service: package",
+                r".*?(cmd: (?:Can't find service|Failure calling service \w+)\b.*)",
+                "cmd: Can't find service: package",
             ),
             FailureText(
-                pattern=r".*?(Error: .*Is the system running\?.*)",
-                example="Error: Could not access the Package Manager.  Is the system running?",
+                r".*?(Error: .*Is the system running\?.*)",
+                "Error: Could not access the Package Manager.  Is the system running?",
             ),
             FailureText(
-                pattern=(
-                    "can't find service: (?:package|activity|settings|window)|failure calling "
-                    r"service \w+|is the system running\?"
-                ),
-                example="cmd: Failure calling service package: Broken pipe (32)",
+                "can't find service: (?:package|activity|settings|window)|failure calling "
+                r"service \w+|is the system running\?",
+                "cmd: Failure calling service package: Broken pipe (32)",
                 source=Source.SERVICE,
             ),
         ),
     ),
     FailureCode(
         "log-overrun",
-        ("The phone's log was overwritten faster than it could be read."),
+        "The phone's log was overwritten faster than it could be read.",
         "Give the log more room: adb logcat -G 16M; end the app that floods it.",
         (
             FailureText(
-                pattern="read: unexpected EOF",
-                example="read: unexpected EOF!",
+                "read: unexpected EOF",
+                "read: unexpected EOF!",
                 source=Source.SERVICE,
             ),
         ),
@@ -1144,50 +1062,36 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "folder-refused",
-        ("The phone's shell user may not write in our folder, or not in /data/local/tmp itself."),
-        (
-            "Look at both folders' owner and mode: adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm."
-        ),
+        "The phone's shell user may not write in our folder, or not in /data/local/tmp itself.",
+        "Look at both folders' owner and mode: adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm.",
         (
             FailureText(
-                pattern="permission denied|operation not permitted",
-                example="couldn't create file: Permission denied",
+                "permission denied|operation not permitted",
+                "couldn't create file: Permission denied",
                 source=Source.WRITING,
                 meaning="the phone's shell user may not write there",
-                next_step=(
-                    "'adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm' shows whose "
-                    "folders they are: both belong to shell. If /data/local/tmp itself doesn't "
-                    "(mode 771), reboot the phone; if only the inner one doesn't, remove it as "
-                    "who made it (root)"
-                ),
+                next_step="'adb shell ls -ld /data/local/tmp /data/local/tmp/benchfarm' shows whose "
+                "folders they are: both belong to shell. If /data/local/tmp itself doesn't "
+                "(mode 771), reboot the phone; if only the inner one doesn't, remove it as "
+                "who made it (root)",
             ),
         ),
     ),
     FailureCode(
         "shell-restricted",
-        (
-            "The phone's maker doesn't let the shell user do this (MIUI, HyperOS, ColorOS and others)."
-        ),
-        (
-            "Turn on 'USB debugging (Security settings)' in the developer options "
-            "(some phones: 'Disable permission monitoring'), then reconnect the phone."
-        ),
+        "The phone's maker doesn't let the shell user do this (MIUI, HyperOS, ColorOS and others).",
+        "Turn on 'USB debugging (Security settings)' in the developer options "
+        "(some phones: 'Disable permission monitoring'), then reconnect the phone.",
         (
             FailureText(
-                pattern=(
-                    "INJECT_EVENTS "
-                    r"permission|requires:?\s*android\.permission\.WRITE_SECURE_SETTINGS"
-                ),
-                example=(
-                    "java.lang.SecurityException: Injecting to another application requires INJECT_EVENTS permission"
-                ),
+                "INJECT_EVENTS "
+                r"permission|requires:?\s*android\.permission\.WRITE_SECURE_SETTINGS",
+                "java.lang.SecurityException: Injecting to another application requires INJECT_EVENTS permission",
                 source=Source.SERVICE,
             ),
             FailureText(
-                pattern=r"requires:?\s*android\.permission\.WRITE_SECURE_SETTINGS",
-                example=(
-                    "Permission denial: writing to settings requires:android.permission.WRITE_SECURE_SETTINGS"
-                ),
+                r"requires:?\s*android\.permission\.WRITE_SECURE_SETTINGS",
+                "Permission denial: writing to settings requires:android.permission.WRITE_SECURE_SETTINGS",
                 source=Source.SERVICE,
             ),
         ),
@@ -1198,47 +1102,35 @@ ERROR_FAILURES: Final = (
         "See the reason; figures in the log are read all the same.",
         (
             FailureText(
-                pattern=(
-                    "run-as: (?:could ?n[o']t|couldn't) set capabilities|Could not set capabilities"
-                ),
-                example="run-as: Could not set capabilities: Operation not permitted",
+                "run-as: (?:could ?n[o']t|couldn't) set capabilities|Could not set capabilities",
+                "run-as: Could not set capabilities: Operation not permitted",
                 source=Source.SERVICE,
-                next_step=(
-                    "this phone's system forbids run-as (its kernel or SELinux policy): update "
-                    "it, or measure with the native program"
-                ),
+                next_step="this phone's system forbids run-as (its kernel or SELinux policy): update "
+                "it, or measure with the native program",
             ),
             FailureText(
-                pattern=r"setegid\(AID_PACKAGE_INFO\) failed|couldn't setegid",
-                example="run-as: setegid(AID_PACKAGE_INFO) failed: Operation not permitted",
+                r"setegid\(AID_PACKAGE_INFO\) failed|couldn't setegid",
+                "run-as: setegid(AID_PACKAGE_INFO) failed: Operation not permitted",
                 source=Source.SERVICE,
-                next_step=(
-                    "run-as isn't installed as set-uid on this system: take a stock system "
-                    "image, or measure with the native program"
-                ),
+                next_step="run-as isn't installed as set-uid on this system: take a stock system "
+                "image, or measure with the native program",
             ),
             FailureText(
-                pattern=(
-                    "run-as: unknown package|run-as: package not found|run-as: Package '[^']*' is unknown"
-                ),
-                example="run-as: unknown package: org.tensorflow.lite.benchmark",
+                "run-as: unknown package|run-as: package not found|run-as: Package '[^']*' is unknown",
+                "run-as: unknown package: org.tensorflow.lite.benchmark",
                 source=Source.SERVICE,
-                next_step=(
-                    "the app isn't installed for the user that adb's shell is: install it for "
-                    "the main user, or update the phone if it is there"
-                ),
+                next_step="the app isn't installed for the user that adb's shell is: install it for "
+                "the main user, or update the phone if it is there",
             ),
             FailureText(
-                pattern="run-as: [Pp]ackage .*not debuggable",
-                example="run-as: package not debuggable: org.tensorflow.lite.benchmark",
+                "run-as: [Pp]ackage .*not debuggable",
+                "run-as: package not debuggable: org.tensorflow.lite.benchmark",
                 source=Source.SERVICE,
                 next_step="install a debuggable build of the app",
             ),
             FailureText(
-                pattern="run-as: ",
-                example=(
-                    "run-as: couldn't stat /data/user/0/org.tensorflow.lite.benchmark: Permission denied"
-                ),
+                "run-as: ",
+                "run-as: couldn't stat /data/user/0/org.tensorflow.lite.benchmark: Permission denied",
                 rank=9,
                 source=Source.SERVICE,
                 next_step="is the app a debuggable build?",
@@ -1261,8 +1153,8 @@ ERROR_FAILURES: Final = (
         "Free some space on the phone, or lower the blob budget.",
         (
             FailureText(
-                pattern="no space left|quota exceeded",
-                example="couldn't write: No space left on device",
+                "no space left|quota exceeded",
+                "couldn't write: No space left on device",
                 source=Source.WRITING,
                 meaning="there is no space left on the phone",
                 next_step="free some space on the phone",
@@ -1301,17 +1193,17 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "parity-not-in-tool",
-        ("The program can't write its outputs to a file, so that they can't be compared."),
+        "The program can't write its outputs to a file, so that they can't be compared.",
         "Use 'native' or 'apk', which write their outputs to a file.",
     ),
     FailureCode(
         "parity-no-reference",
-        ("This computer can't compute the outputs that the phone's are compared with."),
+        "This computer can't compute the outputs that the phone's are compared with.",
         "The reason says why this computer can't compute the outputs.",
     ),
     FailureCode(
         "parity-own-inputs",
-        ("The plan names inputs of its own, for which there are no reference outputs."),
+        "The plan names inputs of its own, for which there are no reference outputs.",
         "Leave the input flags out of this plan, or give the inputs by parity_inputs.",
     ),
     FailureCode(
@@ -1321,9 +1213,7 @@ ERROR_FAILURES: Final = (
     ),
     FailureCode(
         "threads-unused",
-        (
-            "The program uses fewer threads than were asked for, so that another case has this figure."
-        ),
+        "The program uses fewer threads than were asked for, so that another case has this figure.",
         "Read the figure of the other number of threads; 'matrix.every_thread_count' measures each.",
     ),
     FailureCode(
@@ -1350,9 +1240,7 @@ _VERIFIED: Final = (
 #: The package manager's codes -> what to do.
 INSTALL_STEPS: Final[Mapping[str, str]] = {
     "INSTALL_FAILED_ALREADY_EXISTS": "uninstall the package first: adb uninstall PACKAGE",
-    "INSTALL_FAILED_UPDATE_INCOMPATIBLE": (
-        "another build of this package with another signature is installed: adb uninstall PACKAGE"
-    ),
+    "INSTALL_FAILED_UPDATE_INCOMPATIBLE": "a build with another signature is installed: adb uninstall PACKAGE",
     "INSTALL_FAILED_SHARED_USER_INCOMPATIBLE": "uninstall the package that shares its user id first",
     "INSTALL_FAILED_VERSION_DOWNGRADE": "a newer version is installed: adb uninstall PACKAGE",
     "INSTALL_FAILED_INSUFFICIENT_STORAGE": "free some space on the phone",
@@ -1364,9 +1252,7 @@ INSTALL_STEPS: Final[Mapping[str, str]] = {
     "INSTALL_FAILED_MISSING_SHARED_LIBRARY": "the phone lacks a library that the APK asks for: choose another build",
     "INSTALL_FAILED_MISSING_SPLIT": "this is one part of a split APK: choose a build that is one whole APK",
     "INSTALL_FAILED_TEST_ONLY": "this APK is marked test-only: build it for release or with the test-only flag off",
-    "INSTALL_FAILED_USER_RESTRICTED": (
-        "allow 'Install via USB' in the developer options (some makers ask on the screen, some for an account)"
-    ),
+    "INSTALL_FAILED_USER_RESTRICTED": "allow 'Install via USB' in the developer options; some makers ask for an account",
     "INSTALL_FAILED_VERIFICATION_FAILURE": _VERIFIED,
     "INSTALL_FAILED_VERIFICATION_TIMEOUT": _VERIFIED,
     "INSTALL_FAILED_ABORTED": "the phone aborted it: look at its screen for a question, then try again",
