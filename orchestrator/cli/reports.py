@@ -1,4 +1,4 @@
-"""``benchfarm report``, ``results sustained``, ``export`` and ``import``: what stored
+"""``benchfarm report``, ``advise``, ``results sustained``, ``export`` and ``import``: what stored
 campaigns say, and results for other programs and labs.
 """
 
@@ -93,6 +93,22 @@ def _report_text(data: ReportData, form: str) -> str:
         "markdown": exports.to_markdown,
     }
     return renderers[form](data)
+
+
+@command("advise")
+def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
+    """Apply six rules of good practice to stored results.
+
+    Example: benchfarm advise newest
+    """
+    from orchestrator.report.advice import advice_of, format_text
+
+    chosen, data = _data(settings, campaigns, None)
+    advice = advice_of(data)
+    return CommandResult(
+        text=format_text(advice),
+        data={"campaigns": [item.campaign_id for item in chosen], "advice": advice},
+    )
 
 
 @command("export")

@@ -18,6 +18,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.files import make_private
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
+from orchestrator.report.advice import advice_of
 from orchestrator.report.assembly import without_collector
 from orchestrator.report.charts import ThreadStep, charts_of, thread_steps
 from orchestrator.report.data import ReportData
@@ -165,6 +166,7 @@ def render_html(
         most_open=MOST_OPEN,
         chips=_chips(data),
         names=names,
+        advice=advice_of(data),
         grids=grids,
         pass_tables=pass_tables(),
         charts=charts_of(data),

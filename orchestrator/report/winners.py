@@ -1,7 +1,7 @@
 """The fastest configuration of each model on each device: by how much, how sure, and what to try
 next.
 
-Who wins, for report and terminal, comes from here. Figures of one model on one device are
+Who wins, for report, terminal and advice, comes from here. Figures of one model on one device are
 set against each other, medians with medians; what runs on a virtual phone never stands against a
 real device.
 """

@@ -125,6 +125,7 @@ READERS = (
     ("table",),
     ("history", "site", "--out", "{folder}/site"),
     ("results", "sustained"),
+    ("advise",),
     ("results", "reparse"),
     ("status",),
     ("run", "--resume"),

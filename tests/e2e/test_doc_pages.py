@@ -98,6 +98,7 @@ SHORTER = {
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {
     "ab",
+    "advise",
     "bisect",
     "compare",
     "doctor",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,8 +25,11 @@ from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
+from orchestrator.report.advice import Sentence, by_threads, fastest_of, times_as_long
 from orchestrator.tables.column import PAGE, PEOPLE, Column, Kind
 from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
+from orchestrator.tables.rows import ResultRow
+from orchestrator.units import counted, format_percent
 
 #: Rounds where no fixed number is given.
 _ROUNDS: Final = 6
@@ -217,6 +220,39 @@ TABLE: Final = PassTable(
 )
 
 
+def _energy_uj(row: ResultRow) -> float | None:
+    for energy in row.of_passes.get(TABLE.name, ()):
+        if energy.quality is Quality.TRUSTED and energy.net_uj is not None:
+            return float(energy.net_uj.value)
+    return None
+
+
+def energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Yield what the fastest number of threads costs beside the most frugal one."""
+    for group in by_threads(row for row in rows if _energy_uj(row) is not None):
+        fastest, frugal = fastest_of(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
+        (one,), (other,) = (row.of_passes[TABLE.name] for row in (fastest, frugal))
+        ratio = one.against(other)
+        if (
+            fastest is frugal
+            or ratio is None
+            or ratio.half_width is None
+            or ratio.value <= 1 + ratio.half_width
+        ):
+            continue
+        many, fewer = (counted(row.case.threads, "thread") for row in (fastest, frugal))
+        low, high = (
+            ratio.value / (1 + ratio.half_width) - 1,
+            ratio.value * (1 + ratio.half_width) - 1,
+        )
+        unit = "a token" if fastest.case.is_per_token else "an inference"
+        text = (
+            f"{fastest.configuration}: {fewer} would take {times_as_long(frugal, fastest)} as long; {many} cost "
+            f"{format_percent(ratio.value - 1)} more energy {unit} [{format_percent(low)}, {format_percent(high)}]"
+        )
+        yield Sentence(text, [fastest, frugal])
+
+
 PASS = PassSpec(
     name=Pass("energy"),
     about="The energy of an inference, by the phone's own meters",
@@ -232,5 +268,6 @@ PASS = PassSpec(
     findings=no_findings,
     figures=(),
     table=TABLE,
+    advice={"energy-of-threads": energy_of_threads},
     warns=True,
 )

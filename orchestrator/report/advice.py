@@ -1,0 +1,261 @@
+"""What a campaign's clean figures advise: rules of the core and of passes, each with a condition and a sentence that
+names its figure.
+
+They follow the runtime's own list of best practices
+(https://ai.google.dev/edge/litert/performance/best_practices). Only cases with a clean figure count
+(``CaseResult.is_judged``). The winner is the report's, not a rule's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from orchestrator.analysis.compare import Ratio, speed_up
+from orchestrator.passes import passes
+from orchestrator.records.case import all_but, grouped
+from orchestrator.report.data import ReportData
+from orchestrator.report.winners import alike, figure_of
+from orchestrator.tables.escapes import visible
+from orchestrator.tables.rows import ResultRow
+from orchestrator.units import counted, format_percent
+
+#: Two figures of which one is a single run's differ beyond this factor: far more than what two
+#: processes of one configuration differ by (docs/evidence.md).
+_UNTESTED_FACTOR: Final = 1.25
+#: An operator type with this share of an inference is where work on a model pays.
+_DOMINATING: Final = 0.5
+#: Copies and conversions with this share together are a reason to check the model's types and
+#: layouts.
+_MOVED_MOST: Final = 0.1
+#: Operators and kernels that compute nothing: they copy, reorder or convert.
+_MOVING: Final = re.compile(
+    r"(?:copy|cast|convert|transpose|reshape|quantize|dequantize|identity|slice|strided_slice|split|split_v|pack|unpack"
+    r"|concatenation|concatenate|pad|padv2|squeeze|expand_dims|static_reshape)(?:\b|_|\s)",
+    re.IGNORECASE,
+)
+#: Parts of a model's name that say its numbers' type and nothing else: of a quantised one, and of
+#: any.
+_QUANTISED_WORDS: Final = (
+    r"u?int8|int16x8|i8|quant(?:ized|ised)?|q8|dynamic(?:[-_]?range)?|dynrange"
+)
+_QUANTISED: Final = re.compile(rf"[-_.](?:{_QUANTISED_WORDS})(?=$|[-_.])")
+_TYPE_WORDS: Final = re.compile(
+    rf"[-_.](?:float(?:16|32)?|fp(?:16|32)|f(?:16|32)|int16|{_QUANTISED_WORDS})(?=$|[-_.])"
+)
+
+
+class Sentence(NamedTuple):
+    """What a rule says, and the cases that show it; the first is the one that it is about."""
+
+    text: str
+    rows: Sequence[ResultRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: it speaks where its condition holds for the clean cases of one device."""
+
+    name: str
+    find: Callable[[Sequence[ResultRow]], Iterable[Sentence]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One sentence about a model on a device, with the ids of the runs that show it."""
+
+    rule: str
+    model: str
+    device: str
+    text: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceReport:
+    """All that some campaigns advise."""
+
+    lines: tuple[Advice, ...]
+    #: Cases with a clean figure, and all that have runs.
+    judged: int
+    cases: int
+    is_virtual: bool
+
+
+def advice_of(data: ReportData) -> AdviceReport:
+    """Return all advice, device by device."""
+    judged = [row for row in data.results if row.compared is not None]
+    return AdviceReport(
+        lines=tuple(
+            Advice(
+                rule=rule.name,
+                model=found.rows[0].case.model_name,
+                device=found.rows[0].device.title,
+                text=found.text,
+                runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
+            )
+            for rows in grouped(judged, lambda row: row.device.serial).values()
+            for rule in (*RULES, *(Rule(*item) for own in passes() for item in own.advice.items()))
+            for found in rule.find(rows)
+        ),
+        judged=len(judged),
+        cases=len(data.results),
+        is_virtual=any(row.is_virtual for row in data.results),
+    )
+
+
+def _by_model(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
+    return grouped(rows, lambda row: row.model.subject).values()
+
+
+def by_threads(rows: Iterable[ResultRow]) -> Iterator[Sequence[ResultRow]]:
+    """Yield cases that differ in their number of threads only, the fewest first."""
+    beside = all_but("threads")
+    for group in grouped(rows, lambda row: beside(row.case)).values():
+        if len({row.case.threads for row in group}) > 1:
+            yield sorted(group, key=lambda row: row.case.threads)
+
+
+def _center_us(row: ResultRow) -> float:
+    return math.exp(figure_of(row).log_middle.value)
+
+
+def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:
+    """Return the case with the least latency."""
+    return min(rows, key=_center_us)
+
+
+def _differs(ratio: Ratio) -> bool:
+    """Whether a difference is more than noise explains; without an interval, more than a wide
+    margin.
+    """
+    if ratio.interval is None:
+        return abs(math.log(ratio.value)) > math.log(_UNTESTED_FACTOR)
+    return ratio.differs
+
+
+def _is_slower(row: ResultRow, than: ResultRow) -> bool:
+    ratio = speed_up(figure_of(than), figure_of(row))
+    return _differs(ratio) and ratio.value < 1
+
+
+def times_as_long(row: ResultRow, than: ResultRow) -> str:
+    """Return how much longer a case takes: ``1.34 times [1.31, 1.37]``."""
+    ratio = speed_up(figure_of(row), figure_of(than))
+    if ratio.interval is None:
+        return f"{ratio.value:.2f} times (one run, not tested)"
+    return f"{ratio.value:.2f} times [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]"
+
+
+def _threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for group in by_threads(rows):
+        fastest = fastest_of(group)
+        enough = next(row for row in group if row is fastest or not _is_slower(row, fastest))
+        more = [row for row in group if row.case.threads > enough.case.threads]
+        if more:
+            told = ", ".join(
+                f"{row.case.threads} take {times_as_long(row, enough)} as long" for row in more
+            )
+            text = f"{enough.configuration}: no number of threads above it is faster: {told}"
+            yield Sentence(text, [enough, *more])
+
+
+def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for of_model in _by_model(rows):
+        on_cpu = [row for row in of_model if row.case.delegate.is_cpu]
+        others = grouped(
+            (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
+        )
+        for group in others.values() if on_cpu else ():
+            best, cpu = fastest_of(group), fastest_of(on_cpu)
+            ratio = speed_up(figure_of(cpu), figure_of(best))
+            if not _differs(ratio) or ratio.value < 1:
+                shown = "is slower than" if _differs(ratio) else "isn't shown to be faster than"
+                text = f"{best.configuration} {shown} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
+                yield Sentence(text, [best, cpu])
+
+
+def _shares(rows: Sequence[ResultRow]) -> Iterator[tuple[ResultRow, list[tuple[str, float]]]]:
+    """Yield each model's fastest profiled case with the share of the time of each type of operator,
+    largest first.
+    """
+    for of_model in _by_model(row for row in rows if row.profiles):
+        row = fastest_of(of_model)
+        types = grouped(
+            (item for item in row.profiles[-1].rows if not item.is_partition),
+            lambda item: item.node_type,
+        )
+        shares = [(name, sum(item.share for item in items)) for name, items in types.items()]
+        yield row, sorted(shares, key=lambda pair: -pair[1])
+
+
+def _dominating(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for row, shares in _shares(rows):
+        for name, share in shares[:1]:
+            if share >= _DOMINATING:
+                text = f"{row.configuration}: {format_percent(share, 0)} of the time is in {name}: look at it first"
+                yield Sentence(text, [row])
+
+
+def _moves_data(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    for row, shares in _shares(rows):
+        moving = [(name, share) for name, share in shares if _MOVING.match(name)]
+        if (moved := sum(share for _, share in moving)) >= _MOVED_MOST:
+            listed = ", ".join(f"{name} {format_percent(share, 0)}" for name, share in moving[:6])
+            text = f"{format_percent(moved, 0)} of the time only copies, reorders or converts data: {listed}"
+            yield Sentence(f"{row.configuration}: {text}", [row])
+
+
+def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Compare models whose names differ by their numbers' type only, each by its fastest
+    configuration.
+    """
+    for group in grouped(
+        rows, lambda row: _TYPE_WORDS.sub("", row.case.model_name.lower())
+    ).values():
+        figures = alike({row.key: row.result for row in group})
+        same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
+        best = [fastest_of(of_model) for of_model in _by_model(same_kind)]
+        small, large = (
+            [
+                row
+                for row in best
+                if bool(_QUANTISED.search(row.case.model_name.lower())) is is_small
+            ]
+            for is_small in (True, False)
+        )
+        for one, other in (
+            (one, other) for one in small for other in large if _is_slower(other, one)
+        ):
+            text = f"{other.case.model_name} takes {times_as_long(other, one)} as long, each at its best"
+            yield Sentence(f"{one.configuration}: its twin {text}", [one, other])
+
+
+RULES: Final = (
+    Rule("quantised-is-faster", _quantised),
+    Rule("dominating-operator", _dominating),
+    Rule("moves-data", _moves_data),
+    Rule("threads-enough", _threads),
+    Rule("delegate-not-faster", _slow_delegate),
+)
+
+
+def format_text(advice: AdviceReport) -> str:
+    """Return advice for a terminal: model and device, then a line for each rule that speaks."""
+    lines: list[str] = []
+    for (model, device), items in grouped(
+        advice.lines, lambda item: (item.model, item.device)
+    ).items():
+        lines += [f"{visible(model)} on {visible(device)}"]
+        lines += [
+            f"  {item.rule}: {visible(item.text)} ({counted(len(item.runs), 'run')})"
+            for item in items
+        ]
+    text = f"From {advice.judged} of {advice.cases} cases, those with a clean figure."
+    if not advice.lines:
+        text = f"No rule applies to the {advice.judged} of {advice.cases} cases that have a clean figure."
+    virtual = " Figures of virtual phones are among them: they say nothing about real ones."
+    return "\n".join([*lines, f"{text}{virtual if advice.is_virtual else ''}"])
