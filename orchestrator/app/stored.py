@@ -4,8 +4,10 @@ deleted, the store copied, and what takes space on this disk.
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,8 +21,10 @@ from orchestrator.records.case import CampaignId, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_foreign
 from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.tables.column import DATA, EVERYWHERE, Column, Kind
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import parse_age
+from orchestrator.tables.table import Table
+from orchestrator.units import format_bytes, parse_age
 
 if TYPE_CHECKING:
     from orchestrator.engine.reread import Review
@@ -337,3 +341,80 @@ def issue_of(workspace: Workspace, run: RunRecord) -> str:
             private=sorted({*private, *({str(serial) for serial in store.devices()} - {"host"})}),
         )
     )
+
+
+_MADE_AGAIN: Final = "delete it: what is needed is made or fetched again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """One kind of file."""
+
+    name: str
+    path: Path
+    files: int
+    size_bytes: int
+    #: What frees its space.
+    freed_by: str
+
+
+_COLUMNS: Final[Sequence[Column[DiskUse]]] = (
+    Column("kind", "kind", lambda use: use.name),
+    Column("files", "files", lambda use: use.files, Kind.COUNT),
+    Column(
+        "size_bytes",
+        "size",
+        lambda use: use.size_bytes,
+        Kind.NUMBER,
+        shown=lambda use: format_bytes(use.size_bytes),
+        forms=EVERYWHERE,
+    ),
+    Column("path", "", lambda use: use.path, forms=DATA),
+    Column("freed_by", "freed by", lambda use: use.freed_by),
+)
+
+
+def disk_usage(settings: Settings) -> Table[DiskUse]:
+    """Return what the store, its reports and the cache take; what isn't there takes nothing."""
+    return Table(
+        name="usage",
+        caption="What is kept on this disk",
+        columns=_COLUMNS,
+        rows=list(_uses(settings)),
+    )
+
+
+def _uses(settings: Settings) -> Iterator[DiskUse]:
+    if (store := settings.store_file) is not None:
+        files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
+        sizes = [path.stat().st_size for path in files if path.is_file()]
+        yield DiskUse(
+            name="store",
+            path=store,
+            files=len(sizes),
+            size_bytes=sum(sizes),
+            freed_by="benchfarm store prune --older-than 90d --compact; benchfarm results remove",
+        )
+    for name, folder, freed_by in (
+        (
+            "reports",
+            settings.data_folder / "reports",
+            "delete it: benchfarm report writes it again",
+        ),
+        ("checks", settings.data_folder / "checks", "delete what isn't needed"),
+        ("cache", settings.cache_folder, _MADE_AGAIN),
+    ):
+        sizes = list(_sizes(folder))
+        yield DiskUse(
+            name=name, path=folder, files=len(sizes), size_bytes=sum(sizes), freed_by=freed_by
+        )
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Yield the sizes of a folder's files; what vanishes meanwhile, or can't be read, is left out."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield os.lstat(f"{place}/{name}").st_size
+            except OSError:
+                continue

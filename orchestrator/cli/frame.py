@@ -93,6 +93,62 @@ def _abouts() -> Mapping[str, str]:
     return {word: about for words in sections().values() for word, about in words.items()}
 
 
+#: Options that have another name now, by their old name: the first that a command has is meant.
+_OLD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--device": ("--serial",),
+    "--phone": ("--serial",),
+    "--invocations": ("--runs",),
+    "--num-runs": ("--inferences",),
+    "--wait": ("--watch",),
+    "--take": ("--force",),
+    "--source": ("--checkout",),
+    "--hidden": ("--all",),
+    "--host": ("--with-host",),
+    "--metrics-host": ("--host",),
+    "--metrics-port": ("--port",),
+    "--devices": ("--serial",),
+    "--reports": ("--limit",),
+    "--keep-raw": ("--older-than",),
+    "--most-pairs": ("--runs",),
+    "--outcome": ("--status",),
+    "--version": ("--release",),
+    "--seconds": ("--budget",),
+    "--fresh": ("--force", "--since"),
+    "--accept-changed": ("--force",),
+}
+#: Commands that have another name now, by their first words. No help names them.
+_OLD_WORDS: Final = {
+    "lab": "virtual",
+    "virtual add": "virtual up",
+    "virtual remove": "virtual down",
+    "device disconnect": "device connect --undo",
+    "device audit": "device restore --dry-run",
+    "device aa": "device check --sessions 4",
+    "farm doctor --no-host": "doctor --farm",
+    "farm doctor": "doctor",
+    "farm resume": "farm pause --undo",
+    "build make": "build fetch",
+    "build which": "build list",
+    "model samples --out": "model fetch samples --out",
+    "model samples": "model list",
+    "model diff": "model inspect",
+    "docs": "explain",
+}
+
+
+#: Old commands that are none without a name: today's would mean all.
+_OF_NAMES: Final = frozenset({"virtual remove"})
+
+
+def _in_todays_words(words: list[str]) -> list[str]:
+    """Return the words of a command line with its command by the name that it has now."""
+    for old, new in _OLD_WORDS.items():
+        before = old.split()
+        if words[: len(before)] == before and not (words == before and old in _OF_NAMES):
+            words = [*new.split(), *words[len(before) :]]
+    return words
+
+
 class Root(typer.core.TyperGroup):
     """The root command. It loads the modules of a word when the word is used; help needs none of
     them.
@@ -112,6 +168,7 @@ class Root(typer.core.TyperGroup):
 
         Raises UsageError naming the words that are like an unknown one.
         """
+        args = _in_todays_words(args)
         if not args or args[0] in _abouts():
             return super().resolve_command(ctx, args)
         commands, self.commands = (
@@ -185,6 +242,19 @@ class Command(typer.core.TyperCommand):
             for value, plain in _VALUES.items():
                 names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
             yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as above
+        """Read the words of a command line, with options by their old names too."""
+        known = {name for item in self.params for name in item.opts}
+        words = []
+        for word in args:
+            name, equals, value = word.partition("=")
+            meant = (
+                new for new in _OLD_OPTIONS.get(name, ()) if name not in known and new in known
+            )
+            words.append(f"{next(meant, name)}{equals}{value}")
+        found: list[str] = super().parse_args(ctx, words)
+        return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""

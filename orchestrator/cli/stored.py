@@ -293,6 +293,17 @@ def backup(
     )
 
 
+@command("store usage", has_table=True)
+def usage(settings: Settings) -> CommandResult:
+    """Show what takes space on this disk, and what frees it.
+
+    Example: benchfarm store usage
+    """
+    from orchestrator.app.stored import disk_usage
+
+    return shown(disk_usage(settings))
+
+
 @command("results close")
 def close(
     settings: Settings,
