@@ -352,11 +352,6 @@ class SessionTool(Tool, Protocol):
         shared.
         """
 
-    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
-        """Return cases that the process measured and nobody could plan: an option for each
-        accelerator it found.
-        """
-
 
 def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
     """Return what a case has in common with others that one process measures; empty when it is run

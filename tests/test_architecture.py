@@ -423,6 +423,7 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
+    "extensions/interop/texts/summary_rows.py": "what the rows of performance options ask for",
     "extensions/interop/texts/public.py": "which library ran what an accelerator left, as 'parse' names it",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/ios_app.py": "a program's own module",

@@ -131,8 +131,6 @@ class StopReason(enum.StrEnum):
     FIXED = "fixed"
     #: Its delegate uses no threads, and another number of them has its figure.
     UNUSED = "threads-unused"
-    #: It is measured beside others, in the processes that those are given.
-    BESIDE = "beside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +164,6 @@ class CaseStanding:
             StopReason.FAILED: "no more after its failure",
             StopReason.UNUSED: "threads unused: measured with another number of them",
             StopReason.FIXED: f"{self.stored} as planned",
-            StopReason.BESIDE: "in the processes of other cases",
         }
         return texts.get(self.reason, "more to come")
 
@@ -253,8 +250,7 @@ def next_round(
     }
     units: dict[str, list[CaseStanding]] = {}
     for key, item in known.items():
-        if item.reason is not StopReason.BESIDE:
-            units.setdefault(session_of(item.case) or key, []).append(item)
+        units.setdefault(session_of(item.case) or key, []).append(item)
     wanting = {
         name: unit
         for name, unit in units.items()
@@ -285,7 +281,7 @@ def savings(campaign: Campaign, runs: Iterable[RunRecord]) -> Savings | None:
     rule = campaign.terms.stopping
     if rule is None:
         return None
-    aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.BESIDE, StopReason.PLANNED}
+    aside = {StopReason.FAILED, StopReason.UNUSED, StopReason.PLANNED}
     counts = [
         item.stored for item in standings(campaign, runs).values() if item.reason not in aside
     ]
@@ -349,11 +345,9 @@ def _reason(
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
 ) -> StopReason:
     """Return what stops a case whatever its figures are; OPEN for nothing."""
-    if case.case_key in planned:
-        if not planned[case.case_key][1] <= {run.invocation for run in runs}:
-            return StopReason.PLANNED
-    elif case.tool.is_session:
-        return StopReason.BESIDE
+    _, numbers = planned.get(case.case_key, (case, frozenset()))
+    if not numbers <= {run.invocation for run in runs}:
+        return StopReason.PLANNED
     if runs and runs[-1].reason_code == THREADS_UNUSED:
         return StopReason.UNUSED
     if rule is None:

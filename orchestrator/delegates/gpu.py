@@ -20,7 +20,6 @@ DELEGATE = Delegate(
     label="GPU",
     flags={
         FlagFamily.BENCHMARK_MODEL: _ON,
-        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "gpu"},
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {"use_gpu": "", "no_cpu": ""},
         FlagFamily.LITERT_LM: {"backend": "gpu"},

@@ -44,7 +44,6 @@ DELEGATE = Delegate(
     label="Hexagon",
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_hexagon": "true", "use_xnnpack": "false"},
-        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "dsp"},
     },
     switches={"use_hexagon": "hexagon"},
     is_on_dsp=True,

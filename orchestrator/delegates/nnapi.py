@@ -25,7 +25,6 @@ DELEGATE = Delegate(
     label="NNAPI",
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_nnapi": "true", "use_xnnpack": "false"},
-        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "nnapi"},
     },
     switches={"use_nnapi": "nnapi", "use_legacy_nnapi": "nnapi"},
     is_half=lambda flags: True,

@@ -15,7 +15,6 @@ class FlagFamily(enum.StrEnum):
     """Programs with flags in common."""
 
     BENCHMARK_MODEL = "benchmark_model"
-    PERFORMANCE_OPTIONS = "performance_options"
     #: LiteRT's benchmark_model.
     LITERT = "litert"
     #: The ai-edge-litert package's program on this computer.

@@ -8,7 +8,6 @@ DELEGATE = Delegate(
     label="XNNPACK",
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "true"},
-        FlagFamily.PERFORMANCE_OPTIONS: {"perf_options_list": "cpu"},
         FlagFamily.LITERT: {"use_cpu": "true", "use_gpu": "false", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {},
         FlagFamily.LITERT_LM: {"backend": "cpu"},

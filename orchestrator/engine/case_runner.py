@@ -285,7 +285,7 @@ class CaseRunner:
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
-        for other in covered(self._context.tools[invocation.case.tool], raw, invocation, queue):
+        for other in covered(self._context.tools[invocation.case.tool], invocation, queue):
             yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)
 
     def _check_cancelled(self) -> None:

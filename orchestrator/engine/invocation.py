@@ -268,20 +268,17 @@ def safe_name(name: str) -> str:
     return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
 
 
-def covered(
-    tool: Tool, raw: RawOutput, invocation: Invocation, queue: Sequence[Invocation]
-) -> list[Invocation]:
+def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:
     """Return what a process measured beside the invocation that it was started for.
 
-    Those of the queue's invocations that belong to the same round and session, and the cases that
-    nobody could plan.
+    Those of the queue's invocations that belong to the same round and session.
     """
     if not isinstance(tool, SessionTool):
         return []
     session = tool.session(invocation.case) if pass_of(invocation.run_pass).shares_process else ""
     if not session:
         return []
-    planned = [
+    return [
         other
         for other in queue
         if other.case.tool is invocation.case.tool
@@ -290,13 +287,6 @@ def covered(
         and other.number == invocation.number
         and tool.session(other.case) == session
     ]
-    known = {other.case.case_key for other in queue}
-    found = [
-        replace(invocation, case=case)
-        for case in tool.found_cases(raw, invocation.case)
-        if case.case_key not in known
-    ]
-    return [*planned, *found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from orchestrator.planning.skips import (
     mode_skip,
     model_skip,
     skip_reason,
-    threads_of,
+    threads_for,
     threads_skip,
     tools_for,
 )
@@ -298,8 +298,8 @@ def _of_model(
             build = stock.twins.get(build.sha256, build)
         for delegate in delegates_for(plan, kind, tool):
             unfit = misfit or skip_reason(facts, profile, tool, delegate, build)
-            for threads in threads_of(plan, facts, tool, delegate):
-                skip = unfit or threads_skip(facts, tool, threads)
+            for threads in threads_for(plan, facts):
+                skip = unfit or threads_skip(facts, threads)
                 for flags, mode in settings:
                     why = skip or flags_skip(tool, delegate, flags) or mode_skip(kind, tool, mode)
                     if why is None:

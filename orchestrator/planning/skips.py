@@ -108,19 +108,6 @@ def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:
     return plan.matrix.threads or several
 
 
-def threads_of(
-    plan: Plan, facts: DeviceFacts, tool: ToolName, delegate: DelegateName
-) -> tuple[int, ...]:
-    """Return the thread counts of a program that chooses them itself, else the plan's."""
-    own = program(tool).threads
-    if not own:
-        return threads_for(plan, facts)
-    if not delegate.is_cpu:
-        return (1,)
-    cores = core_count(facts)
-    return plan.matrix.threads or tuple(count for count in own if not cores or count <= cores)
-
-
 def core_count(facts: DeviceFacts) -> int:
     """Return how many cores a device has, 0 when that isn't known."""
     return sum(len(cluster.cpus) for cluster in facts.clusters)
@@ -188,15 +175,8 @@ def skip_reason(
     return None
 
 
-def threads_skip(facts: DeviceFacts, tool: ToolName, threads: int) -> Skip | None:
+def threads_skip(facts: DeviceFacts, threads: int) -> Skip | None:
     """Return why a program can't or shouldn't be run with so many threads, None when it can."""
-    its = program(tool)
-    if its.threads and threads not in its.threads:
-        counts = f"{', '.join(map(str, its.threads[:-1]))} and {its.threads[-1]}"
-        return Skip(
-            reason_code="option-not-in-program",
-            reason=f"'{tool}' tries {counts} threads by itself and no other number ({threads})",
-        )
     cores = core_count(facts)
     if cores and threads > cores:
         return Skip(
@@ -231,7 +211,6 @@ def flags_skip(
     tool: ToolName, delegate: DelegateName, flags: tuple[tuple[str, str], ...]
 ) -> Skip | None:
     """Return why a program or delegate can't be run with some flags, None when it can."""
-    given = {name for name, _ in flags}
     enabling = {
         name: ENABLING_FLAGS[name]
         for name, value in flags
@@ -242,12 +221,6 @@ def flags_skip(
         return Skip(
             reason_code="external-delegate-unnamed",
             reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(own.switches))}",
-        )
-    if own_flags := given & program(tool).own_flags:
-        names = ", ".join(sorted(own_flags))
-        return Skip(
-            reason_code="flags-not-in-tool",
-            reason=f"'{tool}' sets {names} itself before each option",
         )
     if flags and not program(tool).has_flags:
         names = ", ".join(name for name, _ in flags)

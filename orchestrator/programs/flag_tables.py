@@ -313,17 +313,6 @@ DELEGATES: Final[tuple[Row, ...]] = (
         "settings of a stable delegate, JSON",
     ),
 )
-PERFORMANCE_OPTIONS: Final[tuple[Row, ...]] = (
-    (
-        "perf_options_list",
-        "string",
-        "all",
-        "all",
-        "all, cpu, gpu, nnapi, coreml, dsp, or none alone; comma-separated",
-    ),
-    ("option_benchmark_run_delay", "float", "-1", "all", "pause between options in seconds"),
-    ("random_shuffle_benchmark_runs", "bool", "true", "all", "run the options in random order"),
-)
 LITERT: Final[tuple[Row, ...]] = (
     ("graph", "string", "", "all", "the model file"),
     ("signature_to_run_for", "string", "", "all", "which signature; empty is the first"),
@@ -463,9 +452,7 @@ TRAPS: Final[Mapping[str, str]] = {
     "coreml_version": "2 or 3; anything else is the newest",
     "first_delegate_node_index": "looked at by debug builds only",
     "last_delegate_node_index": "looked at by debug builds only",
-    "result_file_path": "figures in it are rounded to 7 digits, those in the log to 6; performance_options overwrites "
-    "it with each option",
-    "perf_options_list": "the program stops at the first option that fails, and prints no summary then",
+    "result_file_path": "figures in it are rounded to 7 digits, those in the log to 6",
     "use_profiler": "with the GPU it also lowers the GPU's priority: such times can't be compared",
     "use_cpu": "true by default, so that operators which the accelerator leaves run on the CPU unnoticed",
 }

@@ -86,9 +86,7 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
             flags=own
             | {name: replace(spec, needs="use_npu") for name, spec in _specs(vendors).items()}
         )
-    tables = [*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES]
-    if family is FlagFamily.PERFORMANCE_OPTIONS:
-        tables = [*flag_tables.PERFORMANCE_OPTIONS, *tables]
+    tables = (*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES)
     return FlagSchema(flags=_specs(tables, flag_tables.NEEDS))
 
 

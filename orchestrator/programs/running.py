@@ -187,31 +187,21 @@ def _without_strangers(log: bytes, leader: int | None) -> bytes:
     return b"".join(line for line in log.splitlines(keepends=True) if is_ours(line))
 
 
-def read_collected(
-    raw: RawOutput,
-    case: Case,
-    *,
-    prefix: str = "",
-    exit_code: int | None = None,
-    timed_out: bool | None = None,
-) -> ToolReport:
+def read_collected(raw: RawOutput, case: Case) -> ToolReport:
     """Read a program's streams, log and result files; an unreadable output is a report that says
     so.
-
-    ``prefix`` stands before the attachments' names where several processes share one output; their
-    exit codes and ends are given then.
     """
-    profile = raw.data(f"{prefix}{PROFILE_FILE}")
+    profile = raw.data(PROFILE_FILE)
     program = _PROGRAM.search(raw.command)
     return parse_run(
-        stdout=raw.data(f"{prefix}stdout"),
-        stderr=raw.data(f"{prefix}stderr"),
-        logcat=raw.data(f"{prefix}logcat"),
-        exit_code=exit_code if prefix else raw.exit_code,
-        timed_out=raw.timed_out if timed_out is None else timed_out,
+        stdout=raw.data("stdout"),
+        stderr=raw.data("stderr"),
+        logcat=raw.data("logcat"),
+        exit_code=raw.exit_code,
+        timed_out=raw.timed_out,
         files=RunFiles(
-            result_pb=raw.data(f"{prefix}{RESULT_FILE}"),
-            runtime_info_pb=raw.data(f"{prefix}{RUNTIME_INFO_FILE}"),
+            result_pb=raw.data(RESULT_FILE),
+            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
             op_profile=profile,
             op_profile_format="proto" if profile else "",
         ),

@@ -37,10 +37,6 @@ class Program:
     family: FlagFamily = FlagFamily.BENCHMARK_MODEL
     #: Whether a plan may set flags of it.
     has_flags: bool = True
-    #: Flags that it sets itself, whatever the command line says.
-    own_flags: frozenset[str] = frozenset()
-    #: The thread counts that it tries by itself, all others are refused; empty: a plan's.
-    threads: tuple[int, ...] = ()
     #: The ways in which it tries a delegate by itself, or the figures that it gives; beside a
     #: plan's flags.
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, given: ((),)

@@ -150,7 +150,7 @@ class ToolName(_OpenName):
     @property
     def is_session(self) -> bool:
         """Whether one process of it measures several cases."""
-        return self in (ToolName.PERF_OPTIONS, ToolName.LITERT_LM)
+        return self is ToolName.LITERT_LM
 
 
 #: The runtime's own kernels.

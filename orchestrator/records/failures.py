@@ -864,11 +864,6 @@ RUN_FAILURES: Final = (
         "The output was cut off or written elsewhere; keep stdout and run again.",
     ),
     FailureCode(
-        "option-not-run",
-        "benchmark_model_performance_options ended before it came to this option, and it couldn't be run alone either.",
-        "See which option failed before it, and leave that delegate out.",
-    ),
-    FailureCode(
         "hung-at-exit",
         "The program printed its whole result and then didn't exit.",
         "The number stands. More threads than the system allows cause this: lower num_threads.",

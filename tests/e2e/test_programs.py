@@ -3,7 +3,6 @@ comes to."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,82 +37,27 @@ def bench(
     return done.json["runs"]
 
 
-def by_label(runs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {run["report"]["label"]: run for run in runs}
-
-
 def tiny(folder: Path, name: str) -> Path:
     path = folder / f"{name.partition('.')[0]}.tflite"
     path.write_bytes(tiny_models.BY_NAME[name]())
     return path
 
 
-def test_each_option_of_performance_options_is_a_measurement_with_its_own_delegate(
+def test_performance_options_runs_each_case_alone_and_judges_it_by_its_own_lines(
     lab: Lab, model: Path
 ) -> None:
-    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "cpu,xnnpack,gpu"))
-    assert set(runs) == {
-        "gpu-fp16",
-        "gpu-default",
-        *(f"cpu w/ {n} threads{kind}" for n in (1, 2, 4) for kind in ("", " (xnnpack)")),
-    }
-    for label, run in runs.items():
-        wanted = "gpu" if "gpu" in label else "xnnpack" if "xnnpack" in label else "cpu"
-        assert (run["case"]["delegate"], run["report"]["delegate"]["actual"]) == (wanted, wanted)
-        assert run["outcome"] == "completed"
-        assert not run["report"]["disagreements"]
-    commands = {run["command"] for run in runs.values()}
-    assert len(commands) == 2
-    # Of several options in one process none has a memory of its own.
-    assert all(run["report"]["overall_memory_mib"] is None for run in runs.values())
-    assert runs["gpu-fp16"]["case"]["flags"] == [["gpu_precision_loss_allowed", "true"]]
-
-
-def test_an_option_whose_delegate_is_missing_never_stands_under_its_name(
-    lab: Lab, model: Path
-) -> None:
+    words = ("--tool", "perf-options", "-d", "xnnpack,gpu,nnapi", "--pass", "timing,memory")
     lab.fault(lab.serials[PIXEL], "delegate-missing", "subject=nnapi", "times=0")
-    runs = bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1)
-    assert len(runs) > 1
-    assert {(run["outcome"], run["reason_code"]) for run in runs} == {
-        ("failed", "delegate-fell-back")
-    }
-    # The program itself exits with 0 and prints a good-looking row for each.
-    assert all(run["report"]["inference"]["count"] > 0 for run in runs)
-
-
-def test_a_failing_option_loses_no_other(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[PIXEL], "delegate-failing", "subject=gpu")
-    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "gpu", exit_code=1))
-    assert set(runs) == {"gpu-fp16", "gpu-default"}
-    failed, well = sorted(runs.values(), key=lambda run: run["outcome"] == "completed")
-    assert (failed["outcome"], well["outcome"]) == ("failed", "completed")
-    assert well["report"]["delegate"]["truth"] == "full"
-    assert well["report"]["inference"]["count"] > 0
-
-
-def test_accelerators_that_nobody_planned_become_cases_of_their_own(lab: Lab, model: Path) -> None:
-    runs = by_label(bench(lab, model, "--tool", "perf-options", "-d", "nnapi", exit_code=1))
-    assert {
-        "nnapi(w/o accel name)",
-        "nnapi(qti-default)",
-        "nnapi(qti-gpu)",
-        "nnapi(nnapi-reference)",
-    } <= set(runs)
-    assert runs["nnapi(qti-default)"]["case"]["flags"] == [
-        ["nnapi_accelerator_name", "qti-default"]
-    ]
-    assert runs["nnapi(nnapi-reference)"]["reason_code"] == "delegate-wrong-backend"
-    assert len({json.dumps(run["case"]) for run in runs.values()}) == len(runs)
-    assert lab.cli("results", "reparse", "--json").ok().json["changed"] in (0, [])
-
-
-def test_memory_of_an_option_is_measured_in_a_process_of_its_own(lab: Lab, model: Path) -> None:
-    runs = bench(lab, model, "--tool", "perf-options", "-d", "gpu", "--pass", "memory")
-    assert {run["report"]["label"] for run in runs} == {"gpu-fp16", "gpu-default"}
-    assert len({run["command"] for run in runs}) == 2
+    runs = bench(lab, model, *words, exit_code=1)
     assert all("--perf_options_list=none" in run["command"] for run in runs)
-    assert all(run["report"]["peak_memory_mib"] > 0 for run in runs)
+    assert len({run["command"] for run in runs}) == len(runs) == 6
+    for run in runs:
+        actual = run["report"]["delegate"]["actual"]
+        if run["case"]["delegate"] == "nnapi":
+            assert (run["outcome"], run["reason_code"]) == ("failed", "delegate-fell-back")
+        else:
+            assert (run["outcome"], actual) == ("completed", run["case"]["delegate"])
+            assert (run["report"]["peak_memory_mib"] is None) == (run["run_pass"] == "timing")
 
 
 def test_a_model_with_tensorflow_operators_is_run_with_the_flex_build_alone(

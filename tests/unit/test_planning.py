@@ -92,12 +92,17 @@ def test_cold_starts_come_stage_by_stage_case_after_case_as_many_rounds_as_there
 
 
 def test_a_case_that_no_pass_of_the_plan_is_for_is_skipped_with_a_reason() -> None:
-    options = replace(NATIVE, tool=ToolName.PERF_OPTIONS)
-    matrix = Matrix(tools=(ToolName.PERF_OPTIONS,), threads=(1,))
-    cold = expanded(plan(matrix=matrix, passes=(Pass.COLD,)), build=options)
+    matrix = Matrix(tools=(ToolName.LITERT_LM,), threads=(1,))
+    bundle = Model(name="m", sha256=ModelSha("m"), size_bytes=1, path=Path("m.litertlm"))
+    stock = Stock(
+        builds={(PHONE.serial, ToolName.LITERT_LM): replace(NATIVE, tool=ToolName.LITERT_LM)}
+    )
+    cold, both = (
+        expand(plan(matrix=matrix, passes=passes), [PHONE], [bundle], stock)
+        for passes in ((Pass.COLD,), (Pass.TIMING, Pass.COLD))
+    )
     assert cold.cases == ()
     assert {skip.reason_code for skip in cold.skipped} == {"pass-not-in-tool"}
-    both = expanded(plan(matrix=matrix, passes=(Pass.TIMING, Pass.COLD)), build=options)
     assert {item.run_pass for item in both.invocations[PHONE.serial]} == {Pass.TIMING}
     assert not both.skipped
 
@@ -344,29 +349,6 @@ def test_an_npu_without_a_dispatch_library_is_skipped_with_the_chip_named() -> N
     matrix = Matrix(delegates=(DelegateName.NPU,), tools=(ToolName.LITERT_NATIVE,))
     (skip, *_) = expanded(plan(matrix=matrix), PHONE, build).skipped
     assert (skip.reason_code, "Qualcomm" in skip.reason) == ("npu-libraries-missing", True)
-
-
-def test_each_option_of_performance_options_is_a_case_of_its_own() -> None:
-    build = replace(NATIVE, tool=ToolName.PERF_OPTIONS)
-    delegates = (DelegateName.CPU, DelegateName.XNNPACK, DelegateName.GPU, DelegateName.NNAPI)
-    matrix = Matrix(delegates=delegates, tools=(ToolName.PERF_OPTIONS,))
-    expansion = expanded(plan(matrix=matrix), PHONE, build)
-    found = sorted(
-        (case.delegate.value, case.threads, case.flags)
-        for case in expansion.cases
-        if case.model_name == "a"
-    )
-    assert found == [
-        *(("cpu", threads, ()) for threads in (1, 2, 4)),
-        ("gpu", 1, (("gpu_precision_loss_allowed", "false"),)),
-        ("gpu", 1, (("gpu_precision_loss_allowed", "true"),)),
-        ("nnapi", 1, ()),
-        *(("xnnpack", threads, ()) for threads in (1, 2, 4)),
-    ]
-    odd = expanded(
-        plan(matrix=replace(matrix, delegates=(DelegateName.CPU,), threads=(3,))), PHONE, build
-    )
-    assert {skip.reason_code for skip in odd.skipped} == {"option-not-in-program"}
 
 
 def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:

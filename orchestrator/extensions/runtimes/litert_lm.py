@@ -93,10 +93,6 @@ class LitertLmTool:
             ]
         )
 
-    def found_cases(self, raw: RawOutput, case: Case) -> Sequence[Case]:
-        """See SessionTool.found_cases: none beside those that were planned."""
-        return ()
-
     def run(
         self,
         device: Device,

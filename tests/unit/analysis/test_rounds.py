@@ -277,19 +277,11 @@ def test_unfit_waits_count_as_nothing() -> None:
 
 
 def test_cases_of_one_process_get_another_one_as_long_as_any_needs_it() -> None:
-    the_campaign = campaign(tool=ToolName.PERF_OPTIONS)
+    the_campaign = campaign()
     runs = [run(item) for item in the_campaign.invocations]
     batch = next_round(the_campaign, runs, SERIAL, lambda _: "one session")
     assert {item.case.threads for item in batch} == {1, 2, 3}
     assert {item.number for item in batch} == {4}
-    # A case that was only found in the output is nobody's to start.
-    found = replace(
-        runs[-1],
-        run_id=RunId("found"),
-        case=replace(case(3, ToolName.PERF_OPTIONS), flags=(("x", "y"),)),
-    )
-    again = next_round(the_campaign, [*runs, found], SERIAL, lambda _: "one session")
-    assert {item.case.case_key for item in again} == {item.case.case_key for item in batch}
 
 
 def test_what_was_saved_is_counted_against_both_fixed_schemes() -> None:

@@ -11,7 +11,6 @@ from orchestrator.programs.flag_tables import (
     DELEGATES,
     LITERT,
     MODEL,
-    PERFORMANCE_OPTIONS,
     TRAPS,
 )
 from orchestrator.programs.flags import FlagBook
@@ -136,21 +135,5 @@ def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: Fla
     assert (fault.code, fault.flag) == ("delegate-flag", "use_xnnpack")
 
 
-def test_performance_options_are_checked_by_the_tables_as_their_help_leaves_out_what_they_hand_on(
-    book: FlagBook,
-) -> None:
-    build = replace(BUILD, tool=ToolName.PERF_OPTIONS)
-    assert not book.learn(build, (NATIVE / "perf_help.txt").read_bytes())
-    case = replace(
-        CASE,
-        tool=ToolName.PERF_OPTIONS,
-        flags=(("option_benchmark_run_delay", "1x"), ("run_delay", "1")),
-    )
-    (fault,) = book.faults(build, case, Pass.TIMING)
-    assert (fault.code, fault.flag) == ("wrong-type", "option_benchmark_run_delay")
-
-
 def test_every_trap_is_of_a_flag_that_there_is() -> None:
-    assert set(TRAPS) <= {
-        row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT, *PERFORMANCE_OPTIONS)
-    }
+    assert set(TRAPS) <= {row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT)}

@@ -13,7 +13,6 @@ HELP = (NATIVE / "help_true.txt").read_text(encoding="utf-8")
     ("name", "program"),
     [
         ("help_true", FlagFamily.BENCHMARK_MODEL),
-        ("perf_help", FlagFamily.PERFORMANCE_OPTIONS),
         ("perf_bad_flag_value", FlagFamily.BENCHMARK_MODEL),
     ],
 )

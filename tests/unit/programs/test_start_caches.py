@@ -62,7 +62,6 @@ def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -
     assert numbers(CASE, 2) == (0, 1, 2, 3, 4, 5)
     assert numbers(replace(CASE, delegate=DelegateName.CPU), 2) == (1, 4)
     assert numbers(replace(CASE, tool=ToolName.LITERT), 1) == (1,)
-    assert numbers(replace(CASE, tool=ToolName.PERF_OPTIONS), 1) == ()
 
 
 @pytest.mark.parametrize("number", [0, 2])

@@ -31,9 +31,9 @@ from orchestrator.extensions.interop.texts.splitting import (
     parse_adb_session,
     without_refused_starts,
 )
+from orchestrator.extensions.interop.texts.summary_rows import SummaryRow
 from orchestrator.plugins import program_sources
 from orchestrator.programs.litert import is_result, report_of
-from orchestrator.programs.perf_options import SummaryRow
 from orchestrator.reading.failures import Crash
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,

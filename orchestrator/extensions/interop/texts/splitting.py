@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates.evidence import ECHO_NAMES
-from orchestrator.programs.perf_options import SummaryRow, parse_row, starts_summary
+from orchestrator.extensions.interop.texts.summary_rows import SummaryRow, parse_row, starts_summary
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import Line
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE
