@@ -302,10 +302,9 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         found.setdefault("as_json", (Json, False))
 
         def call(**given: Any) -> None:  # noqa: ANN401 - as typer read them
-            form = given.pop("table_form", "text")
-            if form not in TABLE_FORMS:
-                hint = f"choose one of {', '.join(TABLE_FORMS)}"
-                raise UsageError(f"there is no format {form!r}", hint=hint)
+            from orchestrator.cli.result import format_of
+
+            form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
             as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
             form = "json" if as_json else form
             given = (

@@ -164,6 +164,8 @@ def format_of(
     Raises UsageError for a format that isn't known, and for an ending that belongs to another
     format.
     """
+    # "md" is the format that such a file has.
+    chosen = chosen if chosen in known else next(iter(endings.get(f".{chosen}", ())), chosen)
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
     fitting = endings.get(out.suffix.lower()) if out is not None else None

@@ -204,3 +204,9 @@ def test_a_command_by_its_old_name_says_what_it_says_by_its_new_one(
 def test_the_adb_server_is_shown_or_stopped_and_nothing_else(cli: Cli) -> None:
     assert cli("adb").ok().stdout == cli("adb", "status").ok().stdout
     assert "stop" in cli("adb", "start").ended_with(2).stderr
+
+
+def test_a_format_may_be_named_by_the_ending_of_its_files(cli: Cli) -> None:
+    table = cli("model", "list", "--format", "md").ok().stdout
+    assert "\n| ---" in table
+    assert table == cli("model", "list", "--format", "markdown").stdout
