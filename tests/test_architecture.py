@@ -426,7 +426,6 @@ ELSEWHERE = {
     "extensions/interop/texts/summary_rows.py": "what the rows of performance options ask for",
     "extensions/interop/texts/public.py": "which library ran what an accelerator left, as 'parse' names it",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
-    "extensions/interop/ios_app.py": "a program's own module",
     "extensions/interop/plain_text.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",
     "extensions/energy/figure.py": "what rails of a chip are called",
@@ -440,7 +439,6 @@ TELLING = {"xnnpack", "nnapi", "hexagon", "npu", "coreml"} | {
     "litert",
     "perf-options",
     "litert-native",
-    "ios-app",
     "litert-ios",
 }
 

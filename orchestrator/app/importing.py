@@ -33,7 +33,7 @@ class ImportRequest:
 
     files: Annotated[
         Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or the iOS app's console text."),
+        arg("A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."),
     ]
     device: Annotated[str, opt("--serial -s", "Serial number or name of the measured phone.")] = ""
     models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()

@@ -1,13 +1,13 @@
 """Apple's Core ML, on an iPhone's Neural Engine."""
 
-from orchestrator.delegates.specification import Delegate, FlagFamily
+from orchestrator.delegates.specification import Delegate
 from orchestrator.records.case import DelegateName
 from orchestrator.records.device import DeviceKind
 
 DELEGATE = Delegate(
     name=DelegateName.COREML,
     label="Core ML",
-    flags={FlagFamily.IOS_APP: {"use_coreml": "true", "use_xnnpack": "false"}},
+    flags={},
     kinds=frozenset({DeviceKind.IOS}),
     switches={"use_coreml": "coreml"},
     is_half=lambda flags: True,

@@ -8,7 +8,6 @@ DELEGATE = Delegate(
     label="CPU",
     flags={
         FlagFamily.BENCHMARK_MODEL: {"use_xnnpack": "false"},
-        FlagFamily.IOS_APP: {"use_xnnpack": "false"},
     },
     kinds=EVERYWHERE,
     tried_on=EVERYWHERE,

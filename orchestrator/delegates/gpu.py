@@ -23,7 +23,6 @@ DELEGATE = Delegate(
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {"use_gpu": "", "no_cpu": ""},
         FlagFamily.LITERT_LM: {"backend": "gpu"},
-        FlagFamily.IOS_APP: _ON,
     },
     kinds=EVERYWHERE,
     tried_on=EVERYWHERE,

@@ -21,7 +21,6 @@ class FlagFamily(enum.StrEnum):
     LITERT_BENCHMARK = "litert-benchmark"
     #: LiteRT-LM's, which name the backend.
     LITERT_LM = "litert-lm"
-    IOS_APP = "ios-app"
 
 
 ON_PHONES = frozenset({DeviceKind.ANDROID})

@@ -11,7 +11,6 @@ DELEGATE = Delegate(
         FlagFamily.LITERT: {"use_cpu": "true", "use_gpu": "false", "use_npu": "false"},
         FlagFamily.LITERT_BENCHMARK: {},
         FlagFamily.LITERT_LM: {"backend": "cpu"},
-        FlagFamily.IOS_APP: {"use_xnnpack": "true"},
     },
     kinds=EVERYWHERE,
     tried_on=EVERYWHERE,

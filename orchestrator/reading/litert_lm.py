@@ -49,24 +49,15 @@ MARKS: Final = (
     b"Failed to create engine",
     b"No adapters found",
     b"backend constraint mismatch",
-    b"Benchmark flags: benchmark_",
     b" Turn 1: Processed ",
 )
-#: Lines of one block of results, at most: turns, phases and marks are few.
 #: The last digit of a speed that is printed.
 SPEED_STEP: Final = 0.01
-_MOST_LINES: Final = 2000
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
 
 _GLOG: Final = re.compile(
     r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] "
-)
-#: One of these is in every line that is read.
-_TELLING: Final = re.compile(
-    r"BenchmarkInfo|enchmarking|tokens|token:|Results|Init|init|Total|initialization|ms$|\d[mnu]?s$|-----|Backend "
-    r"|Cache  |Running |elegate|Created |Initializing |GPU|Peak |Failed|CANNOT LINK|Could not find"
-    r"|Turn|recorded|litert_lm|Invalid magic|constraint mismatch|adapters|speed turn|Aggregated metrics"
 )
 _COMMAND: Final = re.compile(r"Benchmarking model: (?P<name>.*?)(?: \((?P<path>.*)\))?$")
 _ASKED: Final = re.compile(
@@ -74,17 +65,7 @@ _ASKED: Final = re.compile(
 )
 _INFO: Final = "BenchmarkInfo:"
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
-#: The program's second log (--log_sink_file): its head, the speeds of its turns from 0, the medians
-#: of all.
-_SINK: Final = re.compile(
-    r"Benchmark flags: benchmark_prefill_tokens=(?P<prefill>\d+), ?benchmark_decode_tokens=(?P<decode>\d+)"
-    r"(?:, ?backend=(?P<backend>\w+))?(?:, ?model_name=(?P<model>[^,]+))?"
-)
-_SINK_SPEED: Final = re.compile(
-    r"(?P<phase>Prefill|Decode) speed turn \d+: (?P<speed>\d[\d.]*) tk/s$"
-)
-_SINK_INIT: Final = re.compile(r"(?P<name>Init [A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
-_SINK_MEDIANS: Final = re.compile(r"Aggregated metrics \(median of \d+ runs\)")
+_COMMAND_RESULTS: Final = "----- Results -----"
 _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
 _TURN: Final = re.compile(
     rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
@@ -156,8 +137,6 @@ class Process:
     """What one process printed."""
 
     is_command: bool = False
-    #: Whether it is the program's second log, which tells no tokens and durations.
-    is_sink: bool = False
     model: str = ""
     backend: str = ""
     asked: dict[str, int] = field(default_factory=dict)
@@ -188,7 +167,7 @@ class Process:
     def is_of_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
         own = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
-        return self.is_command or self.is_sink or bool(own)
+        return self.is_command or bool(own)
 
 
 class LitertLmReader:
@@ -201,27 +180,20 @@ class LitertLmReader:
         self._is_known = is_known
         self.processes: list[Process] = []
         self._current = Process()
+        #: Whose results the lines are; None outside a block, and in that of the median of all.
         self._repetition: Repetition | None = None
         self._is_aggregated = False
-        self._lines_left = 0
 
     def feed(self, text: str) -> None:
         """Take one line, without the header that a log puts in front."""
-        if not _TELLING.search(text):
-            self._leave_block()
-            return
         header = _GLOG.search(text)
         text = _GLOG.sub("", text, count=1).strip()
-        if (
+        if text and not (
             self._takes_start(text, header)
             or self._takes_evidence(text)
             or self._takes_command(text)
         ):
-            return
-        if self._current.is_sink and self._takes_sink(text):
-            return
-        if self._lines_left and not self._takes_result(text):
-            self._leave_block()
+            self._take_result(text)
 
     def end(self) -> list[Process]:
         """Return the processes that printed something of LiteRT-LM."""
@@ -232,44 +204,31 @@ class LitertLmReader:
         if command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
-        elif sink := _SINK.search(text):
-            self._close()
-            self._current = Process(
-                is_sink=True, model=sink["model"] or "", backend=(sink["backend"] or "").lower()
-            )
-            self._current.asked = {phase: int(sink[phase]) for phase in PHASES if int(sink[phase])}
         elif text == _INFO:
-            at_s = (
-                None
-                if header is None
-                else 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
-            )
-            self._repetition, self._is_aggregated, self._lines_left = (
-                Repetition(at_s=at_s),
-                False,
-                _MOST_LINES,
-            )
-            self._current.repetitions.append(self._repetition)
-        elif self._begins_without_heading(text):
-            self._repetition, self._is_aggregated, self._lines_left = (
-                Repetition(),
-                False,
-                _MOST_LINES,
-            )
-            self._current.repetitions.append(self._repetition)
-            return False
+            at_s = None
+            if header is not None:
+                at_s = 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
+            self._begin_repetition(at_s)
+        elif text == _COMMAND_RESULTS:
+            self._repetition = None
         elif _AGGREGATED.match(text):
             # The same labels as a repetition's, of the median of all of them, the first one
             # included.
-            self._repetition, self._is_aggregated, self._lines_left = None, True, _MOST_LINES
+            self._repetition, self._is_aggregated = None, True
         else:
+            if self._begins_without_heading(text):
+                self._begin_repetition(None)
             return False
         return True
+
+    def _begin_repetition(self, at_s: float | None) -> None:
+        self._repetition, self._is_aggregated = Repetition(at_s=at_s), False
+        self._current.repetitions.append(self._repetition)
 
     def _begins_without_heading(self, text: str) -> bool:
         """Whether a line is of a block of results whose beginning wasn't copied."""
         current = self._current
-        if current.is_command or current.is_sink or self._is_aggregated:
+        if current.is_command or self._is_aggregated:
             return False
         if self._repetition is None:
             return not current.repetitions and bool(_TTFT.match(text) or _TURN.match(text))
@@ -283,21 +242,21 @@ class LitertLmReader:
                 current.shares.append(found)
                 current.lines.append(text)
             current.is_on_npu |= _ON_NPU in found[0].delegate
-        elif _ON_CPU in text:
-            if current.repetitions and not current.is_command and not self._lines_left:
+            return True
+        gpu = _ON_GPU.search(text)
+        if _ON_CPU in text:
+            if current.repetitions and not current.is_command:
                 # An engine is made once a process.
                 self._close()
                 current = self._current
             current.is_on_cpu = True
-            current.lines.append(text)
-        elif gpu := _ON_GPU.search(text):
+        elif gpu is not None:
             current.gpu_api = gpu["api"] or gpu["name"]
-            current.lines.append(text)
         elif _SAMPLES_ON_CPU in text:
             current.samples_on_cpu = True
-            current.lines.append(text)
         else:
             return False
+        current.lines.append(text)
         return True
 
     def _takes_command(self, text: str) -> bool:
@@ -330,36 +289,10 @@ class LitertLmReader:
             return False
         return True
 
-    def _takes_sink(self, text: str) -> bool:
-        """Take a line of the second log; a repetition ends with the first line that it has already."""
-        current = self._current
-        if _SINK_MEDIANS.search(text):
-            self._is_aggregated = True
-        if self._is_aggregated:
-            return True
-        whole = current.repetitions[-1] if current.repetitions else None
-        if speed := _SINK_SPEED.search(text):
-            phase = speed["phase"].lower()
-            if whole is None or whole.turns[phase].count:
-                whole = Repetition(rules=1)
-                current.repetitions.append(whole)
-            tokens = current.asked.get(phase, 1)
-            value = float(speed["speed"])
-            whole.add(phase, tokens if value else 0, tokens * US_PER_S / value if value else 0.0)
-        elif init := _SINK_INIT.search(text):
-            if whole is None or init["name"] in whole.init_us or whole.turns["decode"].count:
-                whole = Repetition(rules=1)
-                current.repetitions.append(whole)
-            whole.init_us[init["name"]] = float(init["ms"]) * US_PER_MS
-        else:
-            return False
-        return True
-
-    def _takes_result(self, text: str) -> bool:
+    def _take_result(self, text: str) -> None:
         repetition = self._repetition
-        self._lines_left -= 1
         if repetition is None:
-            return self._is_aggregated
+            return
         if turn := _TURN.match(text):
             repetition.add(turn["phase"].lower(), int(turn["tokens"]), duration_us(turn["time"]))
         elif init := _INIT.match(text) or _INIT_SUM.match(text):
@@ -369,17 +302,11 @@ class LitertLmReader:
             repetition.first_token_us = float(first["s"]) * US_PER_S
         elif _RULE.match(text):
             repetition.rules += 1
-        return True
-
-    def _leave_block(self) -> None:
-        self._lines_left, self._repetition = 0, None
-        self._is_aggregated = self._is_aggregated and self._current.is_sink
 
     def _close(self) -> None:
-        self._leave_block()
         if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
-        self._current, self._is_aggregated = Process(), False
+        self._current, self._repetition, self._is_aggregated = Process(), None, False
 
 
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
@@ -566,33 +493,25 @@ def _delegate(
     own = [
         share for share, signature in process.shares if signature.startswith(phase) or not signature
     ]
-    share = own[-1] if own else None
-    actual = (
-        "gpu"
-        if process.gpu_api
-        else "npu"
-        if process.is_on_npu
-        else "xnnpack"
-        if process.is_on_cpu
-        else ""
+    nodes, total, partitions = (
+        (own[-1].delegated_nodes, own[-1].total_nodes, own[-1].partitions)
+        if own
+        else (None, None, None)
     )
+    found = {"gpu": process.gpu_api, "npu": process.is_on_npu, "xnnpack": process.is_on_cpu}
+    actual = next((name for name, is_there in found.items() if is_there), "")
     # A backend that can't be had is an error of this program; without the nodes it isn't known how
     # much it took.
-    truth = extent_of(
-        wanted,
-        actual,
-        share.delegated_nodes if share else None,
-        share.total_nodes if share else None,
-    )
+    truth = extent_of(wanted, actual, nodes, total)
     if not has_result and not actual and wanted in {"gpu", "npu"}:
         truth = DelegateTruth.FAILED
     return DelegateEvidence(
         requested=wanted,
         actual=actual,
         truth=truth,
-        delegated_nodes=share.delegated_nodes if share else None,
-        total_nodes=share.total_nodes if share else None,
-        partitions=share.partitions if share else None,
+        delegated_nodes=nodes,
+        total_nodes=total,
+        partitions=partitions,
         backend=process.gpu_api.lower(),
         lines=tuple(dict.fromkeys(process.lines))[:20],
         shares=tuple(share for share, _ in process.shares),

@@ -122,8 +122,6 @@ class ToolName(_OpenName):
     LITERT_LM = "litert-lm"
     #: LiteRT's benchmark app on an iPhone, started over the cable.
     LITERT_IOS = "litert-ios"
-    #: TensorFlow's iOS app, which a person starts: its cases are exported and its results imported.
-    IOS_APP = "ios-app"
     #: Sessions of LiteRT's device lab and lines of its leaderboard; both are imported.
     DEVICE_LAB = "device-lab"
     #: What somebody else's program printed: a text of unknown origin, imported.
@@ -162,7 +160,7 @@ USUAL_TOOL: Final = ToolName.NATIVE
 #: Programs that measure language models: their figures are of one token.
 PER_TOKEN_TOOLS: Final = frozenset({ToolName.LITERT_LM, ToolName.DEVICE_LAB})
 #: Programs that benchfarm reads the results of and never starts.
-IMPORTED_TOOLS: Final = frozenset({ToolName.IOS_APP, ToolName.DEVICE_LAB, ToolName.TEXT})
+IMPORTED_TOOLS: Final = frozenset({ToolName.DEVICE_LAB, ToolName.TEXT})
 #: Of them, those whose summaries are all that is known: they are looked through for signs of heat.
 SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 

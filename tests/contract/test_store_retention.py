@@ -48,7 +48,7 @@ def fill(store: Store, samples) -> None:
                 *((OWN,) if name == "old" else ()),
             )
             if name == "import":
-                changes["case"] = samples.case(tool=ToolName.IOS_APP)
+                changes["case"] = samples.case(tool=ToolName.TEXT)
             store.append_run(samples.run(number, attachments=attachments, **changes))
         store.set_status(
             CampaignId(name), CampaignStatus.FINISHED, start + timedelta(days=days, hours=1)

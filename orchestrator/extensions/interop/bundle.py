@@ -11,25 +11,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
-from orchestrator.files import unwritable
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Build, CampaignId, Case, CaseKey, Model, RunId
+from orchestrator.files import sha256_of, unwritable
+from orchestrator.records.campaign import Campaign, CampaignStatus, Origin
+from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
@@ -43,6 +42,7 @@ SCHEMA: Final = "benchfarm-bundle"
 SCHEMA_VERSION: Final = 1
 _MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
+_HINT: Final = "'benchfarm export' writes bundles"
 #: More than the manifest is.
 _LARGEST_HEAD_BYTES: Final = 1 << 20
 #: More than any one program prints, and than a year of a lab's records; a larger member was made to
@@ -108,22 +108,21 @@ def write_bundle(
     try:
         with (
             zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
-            tempfile.TemporaryFile(dir=path.parent) as lines,
+            tempfile.NamedTemporaryFile(dir=path.parent) as lines,
         ):
-            contents, records_sha256 = _write_records(
-                archive, store, campaigns, frozenset(run_ids), own, lines
-            )
+            contents = _write_records(archive, store, campaigns, run_ids, own, lines.file)
+            lines.flush()
+            archive.write(lines.name, _RECORDS)
             manifest = {
                 "schema": SCHEMA,
                 "schema_version": SCHEMA_VERSION,
                 "benchfarm_version": __version__,
                 "written_at": at.isoformat(),
-                "records_sha256": records_sha256,
+                "records_sha256": sha256_of(Path(lines.name)),
                 "has_virtual": contents.virtual_runs > 0,
                 **dataclasses.asdict(contents),
             }
-            text = f"{json.dumps(manifest, indent=2)}\n".encode("ascii")
-            archive.writestr(_MANIFEST, text)
+            archive.writestr(_MANIFEST, f"{json.dumps(manifest, indent=2)}\n")
     except FileExistsError:
         raise UsageError(
             f"{path}: is there already", hint="name a new file; bundles are never overwritten"
@@ -144,105 +143,63 @@ def _write_records(
     chosen: Collection[RunId],
     own: OwnFolders,
     lines: IO[bytes],
-) -> tuple[BundleContents, str]:
-    """Write what runs left behind, and the records; return how much there is, and the records'
-    sha256. ``lines`` is a file for those of the runs, which come last.
+) -> BundleContents:
+    """Write what runs left behind to the archive and the records to ``lines``; return how much
+    there is.
     """
+
+    def write(kind: str, record: object, parts: Collection[str] = (), **beside: object) -> None:
+        document = json.loads(dump_document(record))
+        document |= {name: own.hide_all(document[name]) for name in parts if name in document}
+        line = json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
+        lines.write(line.encode("ascii") + b"\n")
+
     blobs: set[str] = set()
-    cases: dict[CaseKey, Case] = {}
+    # Dictionaries are sets that keep their order.
+    cases: dict[Case, None] = {}
     missing = set(chosen)
     runs = virtual_runs = 0
-    for run in store.runs(
-        campaign_ids=[campaign.campaign_id for campaign in campaigns], with_attachments=True
-    ):
+    campaign_ids = [campaign.campaign_id for campaign in campaigns]
+    for run in store.runs(campaign_ids=campaign_ids, with_attachments=True):
         if chosen and run.run_id not in chosen:
             continue
         missing.discard(run.run_id)
-        cases[run.case.case_key] = run.case
+        cases[run.case] = None
         runs += 1
         virtual_runs += run.is_virtual
         # A phone's own paths stay as they are, whatever this computer's are called.
         is_host = run.case.serial == HOST_SERIAL
-        kept = [
-            replace(item, data=own.hide_bytes(item.data)) if is_host else item
-            for item in run.attachments
-        ]
-        left = [[item.name, item.sha256] for item in kept]
-        for item in kept:
-            if item.sha256 not in blobs:
-                blobs.add(item.sha256)
-                archive.writestr(f"blobs/{item.sha256}", item.data)
-        bare = replace(run, attachments=())
-        line = _line("run", bare, own, _OF_HOST_RUNS if is_host else _OF_RUNS, left=left)
-        lines.write(line.encode("ascii") + b"\n")
+        left = []
+        for item in run.attachments:
+            kept = replace(item, data=own.hide_bytes(item.data)) if is_host else item
+            left.append([kept.name, kept.sha256])
+            if kept.sha256 not in blobs:
+                blobs.add(kept.sha256)
+                archive.writestr(f"blobs/{kept.sha256}", kept.data)
+        write(
+            "run", replace(run, attachments=()), _OF_HOST_RUNS if is_host else _OF_RUNS, left=left
+        )
     if missing:
         raise StoreError(f"these campaigns have no run {', '.join(sorted(missing))}")
-    contents = BundleContents(
-        campaigns=len(campaigns), runs=runs, virtual_runs=virtual_runs, blobs=len(blobs)
-    )
-    digest = hashlib.sha256()
-    with archive.open(_RECORDS, "w", force_zip64=True) as stream:
-        referring = _referring(store, campaigns, cases.values(), own, is_cut=bool(chosen))
-        lines.seek(0)
-        for data in itertools.chain((text.encode("ascii") for text in referring), lines):
-            digest.update(data)
-            stream.write(data)
-    return contents, digest.hexdigest()
-
-
-def _referring(
-    store: Store,
-    campaigns: Sequence[Campaign],
-    cases: Collection[Case],
-    own: OwnFolders,
-    *,
-    is_cut: bool,
-) -> Iterator[str]:
-    """Yield the lines of campaigns, in pieces, and of everything that their cases refer to, without
-    this computer's paths.
-
-    ``is_cut``: of a part of the runs, without the plan of the others.
-    """
     for campaign in campaigns:
         portable = replace(
             campaign, terms=replace(campaign.terms, files={}, plan_folder="", parity_inputs="")
         )
-        portable = replace(portable, skipped=()) if is_cut else portable
-        bare = _line("campaign", replace(portable, invocations=()), own, _OF_CAMPAIGNS)
-        # The plan of a large campaign takes more room than anything else of a bundle.
-        head, empty, rest = bare.partition('"invocations":[]')
-        yield head + empty.removesuffix("]")
-        for place, item in enumerate(() if is_cut else campaign.invocations):
-            yield ("," if place else "") + _packed(json.loads(dump_document(item)))
-        yield f"]{rest}\n"
-    planned = (
-        () if is_cut else [item.case for campaign in campaigns for item in campaign.invocations]
-    )
-    used = [*cases, *planned]
+        if chosen:
+            # Without the plan of the others.
+            portable = replace(portable, invocations=(), skipped=())
+        cases |= dict.fromkeys(item.case for item in portable.invocations)
+        write("campaign", portable, _OF_CAMPAIGNS)
     devices, models, builds = store.devices(), store.models(), store.builds()
-    for serial in dict.fromkeys(case.serial for case in used):
-        yield _line("device", devices[serial]) + "\n"
-    for model_sha256 in dict.fromkeys(case.model_sha256 for case in used):
-        yield _line("model", replace(models[model_sha256], path=None)) + "\n"
-    for build_sha256 in dict.fromkeys(case.build_sha256 for case in used):
-        yield _line("build", without_paths(builds[build_sha256])) + "\n"
-
-
-def _line(
-    kind: str,
-    record: object,
-    own: OwnFolders | None = None,
-    parts: Collection[str] = (),
-    **beside: object,
-) -> str:
-    document = json.loads(dump_document(record))
-    if own is not None:
-        document |= {name: own.hide_all(document[name]) for name in parts if name in document}
-    return _packed({"kind": kind, **beside, "record": document})
-
-
-def _packed(value: object) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    for serial in dict.fromkeys(case.serial for case in cases):
+        write("device", devices[serial])
+    for model_sha256 in dict.fromkeys(case.model_sha256 for case in cases):
+        write("model", replace(models[model_sha256], path=None))
+    for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
+        write("build", without_paths(builds[build_sha256]))
+    return BundleContents(
+        campaigns=len(campaigns), runs=runs, virtual_runs=virtual_runs, blobs=len(blobs)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,16 +241,12 @@ class Bundle:
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror or error}") from error
         except zipfile.BadZipFile:
-            raise UsageError(
-                f"{path}: is no bundle", hint="'benchfarm export' writes bundles"
-            ) from None
+            raise UsageError(f"{path}: is no bundle", hint=_HINT) from None
         try:
-            manifest = self._read_manifest(self._content(_MANIFEST, _LARGEST_HEAD_BYTES))
-            digest = hashlib.sha256()
+            manifest = self._read_manifest()
             with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
-                for part in iter(lambda: stream.read(1 << 20), b""):
-                    digest.update(part)
-            if digest.hexdigest() != manifest.records_sha256:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+            if digest != manifest.records_sha256:
                 raise StoreCorruptError(
                     f"{path}: is damaged: the records aren't those that were written"
                 )
@@ -345,10 +298,9 @@ class Bundle:
     def _check_sizes(self, where: str, line: _Line) -> None:
         """Raise StoreCorruptError when what a run left behind is there to fill memory."""
         found = [self._archive.NameToInfo.get(f"blobs/{sha256}") for _, sha256 in line.left]
-        size_bytes = sum(info.file_size for info in found if info is not None)
-        packed_bytes = sum(
-            {info.filename: info.compress_size for info in found if info is not None}.values()
-        )
+        there = [info for info in found if info is not None]
+        size_bytes = sum(info.file_size for info in there)
+        packed_bytes = sum({info.filename: info.compress_size for info in there}.values())
         if len(found) > _MOST_LEFT or (
             size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes
         ):
@@ -356,17 +308,17 @@ class Bundle:
                 f"{where}: left {len(found)} outputs of {size_bytes} bytes behind"
             )
 
-    def _read_manifest(self, data: bytes) -> _Manifest:
+    def _read_manifest(self) -> _Manifest:
+        data = self._content(_MANIFEST, _LARGEST_HEAD_BYTES)
         try:
             manifest = load_document(
                 _Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle"
             )
         except StoreError as error:
-            raise UsageError(str(error), hint="'benchfarm export' writes bundles") from error
+            raise UsageError(str(error), hint=_HINT) from error
         if manifest.schema != SCHEMA:
-            hint = "'benchfarm export' writes bundles"
             raise UsageError(
-                f"{self.path}: is no bundle: schema {manifest.schema[:80]!r}", hint=hint
+                f"{self.path}: is no bundle: schema {manifest.schema[:80]!r}", hint=_HINT
             )
         if manifest.schema_version > SCHEMA_VERSION:
             raise StoreError(
@@ -376,8 +328,6 @@ class Bundle:
         return manifest
 
     def _blob(self, sha256: str) -> bytes:
-        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-            raise StoreCorruptError(f"{self.path}: {sha256[:80]!r} is no sha256")
         data = self._content(f"blobs/{sha256}", _LARGEST_BLOB_BYTES)
         if hashlib.sha256(data).hexdigest() != sha256:
             raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
@@ -393,7 +343,7 @@ class Bundle:
         info = self._archive.NameToInfo.get(name)
         if info is None:
             what = UsageError if name == _MANIFEST else StoreCorruptError
-            raise what(f"{self.path}: is no whole bundle: it has no {name}")
+            raise what(f"{self.path}: is no whole bundle: it has no {name[:80]!r}")
         if info.file_size > largest_bytes:
             raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")
         try:
@@ -401,3 +351,145 @@ class Bundle:
                 yield member
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
             raise StoreCorruptError(f"{self.path}: is damaged: {name}: {error}") from error
+
+
+_Id = TypeVar("_Id", bound=str)
+_Placed = TypeVar("_Placed", DeviceFacts, Case, SkippedCase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenIn:
+    """What taking a bundle in did."""
+
+    #: Campaigns that the store didn't hold before.
+    new_campaigns: tuple[CampaignId, ...]
+    #: Campaigns of the bundle, new or known.
+    campaigns: tuple[CampaignId, ...]
+    new_runs: int
+    #: Runs that the store held already, the very same ones.
+    known_runs: int
+    #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
+    other_runs: tuple[RunId, ...] = ()
+    origin: Origin
+
+
+def take_in(
+    bundle: Bundle, store: Store, *, read: Callable[[RunRecord, DeviceFacts, Campaign], RunRecord]
+) -> TakenIn:
+    """Store what a bundle holds and the store doesn't; what the store holds already is never
+    changed.
+
+    Figures and verdicts are what ``read`` makes of the raw output, never what the bundle says. A
+    file can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's
+    computer, and apart from this lab's own. An import that was cut off is continued by importing
+    again.
+
+    Raises:
+        StoreCorruptError: the bundle is damaged; nothing was stored, or, where raw output is,
+            nothing from there on.
+        StoreError: a campaign of this id is stored and is another one, or a record can't be stored
+            as it is.
+    """
+    origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path))
+    records = bundle.checked()
+    campaigns: dict[CampaignId, Campaign] = {
+        _plain(bundle, item.campaign_id): item for item in records["campaign"]
+    }
+    stored = {campaign_id: store.campaign(campaign_id) for campaign_id in campaigns}
+    stored_ids = (
+        {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
+    )
+    begun = [campaign for campaign_id, campaign in campaigns.items() if not stored[campaign_id]]
+    for campaign_id, known_campaign in stored.items():
+        if known_campaign is not None:
+            _check_same(bundle, store, known_campaign, campaigns[campaign_id])
+    for campaign in begun:
+        _begin(store, records, campaign, origin)
+    facts = store.devices() if campaigns else {}
+    new, known, others = 0, 0, []
+    for run in bundle.runs():
+        of = campaigns.get(run.campaign_id)
+        if of is None:
+            raise StoreCorruptError(
+                f"{bundle.path}: run {run.run_id} is of a campaign that the bundle doesn't hold"
+            )
+        _plain(bundle, run.run_id)
+        if run.run_id in stored_ids:
+            known += 1
+            continue
+        moved = replace(run, case=_here(run.case, of))
+        serial, before = moved.case.serial, stored[run.campaign_id]
+        # Nothing that comes from a file is added to what this lab has measured itself.
+        is_own = before is not None and before.terms.origin is None
+        is_new = not is_own and store.append_run(
+            read(moved, facts[serial], of) if serial in facts else moved
+        )
+        new += is_new
+        others += [] if is_new else [run.run_id]
+    for campaign in begun:
+        store.set_status(campaign.campaign_id, CampaignStatus.FINISHED, campaign.finished_at)
+    return TakenIn(
+        new_campaigns=tuple(campaign.campaign_id for campaign in begun),
+        campaigns=tuple(campaigns),
+        new_runs=new,
+        known_runs=known,
+        other_runs=tuple(others),
+        origin=origin,
+    )
+
+
+def _plain(bundle: Bundle, name: _Id) -> _Id:
+    """Return an id that may become a part of a file's name; raises StoreCorruptError."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
+        raise StoreCorruptError(f"{bundle.path}: {name[:80]!r} is no id of a campaign or run")
+    return name
+
+
+def _here(record: _Placed, campaign: Campaign) -> _Placed:
+    """Return a device, case or skip under the serial number that it has in this store."""
+    return replace(record, serial=Serial(f"{record.serial}@{campaign.host}"))
+
+
+def _check_same(bundle: Bundle, store: Store, stored: Campaign, campaign: Campaign) -> None:
+    """Raise StoreError where the stored campaign of a bundle's id is another one."""
+    plans = {stored.plan_text, own_folders(store, [stored], ()).hide(stored.plan_text)}
+    if (stored.created_at, stored.host) != (campaign.created_at, campaign.host) or (
+        campaign.plan_text not in plans
+    ):
+        raise StoreError(
+            f"{bundle.path}: campaign {stored.campaign_id} is stored here already and is another one",
+            hint="import the bundle into a store of its own (--store FILE)",
+        )
+
+
+def _begin(
+    store: Store, records: Mapping[str, list[Any]], campaign: Campaign, origin: Origin
+) -> None:
+    """Begin a campaign that the store doesn't hold.
+
+    What the store knows of a device, a model or a build, above all where its file is, stays as it
+    is.
+    """
+    known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
+    devices = []
+    for facts in records["device"]:
+        moved = replace(_here(facts, campaign), is_imported=True)
+        known = known_devices.get(moved.serial, moved)
+        # The store refuses a virtual phone under a real one's serial number, and the other way
+        # round.
+        devices.append(known if known.is_virtual == moved.is_virtual else moved)
+    store.begin_campaign(
+        replace(
+            campaign,
+            # Whatever it was, and however far this import comes: it can't be resumed here.
+            status=CampaignStatus.FINISHED,
+            terms=replace(campaign.terms, origin=origin),
+            invocations=tuple(
+                replace(item, case=_here(item.case, campaign)) for item in campaign.invocations
+            ),
+            skipped=tuple(_here(item, campaign) for item in campaign.skipped),
+        ),
+        devices=devices,
+        models=[known_models.get(item.sha256, item) for item in records["model"]],
+        builds=[known_builds.get(item.sha256, item) for item in records["build"]],
+    )

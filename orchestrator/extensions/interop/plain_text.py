@@ -1,12 +1,15 @@
 """A text of unknown origin: what a benchmark program printed somewhere, for somebody, at some time.
 
-Its runs are stored with what the text itself says; the phone, the program and the moment are
+Its runs are stored with what the text itself and the user say; the program and the moment are
 unknown, and are called so.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,18 +20,17 @@ from orchestrator.app.importing import (
     require_printable,
     store_import,
 )
-from orchestrator.app.stored import LOG_START
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
-from orchestrator.ports import Tool
-from orchestrator.programs import programs
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
 from orchestrator.programs.specification import Program
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (
     BUILTIN,
+    Build,
     Case,
     DelegateName,
     Model,
@@ -42,30 +44,38 @@ from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
+#: With one of these the figures are of something else than the model's inferences.
+_NO_TIMING: Final = (
+    "Enable op profiling",
+    "Report the peak memory footprint",
+    "Run w/o invoking kernels",
+)
+#: Echoed parameters that a case has a place for, or that change nothing, beside ``Use ...``.
+_NO_FLAGS: Final = frozenset(
+    {
+        "Log parameter values verbosely",
+        "Benchmark name",
+        "Graph",
+        "Num threads",
+        "#threads used for CPU inference",
+        "Min num runs",
+        "Min warmup runs",
+        "Min runs duration (seconds)",
+        "Max runs duration (seconds)",
+        "Min warmup runs duration (seconds)",
+        *_NO_TIMING,
+    }
+)
+#: Sizes are printed with six digits.
+_SIZE_TOLERANCE: Final = 1e-5
 
 
 def read(text: str) -> list[ToolReport]:
     """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none."""
-    if text.startswith(LOG_START):
-        from orchestrator.extensions.interop.cli import read_logs
-
-        tools: dict[ToolName, Tool] = {own.name: own.tool() for own in programs()}
-        if own := read_logs(text, tools):
-            return list(own)
     try:
         return list(parse_text(text))
     except OutputParseError:
         return []
-
-
-def _configuration(report: ToolReport) -> tuple[DelegateName, int]:
-    """Return a run's delegate and threads by its text: the builtin kernels, and -1, where it says
-    nothing.
-    """
-    known = {name.value: name for name in DelegateName}
-    delegate = known.get(report.delegate.requested or report.delegate.actual, BUILTIN)
-    threads = report.echoed.get("Num threads", "")
-    return delegate, int(threads) if threads.isascii() and threads.isdigit() else -1
 
 
 PROGRAM = Program(
@@ -77,17 +87,18 @@ PROGRAM = Program(
 
 
 def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]:
-    """Store the runs of texts, each a campaign of a phone that nobody knows.
+    """Store the runs of texts, each file's a campaign.
 
     Raises UsageError, having stored nothing, for one without a figure.
     """
     require_printable(app=request.app, name=request.name)
     if request.device:
         require_printable(serial=request.device)
-    done, batches = [], []
+    models = [identify_model(path) for path in request.models]
+    batches = []
     for path in request.files:
         data = read_source(path)
-        batch = _batch(path, data, request)
+        batch = _batch(path, data, _facts(workspace, request, path, data), models, request.app)
         if not batch.runs:
             reasons = "".join(f"\n  {fault}" for fault in batch.faults)
             raise UsageError(
@@ -95,51 +106,108 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
                 hint=f"'benchfarm parse {path}' shows what is read from it",
             )
         batches.append((Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest()), batch))
+    done = []
     for origin, batch in batches:
         notes = [_NOTE, *(f"left out: {fault}" for fault in batch.faults)]
         done.append(store_import(workspace, batch, request=request, origin=origin, notes=notes))
     return done
 
 
-def _batch(path: Path, data: bytes, request: ImportRequest) -> ImportBatch:
-    """Return the runs of one text, and what they are of as far as it says.
+def _facts(workspace: Workspace, request: ImportRequest, path: Path, data: bytes) -> DeviceFacts:
+    """Return what is known of the phone: as it is stored, else what its profile declares.
 
-    Texts of one name are of phones that nothing says are the same: their sums part them.
+    Texts whose phone isn't named are of phones that nothing says are the same: their sums part
+    them.
     """
-    serial = Serial(f"unknown-{hashlib.sha256(data).hexdigest()[:8]}@{one_line(path.name)}")
-    facts = DeviceFacts(
+    unnamed = f"unknown-{hashlib.sha256(data).hexdigest()[:8]}@{one_line(path.name)}"
+    serial = Serial(request.device or unnamed)
+    known = workspace.store.devices().get(serial)
+    if known is not None and (known.is_virtual or known.kind is DeviceKind.HOST):
+        raise UsageError(f"{serial} is no real phone: name the one that was measured")
+    facts = known or DeviceFacts(
         serial=serial,
         kind=DeviceKind.ANDROID,
         is_virtual=False,
         model=request.device or "unknown phone",
         is_imported=True,
     )
-    build = foreign_build(PROGRAM, request.app)
-    batch = ImportBatch(devices={serial: facts}, builds={build.sha256: build})
+    if not request.profile or known is not None:
+        return facts
+    profile = workspace.profiles.get(request.profile)
+    if profile is None or profile.kind is DeviceKind.HOST:
+        raise UsageError(f"there is no profile of a phone {request.profile!r}")
+    return replace(
+        facts, kind=profile.kind, model=profile.title, soc=profile.soc, profile=profile.name
+    )
+
+
+def _batch(
+    path: Path, data: bytes, facts: DeviceFacts, models: Sequence[Model], app: str
+) -> ImportBatch:
+    """Return the runs of one text, and what they are of as far as it says."""
+    build = foreign_build(PROGRAM, app)
+    batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
     for number, report in enumerate(read(data.decode("utf-8", "replace"))):
-        if report.latency_us() is None:
-            batch.faults.append(one_line(f"{path.name}, run {number + 1}: it shows no latency"))
+        try:
+            model = _model(report, models)
+            case = _case(report, facts.serial, model, build)
+        except OutputParseError as error:
+            batch.faults.append(one_line(f"{path.name}, run {number + 1}: {error}"))
             continue
-        model, (delegate, threads) = _model(report), _configuration(report)
         batch.models[model.sha256] = model
-        case = Case(
-            serial=serial,
-            model_sha256=model.sha256,
-            model_name=model.name,
-            delegate=delegate,
-            threads=threads,
-            tool=ToolName.TEXT,
-            build_sha256=build.sha256,
-            affinity="all",
-        )
         batch.runs.append(ForeignRun(case=case, raw=raw_output(path, source_of(data, number))))
     return batch
 
 
-def _model(report: ToolReport) -> Model:
-    """Return the model as the text calls it; its content was never seen."""
+def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Case:
+    """Return a run's case by its text: the builtin kernels, and -1 thread, where it says nothing.
+
+    Raises OutputParseError for a run that measured no latency.
+    """
+    if report.latency_us() is None:
+        raise OutputParseError("it shows no latency")
+    echoed = report.echoed
+    if odd := next((name for name in _NO_TIMING if echoed.get(name) in {"1", "true"}), None):
+        raise OutputParseError(f"it says '{odd}: [1]', so its times are no latency")
+    known = {name.value: name for name in DelegateName}
+    flags = {
+        name: value
+        for name, value in echoed.items()
+        if name not in _NO_FLAGS and not name.startswith("Use ")
+    }
+    threads = echoed.get("Num threads", "")
+    return Case(
+        serial=serial,
+        model_sha256=model.sha256,
+        model_name=model.name,
+        delegate=known.get(report.delegate.requested or report.delegate.actual, BUILTIN),
+        threads=int(threads) if threads.isascii() and threads.isdigit() else -1,
+        tool=ToolName.TEXT,
+        build_sha256=build.sha256,
+        flags=tuple(sorted(flags.items())),
+        affinity="all",
+    )
+
+
+def _model(report: ToolReport, models: Sequence[Model]) -> Model:
+    """Return the one of the given models that has the printed size.
+
+    Where none is given, it is the model as the text calls it, whose content was never seen. Raises
+    OutputParseError where none or several can be meant.
+    """
+    size_mb = report.model_size_mb
+    fitting = [
+        model
+        for model in models
+        if size_mb is None or math.isclose(size_mb, model.size_bytes / 1e6, rel_tol=_SIZE_TOLERANCE)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    if models:
+        size = "" if size_mb is None else f" of {size_mb:g} MB"
+        raise OutputParseError(f"name the file of the one model{size} that was measured: --model")
     graph = report.echoed.get("Graph", "") or str(report.extra.get("graph", "")) or report.label
     name = one_line(graph.rpartition("/")[2].removesuffix(".tflite")) or "unknown model"
-    size_bytes = round((report.model_size_mb or 0.0) * 1e6)
+    size_bytes = round((size_mb or 0.0) * 1e6)
     sha256 = ModelSha(content_key({"named": name, "bytes": size_bytes}))
     return Model(name=name, sha256=sha256, size_bytes=size_bytes)

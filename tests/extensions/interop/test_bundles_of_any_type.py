@@ -22,8 +22,7 @@ import pytest
 
 from orchestrator.documents import dump_document
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.extensions.interop.bundle import Bundle
-from orchestrator.extensions.interop.importers import take_in
+from orchestrator.extensions.interop.bundle import Bundle, take_in
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, Case, Model
 from orchestrator.records.device import DeviceFacts

@@ -551,9 +551,6 @@ def test_a_text_without_a_figure_is_not_imported(tmp_path):
     path.write_bytes(b"{}")
     told = benchfarm(tmp_path / "home", "import", path, code=2)
     assert "no figure of a benchmark program is in it" in told
-    assert "--serial" in benchfarm(
-        tmp_path / "home", "import", path, "--profile", "iphone-xs", code=2
-    )
 
 
 def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tmp_path):

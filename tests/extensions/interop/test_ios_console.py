@@ -15,7 +15,7 @@ from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.verdict import Quality
-from tests.samples.iphone_output import FULL, PARTIAL, console, view
+from tests.samples.iphone_output import FULL, PARTIAL, console
 from tests.samples.places import MODELS
 
 MODEL = min(MODELS.glob("*float*.tflite"))
@@ -52,38 +52,6 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
     return run
 
 
-def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
-    settings: Settings, take: Callable[..., CommandResult]
-) -> None:
-    texts = [
-        iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)
-    ]
-    with Workspace(settings) as workspace:
-        assert list(workspace.store.runs()) == []
-    with sqlite3.connect(settings.store) as connection:
-        full = "WHEN (SELECT count(*) FROM runs) = 1 BEGIN SELECT RAISE(ABORT, 'full'); END"
-        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
-    with pytest.raises(StoreError):
-        take(*texts)
-    with sqlite3.connect(settings.store) as connection:
-        connection.execute("DROP TRIGGER full")
-    with Workspace(settings) as workspace:
-        assert len(list(workspace.store.runs())) == 1
-        assert {campaign.status for campaign in workspace.store.campaigns()} == {
-            CampaignStatus.FINISHED
-        }
-    rest = take(*texts)
-    assert isinstance(rest.data, dict)
-    assert (rest.data["imported"], rest.data["known"]) == (2, 1)
-
-
-def test_a_profile_that_does_not_fit_is_refused(take: Callable[..., CommandResult]) -> None:
-    with pytest.raises(UsageError, match="nosuch"):
-        take(iphone_console(use_gpu="true"), profile="nosuch")
-    with pytest.raises(UsageError, match="no app's results are read for LAB-7, an android device"):
-        take(iphone_console(use_gpu="true"), profile="pixel-4")
-
-
 def iphone_console(
     *, mean_us: float = 4000.0, lines: str = "", size_bytes: int = 0, **params: str
 ) -> str:
@@ -94,83 +62,102 @@ def iphone_console(
     )
 
 
+def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with(
+    settings: Settings, take: Callable[..., CommandResult]
+) -> None:
+    text = "".join(
+        iphone_console(use_xnnpack="false", mean_us=mean_us) for mean_us in (5000.0, 5100.0, 5200.0)
+    )
+    with Workspace(settings) as workspace:
+        assert list(workspace.store.runs()) == []
+    with sqlite3.connect(settings.store) as connection:
+        full = "WHEN (SELECT count(*) FROM runs) = 1 BEGIN SELECT RAISE(ABORT, 'full'); END"
+        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
+    with pytest.raises(StoreError):
+        take(text)
+    with sqlite3.connect(settings.store) as connection:
+        connection.execute("DROP TRIGGER full")
+    with Workspace(settings) as workspace:
+        assert len(list(workspace.store.runs())) == 1
+        assert {campaign.status for campaign in workspace.store.campaigns()} == {
+            CampaignStatus.FINISHED
+        }
+    rest = take(text)
+    assert isinstance(rest.data, dict)
+    assert (rest.data["imported"], rest.data["known"]) == (2, 1)
+
+
 def test_console_texts_of_the_ios_app_are_judged_runs_of_the_iphone(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
     full, partial = FULL.format(name="GPU"), PARTIAL.format(name="COREML")
-    text = iphone_console(use_gpu="true", lines=full) + iphone_console(
-        use_gpu="true", lines=full, mean_us=5000.0, gpu_wait_type="aggressive"
+    text = (
+        iphone_console(use_gpu="true", lines=full)
+        + iphone_console(use_gpu="true", lines=full, mean_us=5000.0, gpu_wait_type="aggressive")
+        + iphone_console(use_coreml="true", lines=partial)
+        + iphone_console(use_coreml="true")
+        + iphone_console(use_xnnpack="false")
+        + iphone_console(report_peak_memory_footprint="true")
     )
-    result = take(
-        text,
-        iphone_console(use_coreml="true", lines=partial),
-        iphone_console(use_coreml="true"),
-        iphone_console(use_xnnpack="false", num_runs="20"),
-        profile="iphone-xs",
-    )
+    result = take(text, profile="iphone-xs")
     assert result.exit_code == 1
+    assert "times are no latency" in result.text
     with Workspace(settings) as workspace:
         runs = list(workspace.store.runs())
         facts = workspace.store.devices()[runs[0].case.serial]
-    assert (facts.title, facts.kind, facts.is_virtual) == ("Apple iPhone XS", DeviceKind.IOS, False)
+    assert (facts.model, facts.kind, facts.is_virtual) == ("Apple iPhone XS", DeviceKind.IOS, False)
     assert [
-        (
-            run.case.delegate.value,
-            run.case.threads,
-            run.case.num_runs,
-            run.latency_us,
-            run.reason_code,
-        )
-        for run in runs
+        (run.case.delegate.value, run.case.threads, run.latency_us, run.reason_code) for run in runs
     ] == [
-        ("gpu", 2, 50, 4000.0, ""),
-        ("gpu", 2, 50, 5000.0, ""),
-        ("coreml", 2, 50, 4000.0, ""),
-        ("coreml", 2, 50, None, "delegate-fell-back"),
-        ("cpu", 2, 20, 4000.0, ""),
+        ("gpu", 2, 4000.0, ""),
+        ("gpu", 2, 5000.0, ""),
+        ("coreml", 2, 4000.0, ""),
+        ("coreml", 2, None, "delegate-fell-back"),
+        ("cpu", 2, 4000.0, ""),
     ]
-    assert dict(runs[1].case.flags) == {"gpu_wait_type": "aggressive"}
+    assert [run.case.model_name for run in runs] == [MODEL.stem] * 5
+    assert [dict(run.case.flags) for run in runs[:2]] == [
+        {},
+        {"GPU delegate wait type": "aggressive"},
+    ]
     assert runs[0].verdict.quality is Quality.TRUSTED
     assert "iPhone XS" in result.text
     assert stored.reparse(settings, ()).data == Review(reviewed=5, changed=())
-    again = take(text, profile="iphone-xs").data
+    again = take(text).data
     assert isinstance(again, dict)
-    assert (again["imported"], again["known"]) == (0, 2)
+    assert (again["imported"], again["known"]) == (0, 5)
 
 
 @pytest.mark.parametrize(
-    ("text", "word"),
+    ("text", "options", "word"),
     [
-        ("hello", "no result of"),
-        (view(), "no result of"),
-        (iphone_console(size_bytes=315_688), "0.315688 MB"),
-        (iphone_console(report_peak_memory_footprint="true"), "peak memory"),
-        (iphone_console(num_threads="many"), "can't be read"),
+        ("hello", {}, "no figure"),
+        (iphone_console(size_bytes=315_688), {}, "0.315688 MB"),
+        (iphone_console(), {"profile": "nosuch"}, "nosuch"),
+        (iphone_console(), {"device": " "}, "--serial"),
+        (iphone_console(), {"device": "two\nlines"}, "--serial"),
+        (iphone_console(), {"device": "half \udc80"}, "--serial"),
     ],
 )
-def test_a_text_of_the_ios_app_that_shows_no_case_is_refused(
-    settings: Settings, take: Callable[..., CommandResult], text: str, word: str
+def test_what_can_not_be_stored_is_refused_and_nothing_is(
+    settings: Settings,
+    take: Callable[..., CommandResult],
+    text: str,
+    options: dict[str, str],
+    word: str,
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        take(iphone_console(use_gpu="true"), text, profile="iphone-xs")
+        take(iphone_console(use_gpu="true"), text, **options)
     assert word in str(caught.value)
     with Workspace(settings) as workspace:
         assert list(workspace.store.campaigns()) == []
 
 
-@pytest.mark.parametrize("device", ["", " ", "two\nlines", "half \udc80"])
-def test_a_name_that_can_not_be_shown_is_refused(
-    take: Callable[..., CommandResult], device: str
-) -> None:
-    with pytest.raises(UsageError, match="--serial"):
-        take(iphone_console(use_gpu="true"), device=device)
-
-
-def test_a_phone_that_is_known_keeps_its_facts(
+def test_a_text_that_names_nothing_is_of_an_unknown_phone_and_model(
     settings: Settings, take: Callable[..., CommandResult]
 ) -> None:
-    take(iphone_console(use_gpu="true"), profile="iphone-xs")
-    take(iphone_console(use_gpu="true", mean_us=4001.0))
+    take(iphone_console(use_gpu="true"), device="", models=())
     with Workspace(settings) as workspace:
-        (facts,) = workspace.store.devices().values()
-    assert facts.profile == "iphone-xs"
+        (run,) = workspace.store.runs()
+    assert run.case.serial.startswith("unknown-")
+    assert run.case.model_name == "net"

@@ -49,13 +49,6 @@ def test_a_file_without_a_run_is_told_before_anything_is_written(tmp_path: Path)
         parse_files((one, str(tmp_path / "nosuch")))
 
 
-def test_a_log_whose_flags_were_damaged_is_refused(tmp_path: Path) -> None:
-    head = "command: x\nexit code: 0\ntool: native\ndelegate asked for: cpu\nthreads: 1\nflags: '--a=b\n"
-    (path,) = written(tmp_path, f"{head}--- stdout ({len(RUN)} bytes)\n{RUN}")
-    with pytest.raises(OutputParseError, match="No closing quotation"):
-        parse_files((path,))
-
-
 #: Runs the command in its arguments after the first two: a signal, and the module during whose
 #: import it arrives.
 STOPPED = """

@@ -43,9 +43,7 @@ IPHONE = DeviceFacts(
     serial=Serial("lab-xs"), kind=DeviceKind.IOS, is_virtual=False, manufacturer="Apple", model="iPhone XS",
     profile="iphone-xs",
 )  # fmt: skip
-APP = Build(
-    name="ios-app", tool=ToolName.IOS_APP, sha256=BuildSha(content_key("ios app")), abi="arm64"
-)
+APP = Build(name="an app", tool=ToolName.TEXT, sha256=BuildSha(content_key("ios app")), abi="arm64")
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
 
 
@@ -61,7 +59,7 @@ def settings(tmp_path: Path) -> Settings:
     on_iphone = replace(
         gpu,
         serial=IPHONE.serial,
-        tool=ToolName.IOS_APP,
+        tool=ToolName.TEXT,
         build_sha256=APP.sha256,
         num_runs=1,
         min_secs=2.0,
@@ -103,7 +101,7 @@ def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
     assert row["verdict"]["outcome"] == "incomparable"
     assert {item["fact"] for item in row["differences"]} == {"tool", "settings", "grade"}
     told = " ".join(result.text.split())
-    assert "The tool differs: native and ios-app." in told
+    assert "The tool differs: native and text." in told
     assert "'--allow grade,settings,tool' compares 1 case more" in told
 
 
@@ -115,7 +113,7 @@ def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(
     assert (row["verdict"]["outcome"], result.exit_code) == ("faster", 0)
     assert row["verdict"]["ratio"] == pytest.approx(3_200 / 6_450, rel=0.01)
     told = " ".join(result.text.split())
-    assert "Let pass: The tool differs: native and ios-app." in told
+    assert "Let pass: The tool differs: native and text." in told
     assert "--allow" not in told
 
 

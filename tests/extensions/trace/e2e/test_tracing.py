@@ -171,7 +171,7 @@ def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
 
 
 def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None:
-    for tool in ("ios-app", "litert"):
+    for tool in ("text", "litert"):
         done = lab.cli("trace", model, "-s", lab.serials[0], "--tool", tool)
         assert done.exit_code == 2
         assert "can't be traced" in done.stderr
