@@ -234,20 +234,13 @@ class Exported:
 class Exporter:
     """A format of ``benchfarm export``."""
 
-    #: The file it is written to by default; without a suffix a folder. The suffix means the format
-    #: in ``--out``.
+    #: The file it is written to by default, whose suffix means the format in ``--out``.
     path: Path
-    #: Writes what was asked for of the campaigns to a new file, or new files into a new folder.
-    #: Raises UsageError. The campaigns come without their invocations, as of many nights these are
-    #: many: the store has them.
+    #: Writes what was asked for of the campaigns to a new file. Raises UsageError. The campaigns
+    #: come without their invocations, as of many nights these are many: the store has them.
     write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.
     takes_runs: bool = False
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder of files."""
-        return not self.path.suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

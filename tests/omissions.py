@@ -100,7 +100,7 @@ RULE = """
     if inference.count == 13:
         yield finding("unlucky")"""
 EXPORTER = """
-NDJSON = Exporter(path=Path("benchfarm-results.ndjson"), write=_bencher)
+NDJSON = Exporter(path=Path("benchfarm-results.ndjson"), write=_parquet)
 """
 PLACES: Sequence[Place] = (
     Place(
@@ -197,7 +197,7 @@ PLACES: Sequence[Place] = (
         change="export format",
         what="the exporter",
         file="orchestrator/app/exporting.py",
-        after='BENCHER = Exporter(path=Path("benchfarm-bencher.json"), write=_bencher)\n',
+        after='PARQUET = Exporter(path=Path("benchfarm-results.parquet"), write=_parquet)\n',
         text=EXPORTER,
         is_change=True,
     ),

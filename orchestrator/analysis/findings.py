@@ -278,12 +278,6 @@ _FINDINGS: Final = (
         "somebody else made the run; nothing is known of the device's heat, load and battery",
         "Ask whoever ran it how warm, loaded and charged the phone was.",
     ),
-    FindingCode(
-        "unusual-for-device",
-        WARNING,
-        "this model is much slower on this device than its other models lead to expect",
-        "Ask which cores and how many threads it had: its other models are faster.",
-    ),
 )
 CODES: Final[Mapping[str, FindingCode]] = {item.code: item for item in _FINDINGS}
 #: Rounding that may move a figure by more than this share of its value hides small changes.

@@ -152,8 +152,6 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
         yield finding("output-cut", evidence=str(report.extra["output_cut"]))
     if "sampled_on_cpu" in report.extra:
         yield finding("sampled-on-cpu")
-    if unusual := report.extra.get("unusual"):
-        yield finding("unusual-for-device", evidence=str(unusual))
     big = len(facts.big_cores)
     if case.delegate.is_cpu and big and case.threads > big:
         yield finding("more-threads-than-big-cores", f"{case.threads} threads, {big} big cores")

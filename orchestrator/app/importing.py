@@ -111,7 +111,6 @@ def raw_output(
     attachments: Sequence[Attachment],
     *,
     command: str = "",
-    exit_code: int | None = None,
     at: datetime | None = None,
 ) -> RawOutput:
     """Return what an imported run left behind; where nothing says when it was made, the file's time
@@ -119,7 +118,7 @@ def raw_output(
     """
     return RawOutput(
         command=command,
-        exit_code=exit_code,
+        exit_code=None,
         timed_out=False,
         started_at=at or datetime.fromtimestamp(path.stat().st_mtime, UTC),
         duration_s=0.0,

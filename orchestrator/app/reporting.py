@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -15,13 +15,11 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import CampaignId, CaseKey
 from orchestrator.records.run import RunRecord
 from orchestrator.units import parse_percent
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
-    from orchestrator.store.opening import Store
 
 #: What takes long to load of what a report, and the end of a campaign, need.
 _LOADED_AHEAD = (
@@ -37,14 +35,12 @@ def report_data(
     *,
     accuracy: Mapping[str, float] | None = None,
     runs: Iterable[RunRecord] | None = None,
-    is_streamed: bool = False,
+    has_logs: bool = True,
 ) -> ReportData:
     """Gather what a report shows of some campaigns; ``runs`` are theirs, read once, where somebody
     else looks at them.
 
-    None of them is held as it was read: tens of thousands would take a gigabyte. ``is_streamed``:
-    those of a single campaign aren't held at all, but read again whenever invocations are asked
-    for, which then have no logs.
+    None of them is held as it was read: tens of thousands would take a gigabyte.
     """
     from orchestrator.report.assembly import build_report_data
     from orchestrator.report.lean import lean_runs, newest_runs
@@ -54,13 +50,12 @@ def report_data(
         workspace.store.runs(campaign_ids=named) if runs is None else runs
     )
     note = ""
-    is_streamed = is_streamed and len(set(named)) == 1
     if len(set(named)) > 1:
         campaigns, shown, note = newest_runs(campaigns, list(shown))
     data = build_report_data(
         campaigns=campaigns,
-        runs=_StoredRuns(workspace.store, named[0]) if is_streamed else shown,
-        outputs=None if is_streamed else workspace.store.attachments_of,
+        runs=shown,
+        outputs=workspace.store.attachments_of if has_logs else None,
         devices=workspace.store.devices(),
         models=workspace.store.models(),
         builds=workspace.store.builds(),
@@ -69,29 +64,6 @@ def report_data(
     if note:
         return replace(data, headline=replace(data.headline, scope=f"{data.headline.scope} {note}"))
     return data
-
-
-class _StoredRuns(Mapping[CaseKey, Sequence[RunRecord]]):
-    """The runs of a campaign by case, as a report has them, read whenever they are asked for."""
-
-    def __init__(self, store: Store, campaign_id: CampaignId) -> None:
-        self._store = store
-        self._campaign_id = campaign_id
-        self._keys = dict.fromkeys(store.measured_cases(campaign_id))
-
-    def __getitem__(self, key: CaseKey) -> Sequence[RunRecord]:
-        from orchestrator.report.lean import lean_runs
-
-        if key not in self._keys:
-            raise KeyError(key)
-        runs = self._store.runs(campaign_ids=[self._campaign_id], case_keys=[key])
-        return list(lean_runs(runs))
-
-    def __iter__(self) -> Iterator[CaseKey]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

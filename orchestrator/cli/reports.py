@@ -120,16 +120,13 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
     endings = ENDINGS
     if request.out is not None and request.out.suffix and request.out.suffix.lower() not in ENDINGS:
         known = every("exporters", Exporter)
-        endings = ENDINGS | {
-            item.path.suffix: (name,) for name, item in known.items() if not item.is_folder
-        }
+        endings = ENDINGS | {item.path.suffix: (name,) for name, item in known.items()}
     form = format_of(
         request.form, request.out, plugins("exporters"), default="bundle", endings=endings
     )
-    files, done = exporting.export(settings, replace(request, form=form))
-    text = str(files[0]) if len(files) == 1 else f"{form}: {len(files)} files"
-    data = {"format": form, "files": [str(path) for path in files], **done.data}
-    return CommandResult(text=f"{text}: {done.text}" if done.text else text, data=data)
+    path, done = exporting.export(settings, replace(request, form=form))
+    data = {"format": form, "files": [str(path)], **done.data}
+    return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 
 
 @command("import")

@@ -141,7 +141,7 @@ ENDINGS: Final[dict[str, tuple[str, ...]]] = {
     ".md": ("markdown",),
     ".txt": ("text", "markdown", "github"),
     ".csv": ("csv",),
-    ".json": ("json", "bencher"),
+    ".json": ("json",),
     ".xml": ("junit",),
     ".parquet": ("parquet",),
     ".zip": ("bundle",),

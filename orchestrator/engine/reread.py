@@ -13,7 +13,6 @@ from orchestrator.engine.invocation import RunRecords, read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
 from orchestrator.passes import pass_of
 from orchestrator.ports import Tool
-from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -246,7 +245,7 @@ def _unknown(store: Store, runs: Sequence[ForeignRun]) -> list[ForeignRun]:
     def identity(
         case: Case, attachments: Sequence[Attachment]
     ) -> tuple[CaseKey, frozenset[Attachment]]:
-        return case.case_key, frozenset(item for item in attachments if item.name != BESIDE)
+        return case.case_key, frozenset(attachments)
 
     cases = tuple({run.case.case_key for run in runs})
     stored = list(store.runs(case_keys=cases))

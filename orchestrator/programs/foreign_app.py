@@ -22,8 +22,6 @@ from orchestrator.records.run import Attachment, RawOutput, ToolReport
 
 #: The attachment that holds the text or file as it was imported.
 SOURCE: Final = "imported"
-#: What the other runs of the same import make doubtful about one: no part of what it left behind.
-BESIDE: Final = "beside.json"
 #: The attachment that says which run of it is meant: ``{"run": 0}``.
 _SELECTION: Final = "selection.json"
 

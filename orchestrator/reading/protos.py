@@ -176,39 +176,6 @@ def decode_result(data: bytes) -> ToolReport:
     return replace(report, inference=LatencySummary(count=runs, **figures))
 
 
-def encode_result(report: ToolReport, *, name: str, own: bytes = b"") -> bytes:
-    """Return a run's figures as ``tflite.tools.benchmark.BenchmarkResult`` under a name.
-
-    ``own`` is the message that the program wrote, if it did; its figures stay as they are.
-    Otherwise what was read from the log is encoded, and what isn't known is left unset. Raises
-    OutputParseError for another ``own``.
-    """
-    if own:
-        result = decode_message("BenchmarkResult", own)
-        result.name = name
-        return bytes(result.SerializeToString(deterministic=True))
-    result = _messages()["BenchmarkResult"](name=name)
-    summary = report.inference or LatencySummary(count=0)
-    if summary.mean_us is None:
-        summary = replace(summary, mean_us=report.inference_mean_us)
-    figures = [
-        ("latency_metrics", field, getattr(summary, name), US_PER_MS)
-        for field, name in _OF_SUMMARY.items()
-    ]
-    figures += [
-        (part, field, getattr(report, name), factor) for part, field, name, factor in _OF_REPORT
-    ]
-    for part, field, value, factor in figures:
-        if value is not None:
-            printed = round(value / factor) if field.endswith("_kb") else value / factor
-            setattr(getattr(result, part), field, printed)
-    if summary.count:
-        result.misc_metrics.num_runs = summary.count
-    if report.warmup is not None:
-        result.misc_metrics.num_warmup_runs = report.warmup.count
-    return bytes(result.SerializeToString(deterministic=True))
-
-
 def decode_language_model(data: bytes) -> Process:
     """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was
     asked of it.

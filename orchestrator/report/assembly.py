@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from orchestrator.analysis.case_result import (
     CaseResult,
@@ -95,7 +95,7 @@ def without_collector(function: Callable[Parameters, Result]) -> Callable[Parame
 def build_report_data(
     *,
     campaigns: Sequence[Campaign],
-    runs: Iterable[RunRecord] | Mapping[CaseKey, Sequence[RunRecord]],
+    runs: Iterable[RunRecord],
     devices: Mapping[Serial, DeviceFacts],
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
@@ -108,8 +108,6 @@ def build_report_data(
         campaigns: those reported on; with their invocations and skips, cases that weren't run are
             shown too.
         runs: their runs in the order in which they were stored, read once; without attachments.
-            Or those of one campaign by case, which are read again wherever they are asked for:
-            then no more than one case's are held, in the rows neither.
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
@@ -172,7 +170,7 @@ class _Gathered:
 
     cases: dict[CaseKey, Case] = field(default_factory=dict)
     #: Those that count; some may have no case of the plan.
-    runs: Mapping[CaseKey, Sequence[RunRecord]] = field(default_factory=dict)
+    runs: dict[CaseKey, list[RunRecord]] = field(default_factory=dict)
     #: The devices on which a run says that it is virtual.
     virtual: set[Serial] = field(default_factory=set)
     #: Cases whose latency was asked for.
@@ -195,48 +193,7 @@ class _Gathered:
     passes: Sequence[PassSpec] = field(default_factory=passes)
 
 
-class _Counting(Mapping[CaseKey, Sequence[RunRecord]]):
-    """The runs that count of cases whose runs are read whenever they are asked for."""
-
-    def __init__(
-        self,
-        stored: Mapping[CaseKey, Sequence[RunRecord]],
-        counts: Callable[[RunRecord], bool],
-    ) -> None:
-        self._stored = stored
-        self._counts = counts
-
-    def __getitem__(self, key: CaseKey) -> Sequence[RunRecord]:
-        return [run for run in self._stored[key] if self._counts(run)]
-
-    def __iter__(self) -> Iterator[CaseKey]:
-        return iter(self._stored)
-
-    def __len__(self) -> int:
-        return len(self._stored)
-
-
-class _Rows(Sequence[InvocationRow]):
-    """The invocations of a case, made whenever they are asked for."""
-
-    def __init__(self, count: int, made: Callable[[], Iterator[InvocationRow]]) -> None:
-        self._count = count
-        self._made = made
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[InvocationRow]:
-        return self._made()
-
-    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - one, or a part
-        return tuple(self._made())[place]
-
-
-def _gather(
-    campaigns: Sequence[Campaign],
-    runs: Iterable[RunRecord] | Mapping[CaseKey, Sequence[RunRecord]],
-) -> _Gathered:
+def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gathered:
     found = _Gathered(
         campaigns={str(campaign.campaign_id): campaign for campaign in campaigns},
         checks=OutputChecks(campaign.terms.output_checks for campaign in campaigns),
@@ -258,10 +215,7 @@ def _gather(
         is_warm_up = known is not None and known.is_warm_up(run.run_pass, run.invocation)
         return not is_warm_up and not is_around_others(run)
 
-    if isinstance(runs, Mapping):
-        found.runs = _Counting(runs, counts)
-    else:
-        found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
+    found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
     memories: dict[Serial, dict[CaseKey, Memory]] = defaultdict(dict)
     for key, own in found.runs.items():
         for run in own:
@@ -296,8 +250,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     key, campaigns, device = case.case_key, gathered.campaigns, gathered.devices[case.serial]
     # Runs of many cases take more room than the rows that are made of them: they are let go one by
     # one.
-    held = gathered.runs if isinstance(gathered.runs, dict) else None
-    runs: Sequence[RunRecord] = (gathered.runs.get if held is None else held.pop)(key, ())
+    runs: Sequence[RunRecord] = gathered.runs.pop(key, ())
     result = judge_case(
         runs, others=gathered.others.get(key, UNSEEN), check=gathered.checks.of(case)
     )
@@ -318,10 +271,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     }
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
 
-    def invocations(of: Iterable[RunRecord]) -> Iterator[InvocationRow]:
-        for run in of:
-            origin, log = origins.get(run.campaign_id, ""), gathered.logs.get(run.run_id)
-            yield _invocation_row(run, result, origin, log, is_host=is_host)
+    def invocation(run: RunRecord) -> InvocationRow:
+        origin, log = origins.get(run.campaign_id, ""), gathered.logs.get(run.run_id)
+        return _invocation_row(run, result, origin, log, is_host=is_host)
 
     return ResultRow(
         case=case,
@@ -339,9 +291,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         overall_memory_mib=known_median(report.overall_memory_mib for report in memory),
         peak_memory_mib=known_median(report.peak_memory_mib for report in memory),
         delegate=_evidence(result, runs),
-        invocations=tuple(invocations(runs))
-        if held is not None
-        else _Rows(len(runs), lambda: invocations(gathered.runs.get(key, ()))),
+        invocations=tuple(map(invocation, runs)),
         figures=tuple(
             figure for own in gathered.passes for figure in _figures(own, of_pass[own.name])
         ),

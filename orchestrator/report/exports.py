@@ -1,14 +1,13 @@
 """Results for other programs and for pull requests: CSV, Parquet, JSON with a versioned schema,
-Bencher, Markdown.
+Markdown.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from orchestrator import __version__
@@ -21,7 +20,7 @@ from orchestrator.report.winners import fastest_table
 from orchestrator.tables import csv, markdown
 from orchestrator.tables.column import Column, Form, Kind, fields_of
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
-from orchestrator.tables.escapes import markdown_text, visible
+from orchestrator.tables.escapes import markdown_text
 from orchestrator.tables.findings import skips_table
 from orchestrator.tables.results import Exported, exported_table, invocations_table, results_table
 from orchestrator.tables.rows import ResultRow
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 SCHEMA: Final = "benchfarm-report"
 #: Raised when a key or column goes away or changes its meaning; new ones don't raise it.
 SCHEMA_VERSION: Final = 1
-_NS_PER_US: Final = 1_000
 #: Rows that are one row group of a Parquet file.
 _GROUP_ROWS: Final = 1 << 12
 Rows = Literal["cases", "invocations"]
@@ -85,11 +83,14 @@ def csv_pieces(parts: Iterable[ReportData], rows: Rows = "cases") -> Iterator[st
     yield from csv.lines(table_of(parts, rows))
 
 
-def parquet_pieces(
-    parts: Iterable[ReportData], rows: Rows = "cases", *, text: Callable[[str], str] = str
-) -> Iterator[bytes]:
-    """Yield the columns of :func:`csv_pieces` as a Parquet file, a row group after the other; it
-    names its schema.
+def write_parquet(
+    path: Path,
+    parts: Iterable[ReportData],
+    rows: Rows = "cases",
+    *,
+    text: Callable[[str], str] = str,
+) -> None:
+    """Write the columns of :func:`csv_pieces` as a Parquet file, which names its schema.
 
     ``text`` makes of each text as it is stored what is written.
 
@@ -102,10 +103,9 @@ def parquet_pieces(
     from orchestrator.tables.frame import utf8
 
     kinds = {Kind.NUMBER: pa.float64(), Kind.COUNT: pa.int64(), Kind.FLAG: pa.bool_()}
-    columns = table_of((), rows).of(Form.FRAME)
-    fields = [(column.name, kinds.get(column.kind, pa.string())) for column in columns]
+    table = table_of(parts, rows)
+    fields = [(column.name, kinds.get(column.kind, pa.string())) for column in table.of(Form.FRAME)]
     schema = pa.schema(fields, metadata={"PANDAS_ATTRS": json.dumps(_attributes(rows))})
-    written = _Pieces()
 
     def words(record: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -113,40 +113,12 @@ def parquet_pieces(
             for name, value in record.items()
         }
 
-    with pq.ParquetWriter(pa.PythonFile(written, mode="w"), schema, compression="zstd") as writer:
-        for part in parts:
-            table = table_of([part], rows)
-            left = iter(table.rows)
-            while group := [
-                words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)
-            ]:
-                writer.write_table(pa.Table.from_pylist(group, schema=schema))
-                yield written.taken()
-    yield written.taken()
-
-
-class _Pieces(io.RawIOBase):
-    """A file whose content is taken away while it is written."""
-
-    def __init__(self) -> None:
-        self._held = bytearray()
-        self._gone = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:  # noqa: ANN401 - typeshed's Buffer is of Python 3.12
-        self._held += data
-        return memoryview(data).nbytes
-
-    def tell(self) -> int:
-        return self._gone + len(self._held)
-
-    def taken(self) -> bytes:
-        """Return what was written since this was called last."""
-        data, self._held = bytes(self._held), bytearray()
-        self._gone += len(data)
-        return data
+    left = iter(table.rows)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        while group := [
+            words(table.record(row, Form.FRAME)) for row in itertools.islice(left, _GROUP_ROWS)
+        ]:
+            writer.write_table(pa.Table.from_pylist(group, schema=schema))
 
 
 def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
@@ -232,33 +204,6 @@ def to_csv(*parts: ReportData, rows: Rows = "cases") -> str:
 def to_json(*parts: ReportData) -> str:
     """Return all of :func:`json_pieces`."""
     return "".join(json_pieces(parts))
-
-
-def to_bencher(data: ReportData) -> str:
-    """Return the results in Bencher's metric format: latency in nanoseconds with the ends of its
-    interval.
-
-    Only a case's own figure is exported, never a fallback's; the name says model, device (with
-    ``virtual`` where it is) and configuration. Source:
-    https://bencher.dev/docs/reference/bencher-metric-format/
-    """
-    document = {}
-    rows = [(row, row.own) for row in data.results if row.own is not None]
-    names = {
-        row.key: visible(f"{row.model.label} / {row.device.title} / {row.configuration}")
-        for row, _ in rows
-    }
-    counts = Counter(names.values())
-    for row, own in rows:
-        latency = {"value": own.median_us * _NS_PER_US}
-        if own.interval is not None:
-            latency["lower_value"] = own.interval.low * _NS_PER_US
-            latency["upper_value"] = own.interval.high * _NS_PER_US
-        name = names[row.key]
-        # Two phones of one kind, or two builds, are two benchmarks.
-        beside = visible(f" / {row.device.serial} / {row.key[:8]}") if counts[name] > 1 else ""
-        document[name + beside] = {"latency": latency}
-    return json.dumps(document, indent=2) + "\n"
 
 
 def to_markdown(data: ReportData) -> str:

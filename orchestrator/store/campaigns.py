@@ -208,19 +208,6 @@ class Campaigns(Database):
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
-    def measured_cases(self, campaign_id: CampaignId) -> Sequence[CaseKey]:
-        """Return the cases with runs in a campaign, in the order of their first ones."""
-        query = (
-            select(CASES.c.case_key)
-            .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
-            .join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-            .where(CAMPAIGNS.c.campaign_id == campaign_id)
-            .group_by(CASES.c.case_key)
-            .order_by(func.min(RUNS.c.run_no))
-        )
-        with self.reading() as connection:
-            return [CaseKey(key) for key in connection.scalars(query)]
-
     def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
         """Return which planned runs of a campaign are stored, without those that were unfit."""
         stored = (

@@ -8,15 +8,13 @@ each (leaderboard.py).
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 from collections import defaultdict
 from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
-from orchestrator.programs.foreign_app import BESIDE, ImportedTool
+from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.specification import Program
 from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
 from orchestrator.reading.protos import decode_language_model
@@ -47,12 +45,9 @@ class DeviceLabTool(ImportedTool):
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; what can't be read is a report that says so."""
         try:
-            report = _report(raw, case)
+            return _report(raw, case)
         except OutputParseError as error:
             return ToolReport(outcome="failed", failure_code="no-result", failure_reason=str(error))
-        if doubt := _doubt(raw):
-            report = dataclasses.replace(report, extra={**report.extra, "unusual": doubt})
-        return report
 
 
 def _report(raw: RawOutput, case: Case) -> ToolReport:
@@ -117,14 +112,6 @@ def _last_process(lines: list[str]) -> list[Process]:
     for text in lines:
         reader.feed(text)
     return reader.end()[-1:]
-
-
-def _doubt(raw: RawOutput) -> str:
-    try:
-        told = json.loads(raw.data(BESIDE) or b"{}").get("unusual", "")
-    except (ValueError, AttributeError):
-        return ""
-    return told if isinstance(told, str) else ""
 
 
 PROGRAM = Program(

@@ -1,5 +1,5 @@
-"""Results as other programs and labs take them: bundles, TensorFlow's protos, and the lines of
-LiteRT's leaderboard, a JSON object for each process that gave figures.
+"""Results as other programs and labs take them: bundles, and the lines of LiteRT's leaderboard,
+a JSON object for each process that gave figures.
 
 A leaderboard's line says ``measured`` only of a clean figure of a real phone, shown to be the
 delegate's; any other says what it is. Keys that the leaderboard hasn't got stand under
@@ -70,33 +70,6 @@ def _run_ids(
     return found
 
 
-def _write_protos(
-    workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-) -> None:
-    """Write a BenchmarkResult for each run that has figures: what the program wrote, or else what
-    was read of it.
-    """
-    from orchestrator.reading.protos import encode_result
-    from orchestrator.tables.escapes import visible
-
-    wanted = set(_run_ids(workspace, campaigns, request.runs))
-    ids = [campaign.campaign_id for campaign in campaigns]
-    origins = {
-        item.campaign_id: f", {item.terms.origin.text}"
-        for item in campaigns
-        if item.terms.origin is not None
-    }
-    for run in workspace.store.runs(campaign_ids=ids, with_attachments=True):
-        if (wanted and run.run_id not in wanted) or run.report is None or run.latency_us is None:
-            continue
-        own = next((item.data for item in run.attachments if item.name == "result.pb"), b"")
-        # Programs leave the name empty: here it says what the figures are of, and that virtual ones
-        # are none.
-        virtual = ", virtual" if run.is_virtual else ""
-        name = f"{run.case.model_name}, {run.case.configuration}{virtual}{origins.get(run.campaign_id, '')}"
-        write_file(out / f"{run.run_id}.pb", encode_result(run.report, name=visible(name), own=own))
-
-
 def _write_leaderboard(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
 ) -> None:
@@ -111,7 +84,6 @@ def _write_leaderboard(
 
 
 BUNDLE = Exporter(path=Path("benchfarm-bundle.zip"), write=_write_bundle, takes_runs=True)
-PROTO = Exporter(path=Path("benchfarm-protos"), write=_write_protos, takes_runs=True)
 LEADERBOARD = Exporter(path=Path("benchfarm-measurements.jsonl"), write=_write_leaderboard)
 
 

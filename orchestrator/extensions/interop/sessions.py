@@ -7,12 +7,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import statistics
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +35,6 @@ from orchestrator.extensions.interop.device_lab import (
 )
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
 from orchestrator.plugins import Workspace
-from orchestrator.programs.foreign_app import BESIDE
 from orchestrator.reading.litert_lm import Process, names_gpu
 from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.campaign import Origin
@@ -49,12 +45,7 @@ from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.tables.escapes import one_line
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
-_OTHER_RUN: Final = re.compile(r"(?:metrics_)?((cpu|gpu|npu)(?:_\d{1,4})?)\.(?:pb|exit)")
 _FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, LOGCAT, STDOUT)
-#: What the other harness notes of the phone's heat, by run; from 1 on the phone holds itself back.
-_THERMAL: Final = re.compile(
-    r"^thermal (before|after) (\w{1,20}): .*?Thermal Status: (\d{1,2})\b", re.MULTILINE
-)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _KINDS: Final = {"android": DeviceKind.ANDROID, "ios": DeviceKind.IOS}
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
@@ -64,9 +55,6 @@ _MOST_FAULTS: Final = 20
 MODEL_CACHES: Final = "model_caches"
 _WARM_UP: Final = "warmup_results.pb"
 _SIZE_TOLERANCE: Final = 1e-3
-#: A model this many times as slow on a device as at least so many other models lead to expect.
-_UNUSUAL: Final = 2.5
-_LEAST_SHARED: Final = 4
 
 
 def is_session(path: Path) -> bool:
@@ -215,13 +203,12 @@ def _file(path: Path, batch: _Batch) -> Origin:
         rows[row.row_id] = row, line
     if faults:
         raise UsageError(f"nothing was imported:{_listed(faults)}")
-    doubts = _unusual([row for row, _ in rows.values()])
     for row, line in rows.values():
-        _add_row(batch, row, line, path, doubts.get(row.row_id, ""))
+        _add_row(batch, row, line, path)
     return Origin(file=path.name, sha256=hashlib.sha256(data).hexdigest())
 
 
-def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> None:
+def _add_row(batch: _Batch, row: Row, line: bytes, path: Path) -> None:
     told: dict[str, object] = {
         "runtime": row.runtime,
         "version": row.version,
@@ -247,47 +234,8 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path, doubt: str) -> No
         flags=row.flags,
         affinity="all",
     )
-    raw = raw_output(path, (Attachment(name=ROW, data=line), *_beside(doubt)), at=row.at)
+    raw = raw_output(path, [Attachment(name=ROW, data=line)], at=row.at)
     batch.add(case, raw, is_language_model=row.is_language_model)
-
-
-def _beside(doubt: str) -> list[Attachment]:
-    return [Attachment(name=BESIDE, data=json.dumps({"unusual": doubt}).encode())] if doubt else []
-
-
-def _unusual(rows: Sequence[Row]) -> dict[str, str]:
-    """Return the rows whose model is far slower than the device's other models are, against another
-    device.
-    """
-    groups: defaultdict[tuple[str, ...], dict[tuple[str, str], dict[str, Row]]] = defaultdict(dict)
-    for row in rows:
-        if not row.is_language_model and row.reports[0].latency_us():
-            of_kind = groups[row.platform, row.runtime, row.version, row.delegate.value]
-            of_kind.setdefault((row.device_id, row.device), {})[f"{row.repository}:{row.file}"] = (
-                row
-            )
-    found: dict[str, str] = {}
-    for devices in groups.values():
-        for (_, one), (_, other) in pairwise(sorted(devices.items())):
-            ratios = {name: _us(one[name]) / _us(other[name]) for name in one.keys() & other.keys()}
-            if len(ratios) < _LEAST_SHARED:
-                continue
-            usual = statistics.median(ratios.values())
-            for name, ratio in ratios.items():
-                if max(ratio / usual, usual / ratio) > _UNUSUAL:
-                    slow, fast = (
-                        (one[name], other[name]) if ratio > usual else (other[name], one[name])
-                    )
-                    times, expected = (ratio, usual) if ratio > usual else (1 / ratio, 1 / usual)
-                    found[slow.row_id] = (
-                        f"{times:.1f} times the latency of {fast.device or fast.device_id}, "
-                        f"other models {expected:.1f} times"
-                    )
-    return found
-
-
-def _us(row: Row) -> float:
-    return row.reports[0].latency_us() or 1.0
 
 
 def _folder(path: Path, batch: _Batch) -> Origin:
@@ -301,21 +249,17 @@ def _folder(path: Path, batch: _Batch) -> Origin:
                 )
             _add_job(batch, job, files)
         except OutputParseError as error:
-            batch.faults.append(f"{job.folder}{f' {job.run}' if job.run else ''}: {error}")
+            batch.faults.append(f"{job.folder}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """One program that ran on one device: its folder, and what its files are called there."""
+    """One program that ran on one device: its folder."""
 
     folder: Path
     accelerator: str
     device_id: str
-    #: As it is attached -> as it is called.
-    names: Mapping[str, str]
-    #: What the other harness calls it, whose folder holds several.
-    run: str = ""
 
     def read(self) -> dict[str, bytes]:
         """Return its files.
@@ -323,10 +267,10 @@ class _Job:
         Raises UsageError for one that is too large, OutputParseError for a link to elsewhere.
         """
         found = {}
-        for name, called in self.names.items():
-            if (self.folder / called).is_symlink():
-                raise OutputParseError(f"{called} is a link, and isn't followed")
-            if (data := self.file(called)) is not None:
+        for name in _FILES:
+            if (self.folder / name).is_symlink():
+                raise OutputParseError(f"{name} is a link, and isn't followed")
+            if (data := self.file(name)) is not None:
                 found[name] = data
         if STDOUT not in found and (console := self.file("console.log")) is not None:
             found[STDOUT] = console
@@ -337,33 +281,13 @@ class _Job:
         path = self.folder / name
         return read_source(path) if path.is_file() and not path.is_symlink() else None
 
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code that the other harness wrote down."""
-        text = (self.file(f"{self.run}.exit") or b"")[:20].strip() if self.run else b""
-        return int(text) if text.isdigit() and int(text) < 256 else None
-
 
 def _jobs(path: Path) -> Iterator[_Job]:
     """Yield the jobs of a folder: a job's own, a session's, or one of sessions."""
     folders = [path, *_below(path), *(inner for outer in _below(path) for inner in _below(outer))]
     for folder in folders:
-        named = _JOB.fullmatch(folder.name)
-        if named is not None:
-            yield _Job(
-                folder=folder,
-                accelerator=named[1],
-                device_id=named[2],
-                names={name: name for name in _FILES},
-            )
-            continue
-        found = (_OTHER_RUN.fullmatch(file.name) for file in sorted(folder.iterdir()))
-        # It ends with 0 whatever its runs come to: one that left an exit code and no results
-        # failed.
-        for run, accelerator in {run[1]: run[2] for run in found if run is not None}.items():
-            names = {METRICS: f"metrics_{run}.pb", PROVENANCE: PROVENANCE}
-            names |= {LOGCAT: f"{run}_logcat.txt", STDOUT: f"{run}.log"}
-            yield _Job(folder=folder, accelerator=accelerator, device_id="", names=names, run=run)
+        if named := _JOB.fullmatch(folder.name):
+            yield _Job(folder=folder, accelerator=named[1], device_id=named[2])
 
 
 def _below(path: Path) -> list[Path]:
@@ -376,18 +300,15 @@ def _below(path: Path) -> list[Path]:
 def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
     said, arguments = _said(job)
-    if job.device_id and said["device_id"] not in {"", job.device_id}:
+    if said["device_id"] not in {"", job.device_id}:
         # What the file states of the session's one device doesn't hold for another.
         said |= {"device_id": "", "device": "", "os": "", "platform": "android"}
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
-    args = _line_of(provenance, "args") or _line_of(provenance, "binary_args")
-    flags = {**dict(_FLAG.findall(args)), **arguments}
+    flags = {**dict(_FLAG.findall(_line_of(provenance, "args"))), **arguments}
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
-        files_of = f"no {job.names[METRICS]}" if job.run else f"neither {RESULTS} nor {METRICS}"
-        ended = f" (exit code {job.exit_code})" if job.exit_code is not None else ""
         raise OutputParseError(
-            f"has {files_of}: the job failed{ended}, or its files weren't downloaded"
+            f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
     tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
     file = (
@@ -398,9 +319,6 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
-    device_id = said["device_id"] or job.device_id or (product[2] if product is not None else "")
-    if not device_id:
-        raise OutputParseError("nothing says which device it ran on")
     sums = sorted(
         re.findall(r"^([0-9a-f]{64})  (?:\./)?([\w.+-]{1,100})$", provenance, re.MULTILINE)
     )
@@ -415,7 +333,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(
-            device_id,
+            job.device_id,
             said | {"device": said["device"] or (product[1] if product is not None else "")},
             build=_line_of(provenance, "build"),
         ),
@@ -436,17 +354,10 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         flags=tuple(sorted({**tokens, **({MODEL_CACHES: caches} if caches else {})}.items())),
         affinity="all",
     )
-    heat = [
-        f"{found[3]} {found[1]} it"
-        for found in _THERMAL.finditer(provenance)
-        if found[2] == job.run and int(found[3])
-    ]
-    doubt = f"the phone's thermal status was {' and '.join(heat)}" if heat else ""
     raw = raw_output(
-        job.folder / job.names[METRICS if is_lm else RESULTS],
-        [*(Attachment(name=key, data=data) for key, data in files.items()), *_beside(doubt)],
+        job.folder / (METRICS if is_lm else RESULTS),
+        [Attachment(name=key, data=data) for key, data in files.items()],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
-        exit_code=job.exit_code,
         at=_moment(said["created"]),
     )
     batch.add(case, raw, is_language_model=is_lm)

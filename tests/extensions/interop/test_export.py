@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from orchestrator.bootstrap import this_computer
-from orchestrator.reading.protos import decode_result
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import Attachment
@@ -29,7 +28,6 @@ from tests.samples.sample_lab import (
     REAL_PIXEL,
     START,
     case,
-    hostile_lab,
     lab_of,
     series,
     small_lab,
@@ -166,12 +164,8 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
             benchfarm(other, "export", "--format", form, "--rows", rows, "--out", path)
             frame = read(path)
             assert set(frame.origin) == {mark}
-    for form in ("json", "proto"):
-        path = tmp_path / f"exported-{form}"
-        benchfarm(other, "export", "--format", form, "--out", path)
-        files = [path] if path.is_file() else list(path.rglob("*.pb"))
-        assert files
-        assert all(mark.encode() in item.read_bytes() for item in files)
+    benchfarm(other, "export", "--format", "json", "--out", tmp_path / "exported.json")
+    assert mark in (tmp_path / "exported.json").read_text("utf-8")
 
 
 def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bundle, tmp_path):
@@ -473,39 +467,6 @@ def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
     assert len({(row["campaign_id"], row["case_key"]) for row in document["results"]}) == len(cases)
 
 
-def test_bencher_gets_own_figures_in_nanoseconds_under_names_that_say_virtual(lab, tmp_path):
-    path = tmp_path / "bencher.json"
-    benchfarm(lab, "export", "--format", "bencher", "--out", path)
-    document = json.loads(path.read_text("utf-8"))
-    name = next(name for name in document if "Pixel 3 (virtual)" in name and "gpu" in name)
-    latency = document[name]["latency"]
-    assert latency["value"] == pytest.approx(6_450_000, rel=0.02)
-    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
-    # What fell back is no result under the delegate's name.
-    assert not any("Pixel 3" in name and "nnapi" in name for name in document)
-
-
-def test_protos_hold_each_run_s_figures_under_a_name_that_says_virtual(lab, tmp_path):
-    folder = tmp_path / "protos"
-    benchfarm(lab, "export", "--format", "proto", "--out", folder)
-    runs = {run.run_id: run for run in runs_of(lab) if run.latency_us is not None}
-    assert {path.stem for path in folder.iterdir()} == set(runs)
-    for run_id, run in runs.items():
-        data = (folder / f"{run_id}.pb").read_bytes()
-        figures = decode_result(data)
-        assert figures.inference.median_us == pytest.approx(run.latency_us, rel=1e-6)
-        assert figures.inference.count == 50
-        assert (b"virtual" in data) == run.is_virtual
-
-
-def test_protos_are_written_for_names_that_are_no_utf8(tmp_path):
-    home = stored(tmp_path / "hostile", hostile_lab())
-    benchfarm(home, "export", "--format", "proto", "--out", tmp_path / "protos")
-    assert any(
-        b"lone \\udcff surrogate" in path.read_bytes() for path in (tmp_path / "protos").iterdir()
-    )
-
-
 def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
     runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
     benchfarm(
@@ -599,14 +560,6 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     assert zipfile.is_zipfile(tmp_path / "benchfarm-bundle.zip")
     export("export", "--format", "csv", "--force").ok()
     assert (tmp_path / "benchfarm-results.csv").read_bytes() != b"old"
-    export("export", "--format", "proto", "--out", "protos").ok()
-    some = min((tmp_path / "protos").iterdir())
-    some.write_bytes(b"mine")
-    assert (
-        "is there already"
-        in export("export", "--format", "proto", "--out", "protos").ended_with(2).said
-    )
-    assert some.read_bytes() == b"mine"
 
 
 def test_a_list_is_printed_in_every_form_from_the_same_columns(lab):

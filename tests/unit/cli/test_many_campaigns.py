@@ -143,10 +143,6 @@ def _one_campaign(cases: int) -> Lab:
 @pytest.mark.parametrize(
     ("form", "rows"),
     [
-        ("csv", "cases"),
-        ("csv", "invocations"),
-        ("json", "cases"),
-        ("bencher", "cases"),
         pytest.param("bundle", "cases", marks=needs_extension("interop")),
         pytest.param("leaderboard", "cases", marks=needs_extension("interop")),
     ],

@@ -14,11 +14,10 @@ from orchestrator.report.exports import (
     SCHEMA,
     SCHEMA_VERSION,
     frame_of,
-    parquet_pieces,
-    to_bencher,
     to_csv,
     to_json,
     to_markdown,
+    write_parquet,
 )
 from orchestrator.report.tables import render_text_table
 from orchestrator.tables.escapes import display_width, visible
@@ -37,10 +36,6 @@ from tests.samples.sample_lab import (
 DATA = build_report_data(**small_lab().inputs())
 HOSTILE = build_report_data(**hostile_lab().inputs())
 EMPTY = build_report_data(**Lab().inputs())
-
-
-def to_parquet(*parts, rows="cases"):
-    return b"".join(parquet_pieces(parts, rows))
 
 
 def csv_rows(data, **options):
@@ -226,41 +221,21 @@ def test_a_long_device_is_shown_with_its_whole_serial_in_the_text_table(name):
     assert all(display_width(line) <= 80 for line in lines)
 
 
-def test_two_phones_of_one_kind_are_two_benchmarks():
-    first = small_lab()
-    twin = dataclasses.replace(PIXEL_3, serial="twin-7")
-    runs = [run for run in first.runs if run.case.serial == PIXEL_3.serial]
-    more = [
-        dataclasses.replace(
-            run, case=dataclasses.replace(run.case, serial=twin.serial), run_id=f"{run.run_id}-twin"
-        )
-        for run in runs
-    ]
-    both = dataclasses.replace(
-        first, runs=[*runs, *more], devices={**first.devices, twin.serial: twin}
-    )
-    document = json.loads(to_bencher(build_report_data(**both.inputs())))
-    assert len([name for name in document if "twin-7" in name]) * 2 == len(document) > 2
-    assert all(
-        set(entry) == {"latency"} and entry["latency"]["value"] > 0 for entry in document.values()
-    )
-
-
 @pytest.mark.parametrize("rows", ["cases", "invocations"])
 def test_csv_without_results_has_the_header_of_one_with_results(rows):
     assert to_csv(EMPTY, rows=rows) == to_csv(DATA, rows=rows).splitlines(keepends=True)[0]
     assert to_csv(EMPTY, DATA, rows=rows) == to_csv(DATA, rows=rows)
 
 
-def test_names_that_are_no_utf8_are_exported_for_trackers_and_as_parquet():
+def test_names_that_are_no_utf8_are_exported_as_parquet(tmp_path):
     odd = "mod\udce9l"
     phone = dataclasses.replace(PIXEL_3, serial=Serial(f"S{odd}"), model=odd)
     model = dataclasses.replace(MOBILENET, name=odd)
     data = build_report_data(
         **lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs()
     )
-    assert to_bencher(data).encode()
-    found = pd.read_parquet(io.BytesIO(to_parquet(data)))
+    write_parquet(tmp_path / "cases.parquet", [data])
+    found = pd.read_parquet(tmp_path / "cases.parquet")
     assert found["serial"].tolist() == ["Smod\\udce9l"]
     assert found.attrs["schema"] == "benchfarm-cases"
     assert frame_of(data)["serial"].tolist() == ["Smod\\udce9l"]
