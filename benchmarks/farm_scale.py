@@ -108,7 +108,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
 
         def look(name: str) -> None:
             beat(name)
-            queues[name].holds()
+            queues[name].pauses()
             queues[name].clashes()
             queues[name].announce(name, known[name])
             queues[name].open_jobs(serials[name])
@@ -152,9 +152,6 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
         with spent(f"farm status with {ended} ended jobs", 5):
             for _ in range(5):
                 first.jobs(), first.phones(), first.hosts()
-        with spent(f"metrics beside it, {ended} ended jobs", 5):
-            for _ in range(5):
-                first.job_counts(), first.lag_s(), first.seen()
         for name in names:
             for serial in serials[name]:
                 workers[name].stop(serial)
@@ -167,13 +164,13 @@ def fill(url: str, serials: list[str], count: int) -> None:
     """Put ended jobs into the farm, as years of nights leave them where nobody cleans."""
     with psycopg.connect(url, options="-c search_path=benchfarm_queue") as connection:
         connection.execute(
-            "INSERT INTO farm_submissions (submission, protocol, document, plan_name, files, priority)"
-            " SELECT 'old-' || n, 1, '{}', 'night', '{}', 0 FROM generate_series(0, %s) n",
+            "INSERT INTO farm_submissions (submission, document, plan_name, files, priority)"
+            " SELECT 'old-' || n, '{}', 'night', '{}', 0 FROM generate_series(0, %s) n",
             (count // len(serials),),
         )
         connection.execute(
-            "INSERT INTO farm_jobs (submission, serial, campaign_id, status, facts, came_later)"
-            " SELECT 'old-' || n / %s, (%s::text[])[1 + n %% %s], 'c' || n, 'done', '{}', false"
+            "INSERT INTO farm_jobs (submission, serial, campaign_id, status, facts)"
+            " SELECT 'old-' || n / %s, (%s::text[])[1 + n %% %s], 'c' || n, 'done', '{}'"
             " FROM generate_series(0, %s) n",
             (len(serials), serials, len(serials), count - 1),
         )

@@ -49,10 +49,6 @@ class PlanError(UsageError):
         self.faults = tuple(faults)
 
 
-class NewerPlanError(PlanError):
-    """The plan was made by a newer benchfarm; install that one on this host too."""
-
-
 class ProgramInUseError(PlanError):
     """Another job on this host needs a program of this name as another file declares it; that
     passes.

@@ -75,7 +75,7 @@ BESIDES = {
     (
         "farm",
         "history",
-    ): "a host serves its numbers for Prometheus by the server and the token of the pages"
+    ): "status and doctor show the record and the tables of the page"
 }
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the
 #: use cases.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
@@ -398,45 +398,8 @@ def _stored_phone(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> 
 
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
-_Rows = Sequence[Mapping[str, Any]]
-
-
-class Owner(Protocol):
-    """A campaign's job."""
-
-    @property
-    def submission(self) -> str:
-        """The submission that it is of."""
-        ...
-
-    @property
-    def serial(self) -> Serial:
-        """Its phone."""
-        ...
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it waits or runs: a worker resumes the campaign, and nobody else."""
-        ...
-
-
-class QueueView(Protocol):
-    """What pages, numbers and checks read of a farm's queue; rows as the extension's ``FarmQueue``
-    describes them.
-    """
-
-    def hosts(self) -> _Rows: ...  # noqa: D102
-    def phones(self) -> _Rows: ...  # noqa: D102
-    def away(self) -> _Rows: ...  # noqa: D102
-    def seen(self) -> _Rows: ...  # noqa: D102
-    def clashes(self) -> Mapping[str, Mapping[str, Any]]: ...  # noqa: D102
-    def jobs(self, submission: str = "") -> _Rows: ...  # noqa: D102
-    def job_counts(self) -> _Rows: ...  # noqa: D102
-    def failures(self, *, within_s: float) -> _Rows: ...  # noqa: D102
-    def lag_s(self) -> float: ...  # noqa: D102
-    def holds(self) -> Mapping[str, str]: ...  # noqa: D102
-    def owners(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Owner]: ...  # noqa: D102
-    def ask_release(self, serial: str) -> str: ...  # noqa: D102
+#: A farm's queue: the FarmQueue of extensions/farm/queue.py, which the core doesn't know.
+QueueView = Any
 
 
 def extension(module: str) -> Any:  # noqa: ANN401 - a module
@@ -459,12 +422,12 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
     except (ImportError, KeyError):
         return None
     queue = stack.enter_context(module.FarmQueue(settings.store, is_guest=True))
-    view: QueueView | None = queue if queue.is_there() else None
-    return view
+    return queue if queue.is_there() else None
 
 
-def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Owner]:
-    """Return the jobs that some campaigns belong to; campaigns of no job aside.
+def owners_of(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Any]:
+    """Return the jobs (submission, serial, is_open) that some campaigns belong to; campaigns of no
+    job aside.
 
     Raises StoreError.
     """

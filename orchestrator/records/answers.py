@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ class DeviceAnswer:
     """A phone of the farm as it is now."""
 
     serial: str
-    #: clash, measuring, free, idle, waiting, held, silent, quarantined, unusable, away or
+    #: clash, measuring, free, idle, waiting, paused, silent, quarantined, unusable, away or
     #: abandoned.
     state: str
     #: Why it isn't measuring; empty where nothing is wrong.
@@ -37,6 +37,8 @@ class DeviceAnswer:
     battery_percent: float | None = None
     #: When heat and battery were read.
     read_at: datetime | None = None
+    #: Of one that is away: until when its host announced it.
+    seen_at: datetime | None = None
     is_virtual: bool = False
 
 
@@ -45,9 +47,10 @@ class HostAnswer:
     """A host of the farm."""
 
     name: str
-    #: alive, silent, pause or drain.
+    #: alive, silent or paused.
     state: str
     note: str
+    benchfarm_version: str
     #: Seconds since it was heard last.
     silent_s: float
 
@@ -66,6 +69,8 @@ class JobAnswer:
     priority: int
     host: str
     note: str
+    #: When one that waits may be tried.
+    again_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,6 @@ class NightAnswer:
     """The night that goes on now, from noon to noon: all campaigns begun in it."""
 
     night: date
-    campaigns: int = 0
     #: Invocations stored, and left of what isn't finished.
     stored: int = 0
     left: int = 0
@@ -96,12 +100,12 @@ class FarmAnswer:
     fault: str = ""
     devices: tuple[DeviceAnswer, ...] = ()
     hosts: tuple[HostAnswer, ...] = ()
-    #: Those that run or wait, and tonight's that failed.
+    #: Those that run or wait, and those that failed of each plan's newest submission.
     jobs: tuple[JobAnswer, ...] = ()
-    #: Open jobs that aren't listed.
-    more_jobs: int = 0
-    #: farm, host:NAME or phone:SERIAL, with pause or drain.
-    holds: dict[str, str] = field(default_factory=dict)
+    #: What is paused: farm, host:NAME or phone:SERIAL.
+    pauses: tuple[str, ...] = ()
+    #: For how long the job waits that waits longest for a phone which is free.
+    lag_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,13 +213,11 @@ class OneSeriesAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRequest:
+class PauseRequest:
     """What is to be paused."""
 
     #: farm, host:NAME or phone:SERIAL.
     scope: str
-    #: pause, or drain: the worker ends after its jobs.
-    kind: str = "pause"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

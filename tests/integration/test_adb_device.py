@@ -30,7 +30,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.extensions.farm.looking import HostPhones, Shared
+from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
@@ -200,15 +200,13 @@ def look(
         }
     )
 
-    def unsaid(text: str, /, *, level: str = "", **keys: object) -> None:
-        pass
-
-    phones = HostPhones(Shared(settings=here), connect(), "here", idle_look_s=0, say=unsaid)
+    phones = HostPhones(
+        Shared(settings=here), connect(), "here", idle_check_s=0, say=lambda text, **keys: None
+    )
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
-        found = phones.look(known, busy).phones
-        assert found is not None
-        return found
+        phones._known = known
+        return phones.check(busy)
 
     return look
 

@@ -221,8 +221,8 @@ class FarmOfHosts:
         for job in self.jobs(""):
             if job["status"] not in OVER:
                 self.queue.cancel(job["submission"])
-        for scope in self.queue.holds():
-            self.queue.release(scope)
+        for scope in self.queue.pauses():
+            self.queue.resume(scope)
         for host in self.hosts:
             if host.adb_server:
                 host.rest()

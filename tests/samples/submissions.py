@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def empty(execute: Callable[[str], object]) -> None:
     """Take everything out of a farm, by what does a statement."""
-    for table in ("submissions", "hosts", "holds", "clashes"):
+    for table in ("submissions", "hosts", "pauses", "clashes"):
         execute(f"DELETE FROM farm_{table}")
     for table in ("jobs", "workers"):
         execute(f"DELETE FROM procrastinate_{table}")

@@ -9,14 +9,15 @@ import shlex
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import Inputs, begin, identify, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.phones import restore_phones
+from orchestrator.app.resuming import close_cancelled
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -24,94 +25,182 @@ from orchestrator.errors import (
     DeviceError,
     HostStorageError,
     InterruptedByUserError,
-    NewerPlanError,
+    PlanError,
     ProgramInUseError,
     StoreError,
 )
-from orchestrator.extensions.farm.manifest import read_facts, read_manifest
-from orchestrator.extensions.farm.payload import Contents, Unpacked, unpack
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.host_phones import Say, Shared
+from orchestrator.extensions.farm.manifest import (
+    Content,
+    Manifest,
+    kind_of,
+    read_facts,
+    read_manifest,
+)
 from orchestrator.extensions.farm.queue import Delivery, Ended
+from orchestrator.models.inspect import identify_model
+from orchestrator.planning.expansion import HostFiles
 from orchestrator.plugins import Workspace, program_sources
-from orchestrator.ports import Device
+from orchestrator.ports import Device, Observer
 from orchestrator.records.campaign import Campaign, CampaignStatus
-from orchestrator.records.device import DeviceFacts, told_apart
-from orchestrator.records.plan import DeviceSelection
+from orchestrator.records.case import Build, Companion
+from orchestrator.records.device import told_apart
+from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.tables.escapes import one_line
-
-if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
 
 #: What another try, here or on another host, may mend.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
-#: Seconds until a job is tried again that needs a newer benchfarm, or a program that another job
-#: declares otherwise.
-_UPDATED_S: Final = 600.0
+#: Seconds until a job is tried again that this benchfarm can't read, that needs a program which
+#: another job declares otherwise, or a phone that somebody else uses.
+_UNREADABLE_S: Final = 600.0
 _IN_USE_S: Final = 60.0
-#: Seconds until a phone that somebody else uses is asked again.
 _BUSY_S: Final = 5.0
 
 
-def run_job(
-    open_workspace: Callable[[], Workspace],
-    contents: Contents,
-    job: Delivery,
-    host: str,
-    cancelled: threading.Event,
-) -> Ended:
-    """Do what is open of a job; raises nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jobs:
+    """The jobs of a host: how one is done, and given up."""
 
-    A phone that this host couldn't restore is named in the note.
-    """
-    ended = _run_job(open_workspace, contents, job, host, cancelled)
-    if ended.status == "done":
-        return ended
-    try:
-        with open_workspace() as workspace, workspace.lease.acquire(job.serial):
-            # By this host's journal: the phone may be out of reach.
-            is_changed = job.serial in workspace.conditioner.unrestored()
-    except HostStorageError as error:
-        return replace(ended, note=one_line(f"{ended.note}; {error}"))
-    except (BenchfarmError, OSError):
-        # Whoever uses it now restores it.
-        return ended
-    text = f"{ended.note}; its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
-    return replace(ended, note=one_line(text)) if is_changed else ended
+    shared: Shared
+    contents: Contents
+    host: str
+    observer: Callable[[], Observer]
+    say: Say
 
+    def run(self, job: Delivery, cancelled: threading.Event) -> Ended:
+        """Do what is open of a job until it is done or the event is set; raises nothing.
 
-def _run_job(
-    open_workspace: Callable[[], Workspace],
-    contents: Contents,
-    job: Delivery,
-    host: str,
-    cancelled: threading.Event,
-) -> Ended:
-    try:
-        manifest, facts = read_manifest(job.document), read_facts(job.facts)
-        payload = manifest.payload_for(facts)
-        with (
-            open_workspace() as workspace,
-            tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder,
-        ):
-            workspace.cancelled = cancelled
-            # First, for a model's ending may be one that only its program's file tells of.
-            files = [contents.fetch(item.sha256, item.name) for item in payload.programs]
-            with contextlib.ExitStack() as lent:
+        A phone that this host couldn't restore is named in the note.
+        """
+        ended = self._run(job, cancelled)
+        if ended.status == "done":
+            return ended
+        # It may have stopped answering, which its server doesn't notice.
+        self.shared.asked.forget(job.serial)
+        try:
+            with self.shared.open() as workspace, workspace.lease.acquire(job.serial):
+                # By this host's journal: the phone may be out of reach.
+                is_changed = job.serial in workspace.conditioner.unrestored()
+        except HostStorageError as error:
+            return replace(ended, note=one_line(f"{ended.note}; {error}"))
+        except (BenchfarmError, OSError):
+            # Whoever uses it now restores it.
+            return ended
+        cure = f"its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
+        return replace(ended, note=one_line(f"{ended.note}; {cure}")) if is_changed else ended
+
+    def abandon(self, job: Delivery) -> None:
+        """Close the campaign of a job that was cancelled; it can be closed later too."""
+        try:
+            with self.shared.open() as workspace:
+                close_cancelled(workspace, [job.campaign_id])
+        except BenchfarmError as error:
+            cure = "its campaign stays open, 'benchfarm results close' ends it"
+            text = one_line(f"job {job.job_id}: {cure}: {error}")
+            self.say(text, level="error", job=job.job_id, serial=job.serial)
+
+    def _run(self, job: Delivery, cancelled: threading.Event) -> Ended:
+        try:
+            manifest = read_manifest(job.document)
+        except PlanError as error:
+            hint = "is the submitter's benchfarm newer? install it on this host"
+            return Ended(status="later", note=one_line(f"{error} ({hint})"), wait_s=_UNREADABLE_S)
+        try:
+            with (
+                self.shared.open(self.observer()) as workspace,
+                tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder,
+                contextlib.ExitStack() as lent,
+            ):
+                workspace.cancelled = cancelled
+                # First, for a model's ending may be one that only its program's file tells of.
+                files = [self._fetch(item) for item in manifest.programs]
                 for source in program_sources():
                     lent.enter_context(source.lent(files))
-                unpacked = unpack(workspace, contents, manifest.plan, payload, Path(folder))
-                return _measure(workspace, job, facts, unpacked, host)
-    except InterruptedByUserError:
-        return Ended(status="aborted", note="stopped")
-    except _PASSING as error:
-        return _again(_noted(error))
-    except ProgramInUseError as error:
-        return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
-    except NewerPlanError as error:
-        return Ended(status="later", note=_noted(error), wait_s=_UPDATED_S)
-    except BenchfarmError as error:
-        return Ended(status="failed", note=_noted(error))
-    except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
-        return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+                return self._measure(workspace, job, manifest, Path(folder))
+        except InterruptedByUserError:
+            return Ended(status="aborted", note="stopped")
+        except _PASSING as error:
+            return _again(_noted(error))
+        except ProgramInUseError as error:
+            return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
+        except BenchfarmError as error:
+            return Ended(status="failed", note=_noted(error))
+        except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
+            return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
+
+    def _measure(
+        self, workspace: Workspace, job: Delivery, manifest: Manifest, folder: Path
+    ) -> Ended:
+        """Begin or resume a job's campaign, and end it with the phone restored."""
+        meant = read_facts(job.facts)
+        plan = replace(
+            self._unpack(manifest, folder), devices=DeviceSelection(serials=(job.serial,))
+        )
+        workspace.builds.bring(
+            [self._installed(build) for build in manifest.builds.get(kind_of(meant), ())],
+            {key: self._installed(build) for key, build in manifest.flex_builds.items()},
+        )
+        devices = workspace.open_devices(plan.devices).devices
+        device, facts = devices[0]
+        if differences := told_apart(facts, meant):
+            raise DeviceChangedError(
+                f"the phone {job.serial} here is a {facts.title}, the job is for a {meant.title} of"
+                f" that serial number: not the same {differences}"
+            )
+        named = {value: self._flag_file(files) for value, files in manifest.flag_files.items()}
+        reference = None
+        if manifest.reference is not None:
+            reference = identify_model(self._fetch(manifest.reference))
+        inputs = Inputs(models=identify(plan), named=named)
+        beginning = prepare(workspace, plan, devices, inputs, reference=reference)
+        campaign = workspace.store.campaign(job.campaign_id) or begin(
+            workspace, plan, devices, beginning, job=(job.campaign_id, self.host)
+        )
+        # The campaign may have begun on another host, where the same contents lie elsewhere.
+        terms = replace(
+            campaign.terms,
+            files={**campaign.terms.files, **beginning.files},
+            parity_inputs=str(plan.parity_inputs or ""),
+        )
+        ended = _run_campaign(workspace, replace(campaign, terms=terms))
+        return _restored(workspace, device, ended) if ended.status == "done" else ended
+
+    def _unpack(self, manifest: Manifest, folder: Path) -> Plan:
+        """Return the plan with the files of this host; raises StoreError, HostStorageError.
+
+        ``folder`` is an empty one for its parity inputs.
+        """
+        models = [
+            replace(model, path=self._fetch((str(model.path), model.sha256 or "")))
+            for model in manifest.plan.models
+        ]
+        for name, sha256 in manifest.parity_inputs:
+            (folder / name).symlink_to(self._fetch((name, sha256)))
+        inputs = folder if manifest.parity_inputs else None
+        return replace(manifest.plan, models=tuple(models), parity_inputs=inputs)
+
+    def _flag_file(self, files: tuple[Content, ...]) -> HostFiles:
+        return HostFiles(
+            name=files[0][0],
+            files=files,
+            paths={sha256: self._fetch((name, sha256)) for name, sha256 in files},
+        )
+
+    def _installed(self, build: Build) -> Build:
+        companions = tuple(
+            Companion(
+                name=item.name, sha256=item.sha256, path=self._fetch((item.name, item.sha256))
+            )
+            for item in build.companions
+        )
+        return replace(
+            build, path=self._fetch((str(build.path), build.sha256)), companions=companions
+        )
+
+    def _fetch(self, content: Content) -> Path:
+        name, sha256 = content
+        return self.contents.fetch(sha256, name)
 
 
 def _again(note: str) -> Ended:
@@ -127,31 +216,6 @@ def _again(note: str) -> Ended:
 
 def _noted(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
-
-
-def _measure(
-    workspace: Workspace, job: Delivery, meant: DeviceFacts, unpacked: Unpacked, host: str
-) -> Ended:
-    """Begin or resume a job's campaign; ``meant`` are the facts of the phone that it is for."""
-    stored = workspace.store.campaign(job.campaign_id)
-    plan = replace(unpacked.plan, devices=DeviceSelection(serials=(job.serial,)))
-    inputs = Inputs(models=identify(plan), named=unpacked.named)
-    devices = workspace.open_devices(plan.devices).devices
-    if differences := told_apart(devices[0][1], meant):
-        raise DeviceChangedError(
-            f"the phone {job.serial} here is a {devices[0][1].title}, the job is for a {meant.title} of that serial"
-            f" number: not the same {differences}"
-        )
-    beginning = prepare(workspace, plan, devices, inputs, reference=unpacked.reference)
-    if stored is None:
-        stored = begin(workspace, plan, devices, beginning, job=(job.campaign_id, host))
-    # The campaign may have begun on another host, where the same contents lie elsewhere.
-    files = {**stored.terms.files, **beginning.files}
-    given = str(plan.parity_inputs) if plan.parity_inputs is not None else ""
-    ended = _run(
-        workspace, replace(stored, terms=replace(stored.terms, files=files, parity_inputs=given))
-    )
-    return _restored(workspace, devices[0][0], ended) if ended.status == "done" else ended
 
 
 def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
@@ -173,30 +237,25 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
     return ended
 
 
-def _run(workspace: Workspace, campaign: Campaign) -> Ended:
+def _run_campaign(workspace: Workspace, campaign: Campaign) -> Ended:
     cases = open_cases(workspace, campaign)
-    if not cases:
+    note = "everything was stored already"
+    if cases:
+        result = run_campaign(workspace, reopen(workspace, campaign, cases))
+        if result.fault is not None:
+            raise result.fault
+        if result.left:
+            reasons = "; ".join(result.lost.values()) or "the phone gave up"
+            return _again(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
+        note = f"{result.stored} stored"
+    else:
         workspace.store.set_status(
             campaign.campaign_id, CampaignStatus.FINISHED, workspace.clock.now()
         )
-        if not campaign.invocations:
-            return Ended(status="done", note="there was no time for any of its cases")
-        return _done(workspace.store, campaign, "everything was stored already")
-    result = run_campaign(workspace, reopen(workspace, campaign, cases))
-    if result.fault is not None:
-        raise result.fault
-    if result.left:
-        reasons = "; ".join(result.lost.values()) or "the phone gave up"
-        note = one_line(f"{result.stored} stored, {result.left} left: {reasons}")
-        return _again(note)
-    return _done(workspace.store, campaign, f"{result.stored} stored")
-
-
-def _done(store: Store, campaign: Campaign, note: str) -> Ended:
-    """Return how a job ended that did all it could, with what its campaign has no results of."""
-    given = store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    cut = time_limits.told(
-        time_limits.stored_left_out(store, [campaign.campaign_id]).get(campaign.campaign_id, [])
-    )
-    lacking = [text for text in (given.text if given is not None else "", cut) if text]
-    return Ended(status="done", note="; ".join([note, *lacking]))
+    if not campaign.invocations:
+        return Ended(status="done", note="there was no time for any of its cases")
+    given = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    cut = time_limits.stored_left_out(workspace.store, [campaign.campaign_id])
+    told = [note, given.text if given is not None else ""]
+    told.append(time_limits.told(cut.get(campaign.campaign_id, [])))
+    return Ended(status="done", note="; ".join(filter(None, told)))

@@ -1,55 +1,56 @@
-"""Which of the phones that hosts have announced a plan means, why not the others, and which two
-have one number.
+"""Which of the phones that hosts have announced a plan means, now and later, and which two have one
+serial number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC
-from functools import partial
+from itertools import combinations
 from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.manifest import read_facts, read_labels, read_manifest
-from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission, can_have_jobs
+from orchestrator.extensions.farm.queue import Announced, FarmQueue, can_have_jobs
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.plugins import Workspace
 from orchestrator.predicates import Labels
-from orchestrator.records.case import Serial, campaign_id_of
+from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, told_apart
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.store.opening import Store
 from orchestrator.units import format_duration
 
 #: Phones of a host that is silent for so long aren't chosen.
 GONE_S: Final = 900.0
+_Row = Mapping[str, Any]
 
 
 def choose_phones(
-    workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection
-) -> tuple[list[DeviceFacts], dict[str, str]]:
-    """Return the announced phones that a plan means, each once, and why not the others.
+    queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]
+) -> tuple[list[DeviceFacts], dict[str, str], bool]:
+    """Return the announced phones that a plan means, each once; why not the others; and whether all
+    that it means have a job.
 
-    A phone's pools and tags are those of this computer's inventory, or else its host's. One that is
-    named and of which nothing is known is no reason not to measure the others. Raises NoDeviceError
-    when none is meant.
+    A phone's pools and tags are those of this computer's inventory, or else its host's. Raises
+    NoDeviceError when none is meant.
     """
-    rows = queue.phones()
-    announced, left_out = usable(rows, wanted.serials)
-    known = {row["serial"] for row in rows}
-    left_out |= {
-        str(serial): "no host has announced it" for serial in wanted.serials if serial not in known
-    }
-    facts, labels = facts_and_labels(announced, workspace.inventory)
-    named = [item for item in facts if not wanted.serials or item.serial in wanted.serials]
-    left_out = {
-        name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials
-    }
-    left_out |= away_meant(queue, wanted, workspace.inventory)
-    choice = choose(wanted, named, labels)
-    left_out |= {
-        str(serial): reason for serial, reason in {**choice.unfit, **choice.unneeded}.items()
-    }
+    known, left_out = usable(queue.phones(), wanted.serials)
+    away: dict[str, str] = {}
+    if wanted.any is None and not wanted.one_of_each:
+        absent = {row["serial"]: row for row in queue.away()}
+        away = {serial: away_text(absent[serial]) for serial in _fitting(wanted, absent, inventory)}
+    left_out |= away
+    if named := wanted.serials:
+        left_out = {
+            serial: left_out.get(serial, "no host has announced it")
+            for serial in named
+            if serial not in known
+        }
+        known = {serial: row for serial, row in known.items() if serial in named}
+    facts, labels = facts_and_labels(known, inventory)
+    choice = choose(wanted, facts, labels)
+    is_whole = not away and (wanted.any is not None or not (named and left_out))
+    left_out |= {str(serial): why for serial, why in {**choice.unfit, **choice.unneeded}.items()}
     if not choice.chosen:
         reasons = "".join(f"\n  {serial}: {reason}" for serial, reason in left_out.items())
         raise NoDeviceError(
@@ -58,58 +59,37 @@ def choose_phones(
         )
     if choice.lacking:
         left_out["plan"] = choice.lacking
-    return [item for item in named if item.serial in choice.chosen], left_out
+    return [item for item in facts if item.serial in choice.chosen], left_out, is_whole
 
 
 def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection) -> None:
     """Raise UsageError for a profile, pool or tag that neither this computer nor any host knows."""
-    if wanted.profiles or wanted.pools or wanted.tags:
-        rows = [*queue.away(), *queue.phones()]
-        facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
-        workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
+    rows = [*queue.away(), *queue.phones()]
+    facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
+    workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
 
 
-def away_meant(
-    queue: FarmQueue, wanted: DeviceSelection, inventory: Mapping[Serial, Labels]
-) -> dict[str, str]:
-    """Return the phones that are away and that a plan means by what they were last, with since
-    when.
-
-    None when any few of several are wanted. Raises PlanError for what can't be read.
-    """
-    if wanted.any is not None or wanted.one_of_each:
-        return {}
-    rows = {row["serial"]: row for row in queue.away()}
-    facts, labels = facts_and_labels(rows, inventory)
-    return {
-        str(item.serial): away_text(rows[item.serial])
-        for item in facts
-        if (not wanted.serials or item.serial in wanted.serials)
-        and not misfit(wanted, item, labels.get(item.serial))
-    }
-
-
-def away_text(row: Mapping[str, Any]) -> str:
+def away_text(row: _Row) -> str:
     """Return since when a phone is away, and where it was last."""
-    return f"away since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC, seen last at {row['host']}"
+    since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"away since {since}, seen last at {row['host']}"
 
 
 def facts_and_labels(
-    announced: Mapping[str, Mapping[str, Any]], inventory: Mapping[Serial, Labels]
+    announced: Mapping[str, _Row], inventory: Mapping[Serial, Labels]
 ) -> tuple[list[DeviceFacts], dict[Serial, Labels]]:
     """Return the facts of announced phones, and their labels: the inventory's go before a host's.
 
     Raises PlanError for what can't be read.
     """
     facts = [read_facts(row["facts"]) for row in announced.values()]
-    return facts, {
+    labels: dict[Serial, Labels] = {
         Serial(key): read_labels(row["labels"]) for key, row in announced.items()
-    } | dict(inventory)
+    }
+    return facts, labels | dict(inventory)
 
 
-def usable(
-    rows: Sequence[Mapping[str, Any]], named: Sequence[str]
-) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+def usable(rows: Iterable[_Row], named: Collection[str]) -> tuple[dict[str, _Row], dict[str, str]]:
     """Return the phones that can have a job, each by the best of the hosts that have it, and why
     the others can't.
 
@@ -117,122 +97,104 @@ def usable(
     serial number several phones have: their results would be mixed.
     """
 
-    def rank(row: Mapping[str, Any]) -> tuple[object, ...]:
+    def rank(row: _Row) -> tuple[object, ...]:
         is_unknown = row["serial"] in named and not row["facts"]
         return is_unknown, row["silent_s"] > GONE_S, bool(row["unusable"]), row["silent_s"]
 
-    best: dict[str, Mapping[str, Any]] = {}
+    best: dict[str, _Row] = {}
     for row in sorted(rows, key=rank):
         best.setdefault(row["serial"], row)
     out = {}
-    for serial, row in sorted(best.items()):
+    for serial, row in best.items():
+        may_wait = serial in named and row["facts"]
         if row["state"] == "clash":
             out[serial] = row["reason"]
         elif serial not in named and row["silent_s"] > GONE_S:
-            out[serial] = (
-                f"its host {row['host']} wasn't heard for {format_duration(row['silent_s'])}"
-            )
-        elif row["unusable"] and (serial not in named or not row["facts"]):
+            out[serial] = f"{row['host']} wasn't heard for {format_duration(row['silent_s'])}"
+        elif row["unusable"] and not may_wait:
             out[serial] = row["unusable"]
     return {serial: row for serial, row in sorted(best.items()) if serial not in out}, out
 
 
-class Newcomers:
-    """What becomes of the phones that a host announces: each may join what is open, unless two have
-    one number.
+#: Two hosts' facts of one serial number that differ by nothing but the boot.
+Doubt = tuple[str, str, str]
+
+
+def welcome(queue: FarmQueue, phones: Mapping[str, Announced], doubts: set[Doubt]) -> list[str]:
+    """Remember serial numbers that several phones have, and give the other phones of a host their
+    jobs of open submissions; return lines for people.
+
+    ``doubts`` are kept from call to call.
     """
+    known = [serial for serial, item in phones.items() if item.facts and can_have_jobs(serial)]
+    lines = _clashes(queue, known, doubts)
+    free = {
+        serial: phones[serial]
+        for serial in sorted({*known} - queue.clashes().keys())
+        if not phones[serial].unusable
+    }
+    for name, document in queue.to_join(free) if free else ():
+        try:
+            added = queue.join(name, _meant(document, free))
+        except BenchfarmError as error:
+            # One submission that can't be read here mustn't hide the others.
+            lines.append(f"{name}: no phone can be added: {error}")
+            continue
+        lines += [f"{name}: {serial} came and is measured too" for serial in added]
+    return lines
 
-    def __init__(self, queue: FarmQueue, store: Store) -> None:
-        self._queue = queue
-        self._store = store
-        #: Pairs of phones of one number that differ by nothing but their boot, when they were last
-        #: looked at.
-        self._doubted: set[tuple[str, str, str]] = set()
 
-    def announced(self, phones: Mapping[str, Announced]) -> list[str]:
-        """Remember serial numbers that several phones have, and let the others join; return lines
-        for people.
-        """
-        known = {
-            serial: phone
-            for serial, phone in phones.items()
-            if phone.facts and can_have_jobs(serial)
-        }
-        lines = self._clashes(known)
-        clashes = self._queue.clashes()
-        free = {
-            serial: phone
-            for serial, phone in known.items()
-            if not phone.unusable and serial not in clashes
-        }
-        for name, submission in self._queue.to_join(free).items() if free else ():
-            try:
-                joined = self._queue.join(name, partial(self._meant, submission, phones=free))
-            except BenchfarmError as error:
-                # One submission that can't be read here mustn't hide the others.
-                lines.append(f"{name}: no phone can be added: {error}")
-                continue
-            lines += [f"{name}: {serial} came and is measured too" for serial in joined]
-        return lines
+def _meant(document: str, phones: Mapping[str, Announced]) -> dict[str, str]:
+    """Return the facts of the phones that a submission means; raises PlanError.
 
-    def _meant(
-        self, submission: Submission, kept: Mapping[str, str], phones: Mapping[str, Announced]
-    ) -> dict[str, str]:
-        """Return the phones that a submission means beside those that it has.
+    One that wants a number of phones, or one of each kind, chose them when it was made.
+    """
+    manifest = read_manifest(document)
+    wanted = manifest.plan.devices
+    if wanted.any is not None or wanted.one_of_each:
+        return {}
+    rows = {
+        serial: {"facts": phone.facts, "labels": phone.labels} for serial, phone in phones.items()
+    }
+    inventory = {Serial(serial): item for serial, item in manifest.labels.items()}
+    return {serial: phones[serial].facts for serial in _fitting(wanted, rows, inventory)}
 
-        Raises PlanError, StoreError.
-        """
-        manifest = read_manifest(submission.document)
-        wanted = manifest.plan.devices
-        rows = {
-            serial: {"facts": phone.facts, "labels": phone.labels}
-            for serial, phone in phones.items()
-        }
-        facts, labels = facts_and_labels(
-            rows, {Serial(key): item for key, item in manifest.labels.items()}
-        )
-        fitting = [
-            item
-            for item in facts
-            if item.serial not in kept
-            and (not wanted.serials or item.serial in wanted.serials)
-            and not misfit(wanted, item, labels.get(item.serial))
-        ]
-        # Whatever is said of them now: those that have their jobs keep their places.
-        counted = DeviceSelection(one_of_each=wanted.one_of_each, any=wanted.any)
-        present = [read_facts(document) for document in kept.values() if document]
-        choice = choose(counted, [*present, *fitting], {}, kept=[Serial(serial) for serial in kept])
-        return {
-            serial: phones[serial].facts
-            for serial in choice.chosen
-            if serial not in kept
-            # A campaign of this name is an earlier submission's, whose jobs are deleted.
-            and self._store.campaign(campaign_id_of(submission.submission, serial)) is None
-        }
 
-    def _clashes(self, phones: Collection[str]) -> list[str]:
-        seen: dict[str, list[Mapping[str, Any]]] = {}
-        for row in self._queue.sightings(phones):
-            seen.setdefault(row["serial"], []).append(row)
-        lines, doubted = [], set[tuple[str, str, str]]()
-        for serial, rows in seen.items():
-            for number, one in enumerate(rows):
-                for other in rows[number + 1 :]:
-                    first, second = read_facts(one["facts"]), read_facts(other["facts"])
-                    are_there = one["is_live"] and other["is_live"]
-                    differences = told_apart(first, second, at_once=are_there)
-                    pair = (serial, str(one["facts"]), str(other["facts"]))
-                    if differences == "boot" and pair not in self._doubted:
-                        # One that was just restarted looks so too, until both hosts have asked it
-                        # again.
-                        doubted.add(pair)
-                    elif differences:
-                        reason = (
-                            f"several phones have this serial number: a {first.title} at {one['host']}, a"
-                            f" {second.title} at {other['host']} (not the same {differences});"
-                            f" 'benchfarm farm forget phone:{serial}' when only one is left"
-                        )
-                        self._queue.remember_clash(serial, reason, [one["facts"], other["facts"]])
-                        lines.append(f"{serial}: {reason}")
-        self._doubted = doubted
-        return lines
+def _fitting(
+    wanted: DeviceSelection, rows: Mapping[str, _Row], inventory: Mapping[Serial, Labels]
+) -> list[str]:
+    """Return the phones that a plan means by what they are; raises PlanError."""
+    facts, labels = facts_and_labels(rows, inventory)
+    return [
+        item.serial
+        for item in facts
+        if (not wanted.serials or item.serial in wanted.serials)
+        and not misfit(wanted, item, labels.get(item.serial))
+    ]
+
+
+def _clashes(queue: FarmQueue, serials: Collection[str], doubts: set[Doubt]) -> list[str]:
+    """Remember serial numbers of which hosts have seen two phones.
+
+    One that was just restarted looks like two, until both hosts have asked it again.
+    """
+    lines, before = [], set(doubts)
+    doubts.clear()
+    for one, other in combinations(queue.sightings(serials), 2):
+        if one["serial"] != other["serial"]:
+            continue
+        first, second = read_facts(one["facts"]), read_facts(other["facts"])
+        are_there = one["is_live"] and other["is_live"]
+        differences = told_apart(first, second, at_once=are_there)
+        doubt = (one["serial"], one["facts"], other["facts"])
+        if differences == "boot" and doubt not in before:
+            doubts.add(doubt)
+        elif differences:
+            reason = (
+                f"several phones have this serial number: a {first.title} at {one['host']}, a"
+                f" {second.title} at {other['host']} (not the same {differences});"
+                f" 'benchfarm farm forget phone:{one['serial']}' when only one is left"
+            )
+            queue.remember_clash(one["serial"], reason)
+            lines.append(f"{one['serial']}: {reason}")
+    return lines

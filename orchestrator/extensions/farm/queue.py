@@ -1,4 +1,4 @@
-"""The farm as its tables have it: hosts, phones, jobs and holds.
+"""The farm as its tables have it: hosts, phones, jobs and pauses.
 
 A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: what has
 become of one stands here, and is changed only by whoever began it last (``Delivery``). Any host may
@@ -8,17 +8,16 @@ ask anything at any time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.app.status import IN_QUARANTINE
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm.schema import PROTOCOL, Database
+from orchestrator.extensions.farm.schema import Database
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
     import psycopg
@@ -33,21 +32,24 @@ _AWAY_DAYS: Final = 7
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
-#: The phones that are announced, with their hosts, their job, what holds them and whether several
+#: The phones that are announced, with their hosts, their job, what pauses them and whether several
 #: have the number.
 _PHONES: Final = (
-    "SELECT p.serial, p.host, p.facts, p.facts_md5, p.labels, p.unusable, r.job_id AS job, s.silent_s, x.state,"
+    "SELECT p.serial, p.host, p.facts, p.labels, p.unusable, r.job_id AS job, s.silent_s, x.state,"
     " CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable WHEN 'silent' THEN"
-    " 'its host ' || h.name || ' is silent' WHEN 'held' THEN d.held ELSE '' END AS reason"
-    " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host LEFT JOIN farm_clashes c ON c.serial = p.serial"
+    " 'its host ' || h.name || ' is silent' WHEN 'paused' THEN 'paused: ' || d.paused ELSE '' END"
+    " AS reason"
+    " FROM farm_phones p JOIN farm_hosts h ON h.name = p.host"
+    " LEFT JOIN farm_clashes c ON c.serial = p.serial"
     " LEFT JOIN farm_jobs r ON r.serial = p.serial AND r.status = 'runs' AND r.host = h.name"
-    " CROSS JOIN LATERAL (SELECT string_agg(scope || ': ' || kind, '; ' ORDER BY scope) AS held FROM farm_holds"
+    " CROSS JOIN LATERAL (SELECT string_agg(scope, ', ' ORDER BY scope) AS paused FROM farm_pauses"
     " WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d"
     " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s"
     " CROSS JOIN LATERAL (SELECT CASE WHEN c.serial IS NOT NULL THEN 'clash'"
     f" WHEN s.silent_s > {HOST_SILENT_S} THEN 'silent' WHEN r.job_id IS NOT NULL THEN 'busy'"
-    " WHEN p.unusable <> '' THEN 'unusable' WHEN d.held IS NOT NULL THEN 'held' ELSE 'free' END AS state) x"
-    " WHERE p.gone_at IS NULL"
+    " WHEN p.unusable <> '' THEN 'unusable' WHEN d.paused IS NOT NULL THEN 'paused'"
+    " ELSE 'free' END AS state) x"
+    " WHERE p.gone_at IS NULL ORDER BY p.serial, p.host"
 )
 #: Whether a job (f) is none's that lives.
 _IS_LEFT: Final = (
@@ -55,10 +57,10 @@ _IS_LEFT: Final = (
     f" AND h.is_working AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"
 )
 _JOBS: Final = (
-    "SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority, f.tries, f.deaths,"
-    " f.came_later, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,"
+    "SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority,"
+    " f.tries, f.deaths, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,"
     " CASE WHEN x.is_left THEN 'its host ' || f.host || ' is silent' ELSE f.note END AS note,"
-    " CASE WHEN f.status = 'waits' THEN greatest(0, extract(epoch FROM f.again_at - now())::float) END AS waits_s"
+    " CASE WHEN f.status = 'waits' THEN f.again_at END AS again_at"
     " FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission"
     f" CROSS JOIN LATERAL (SELECT {_IS_LEFT} AS is_left) x"
 )
@@ -76,9 +78,6 @@ class Submission:
     #: The contents that it needs, by sha256.
     files: Sequence[str]
     priority: int
-
-
-_COLUMNS: Final = ", ".join(item.name for item in fields(Submission))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +138,15 @@ class FarmQueue(Database):
 
     # Hosts and their phones
 
-    def beat(self, host: str, *, benchfarm_version: str, note: str, starts: bool = False) -> None:
+    def beat(self, host: str, *, benchfarm_version: str, note: str) -> None:
         """Say that a host lives, and what is wrong with it if anything."""
         self.rows(
             "INSERT INTO farm_hosts (name, benchfarm_version, note) VALUES (%s, %s, %s)"
             " ON CONFLICT (name) DO UPDATE SET seen_at = now(), is_working = true,"
-            " note = excluded.note, benchfarm_version = excluded.benchfarm_version,"
-            " started_at = CASE WHEN %s THEN now() ELSE farm_hosts.started_at END",
+            " note = excluded.note, benchfarm_version = excluded.benchfarm_version",
             host,
             benchfarm_version,
             note,
-            starts,
         )
 
     def announce(self, host: str, phones: Mapping[str, Announced]) -> bool:
@@ -158,15 +155,17 @@ class FarmQueue(Database):
         """
         with self.connection() as connection:
             gone = connection.execute(
-                "UPDATE farm_phones SET gone_at = now() WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)",
+                "UPDATE farm_phones SET gone_at = now()"
+                " WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)",
                 (host, list(phones)),
             ).rowcount
             written = [
                 connection.execute(
-                    "INSERT INTO farm_phones (host, serial, facts, unusable, labels) VALUES (%s, %s, %s, %s, %s)"
-                    " ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts, unusable = excluded.unusable,"
-                    " labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts, farm_phones.unusable,"
-                    " farm_phones.labels, farm_phones.gone_at IS NULL)"
+                    "INSERT INTO farm_phones (host, serial, facts, unusable, labels)"
+                    " VALUES (%s, %s, %s, %s, %s) ON CONFLICT (serial, host) DO UPDATE SET"
+                    " facts = excluded.facts, unusable = excluded.unusable,"
+                    " labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts,"
+                    " farm_phones.unusable, farm_phones.labels, farm_phones.gone_at IS NULL)"
                     " IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)",
                     (host, serial, phone.facts, phone.unusable, phone.labels),
                 ).rowcount
@@ -180,16 +179,16 @@ class FarmQueue(Database):
         self.rows("UPDATE farm_hosts SET is_working = false WHERE name = %s", host)
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, started_at, silent_s, state, note (what is
-        wrong with it).
+        """Return the hosts: name, benchfarm_version, silent_s, state, note (what is wrong with it).
 
-        The state is ``silent``, ``pause``, ``drain`` or ``alive``; hosts that ended by themselves
-        aren't listed.
+        The state is ``silent``, ``paused`` or ``alive``; hosts that ended by themselves aren't
+        listed.
         """
         return self.rows(
-            "SELECT name, benchfarm_version, started_at, note, silent_s, CASE WHEN silent_s > %s THEN 'silent' ELSE"
-            " coalesce((SELECT kind FROM farm_holds WHERE scope = 'host:' || name), 'alive') END AS state"
-            " FROM farm_hosts CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s"
+            "SELECT name, benchfarm_version, note, silent_s, CASE WHEN silent_s > %s THEN 'silent'"
+            " WHEN 'host:' || name IN (SELECT scope FROM farm_pauses) THEN 'paused'"
+            " ELSE 'alive' END AS state FROM farm_hosts"
+            " CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - seen_at)::float AS silent_s) s"
             " WHERE is_working ORDER BY name",
             HOST_SILENT_S,
         )
@@ -198,10 +197,10 @@ class FarmQueue(Database):
         """Return the phones announced, one row for each host that has it.
 
         Of each: serial, host, facts (a document), labels (JSON: its pools and tags), unusable
-        (why), state (``clash``, ``silent``, ``busy``, ``unusable``, ``held``, ``free``), reason (of
-        the state), job (that it does, or None), and of the host: silent_s.
+        (why), state (``clash``, ``silent``, ``busy``, ``unusable``, ``paused``, ``free``), reason
+        (of the state), job (that it does, or None), and of the host: silent_s.
         """
-        return self.rows(f"{_PHONES} ORDER BY p.serial, p.host")
+        return self.rows(_PHONES)
 
     def away(self) -> list[dict[str, Any]]:
         """Return the phones that a host announced within the last days and none does now.
@@ -210,36 +209,29 @@ class FarmQueue(Database):
         labels of then.
         """
         return self.rows(
-            "SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at FROM farm_phones p"
-            " WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)"
-            " AND NOT EXISTS (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)"
+            "SELECT DISTINCT ON (serial) serial, host, facts, labels, gone_at AS seen_at"
+            " FROM farm_phones p WHERE facts <> '' AND gone_at > now() - make_interval(days => %s)"
+            " AND NOT EXISTS"
+            " (SELECT 1 FROM farm_phones o WHERE o.serial = p.serial AND o.gone_at IS NULL)"
             " ORDER BY serial, gone_at DESC",
             _AWAY_DAYS,
         )
 
-    def busy_elsewhere(self, host: str) -> frozenset[str]:
+    def busy_elsewhere(self, host: str) -> set[str]:
         """Return the phones that do a job of another host now."""
         rows = self.rows(
             f"SELECT serial FROM farm_jobs f WHERE status = 'runs' AND host <> %s AND NOT {_IS_LEFT}",
             host,
         )
-        return frozenset(row["serial"] for row in rows)
-
-    def seen(self) -> list[dict[str, Any]]:
-        """Return when a host that announces a phone was heard last, or until when one announced it:
-        serial, seen_at.
-        """
-        return self.rows(
-            "SELECT serial, max(coalesce(gone_at, seen_at)) AS seen_at FROM farm_phones JOIN farm_hosts ON name = host"
-            " GROUP BY serial ORDER BY serial"
-        )
+        return {row["serial"] for row in rows}
 
     def take_releases(self, host: str) -> list[str]:
         """Return the phones of a host that somebody wants to be released from quarantine, each
         once.
         """
         rows = self.rows(
-            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked RETURNING serial",
+            "UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked"
+            " RETURNING serial",
             host,
         )
         return [row["serial"] for row in rows]
@@ -263,30 +255,26 @@ class FarmQueue(Database):
         (announced now).
         """
         return self.rows(
-            "SELECT serial, host, facts, gone_at IS NULL AND seen_at > now() - make_interval(secs => %s) AS is_live"
-            " FROM farm_phones JOIN farm_hosts ON name = host WHERE facts <> '' AND serial = ANY(%s)"
-            " ORDER BY serial, host",
+            "SELECT serial, host, facts, gone_at IS NULL"
+            " AND seen_at > now() - make_interval(secs => %s) AS is_live"
+            " FROM farm_phones JOIN farm_hosts ON name = host"
+            " WHERE facts <> '' AND serial = ANY(%s) ORDER BY serial, host",
             HOST_SILENT_S,
             list(serials),
         )
 
-    def remember_clash(self, serial: str, reason: str, phones: Sequence[str]) -> None:
-        """Remember that several phones have a serial number, with what tells them apart; the first
-        reason stays.
-        """
+    def remember_clash(self, serial: str, reason: str) -> None:
+        """Remember that several phones have a serial number; the first reason stays."""
         self.rows(
-            "INSERT INTO farm_clashes (serial, reason, phones) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO farm_clashes (serial, reason) VALUES (%s, %s) ON CONFLICT DO NOTHING",
             serial,
             reason,
-            list(phones),
         )
 
-    def clashes(self) -> dict[str, dict[str, Any]]:
-        """Return the serial numbers that several phones have: reason, phones (their facts), since."""
-        return {
-            row.pop("serial"): row
-            for row in self.rows("SELECT * FROM farm_clashes ORDER BY serial")
-        }
+    def clashes(self) -> dict[str, str]:
+        """Return the serial numbers that several phones have, with the reason."""
+        rows = self.rows("SELECT serial, reason FROM farm_clashes ORDER BY serial")
+        return {row["serial"]: row["reason"] for row in rows}
 
     # Jobs
 
@@ -306,15 +294,14 @@ class FarmQueue(Database):
             )
         if wrong := [serial for serial in phones if not can_have_jobs(serial)]:
             raise UsageError(f"{wrong[0]!r} can't be a serial number")
-        values = {item.name: getattr(submission, item.name) for item in fields(Submission)} | {
-            "protocol": PROTOCOL
-        }
-        keep = (
-            f"INSERT INTO farm_submissions ({_COLUMNS}, protocol) VALUES"
-            f" ({', '.join(f'%({key})s' for key in values)}) ON CONFLICT DO NOTHING"
-        )
         with self.connection() as connection:
-            if not connection.execute(keep.encode(), values).rowcount:
+            kept = connection.execute(
+                "INSERT INTO farm_submissions (submission, document, plan_name, files, priority)"
+                " VALUES (%(submission)s, %(document)s, %(plan_name)s, %(files)s, %(priority)s)"
+                " ON CONFLICT DO NOTHING",
+                asdict(submission),
+            )
+            if not kept.rowcount:
                 raise UsageError(f"{name}: this submission is in the queue already")
             held = connection.execute(
                 "WITH kept AS MATERIALIZED"
@@ -324,53 +311,42 @@ class FarmQueue(Database):
             )
             if held.rowcount < len(set(submission.files)):
                 raise UsageError("a file was cleaned away before it was used", hint="submit again")
-            return _add(connection, name, phones, came_later=False)
+            return sorted(number for number, _ in _add(connection, name, phones))
 
-    def to_join(self, serials: Collection[str]) -> dict[str, Submission]:
-        """Return the open submissions in which one of some phones has no job, by name."""
+    def to_join(self, serials: Collection[str]) -> list[tuple[str, str]]:
+        """Return name and document of the open submissions in which one of some phones has no
+        job.
+        """
         rows = self.rows(
-            f"SELECT {_COLUMNS} FROM farm_submissions s WHERE protocol = %s AND NOT cancelled"
+            "SELECT submission, document FROM farm_submissions s WHERE NOT cancelled"
             f" AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND f.{_OPEN})"
             " AND EXISTS (SELECT unnest(%s::text[]) EXCEPT"
             " SELECT serial FROM farm_jobs f WHERE f.submission = s.submission)"
             " ORDER BY submission",
-            PROTOCOL,
             list(serials),
         )
-        return {row["submission"]: Submission(**row) for row in rows}
+        return [(row["submission"], row["document"]) for row in rows]
 
-    def join(
-        self, name: str, choose: Callable[[Mapping[str, str]], Mapping[str, str]]
-    ) -> list[str]:
-        """Add phones to an open submission, whose row is locked meanwhile, and return them.
-
-        ``choose`` gets the facts (documents) of the phones that have jobs of it, by serial number,
-        and returns those of the phones that are to get one too.
+    def join(self, name: str, phones: Mapping[str, str]) -> list[str]:
+        """Add phones (serial number -> facts) to a submission unless it was cancelled; return those
+        that had no job of it yet.
         """
         with self.connection() as connection:
-            locked = connection.execute(
+            is_wanted = connection.execute(
                 "SELECT 1 FROM farm_submissions WHERE submission = %s AND NOT cancelled FOR UPDATE",
                 (name,),
             ).fetchone()
-            jobs = connection.execute(
-                f"SELECT serial, facts, {_OPEN} FROM farm_jobs WHERE submission = %s FOR SHARE",
-                (name,),
-            ).fetchall()
-            if locked is None or not any(is_open for *_, is_open in jobs):
-                return []
-            chosen = choose({serial: facts for serial, facts, _ in jobs})
-            _add(connection, name, chosen, came_later=True)
-        return sorted(chosen)
+            added = _add(connection, name, phones) if is_wanted else []
+        return [serial for _, serial in added]
 
     def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
         """Return the jobs of some phones that wait or run: job_id, serial, priority, cancel_asked,
         is_due.
         """
         return self.rows(
-            "SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due FROM farm_jobs f JOIN"
-            f" farm_submissions s ON s.submission = f.submission WHERE f.{_OPEN} AND s.protocol = %s"
-            " AND f.serial = ANY(%s) ORDER BY f.job_id",
-            PROTOCOL,
+            "SELECT f.job_id, f.serial, s.priority, f.cancel_asked, f.again_at <= now() AS is_due"
+            " FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission"
+            f" WHERE f.{_OPEN} AND f.serial = ANY(%s) ORDER BY f.job_id",
             list(serials),
         )
 
@@ -380,15 +356,16 @@ class FarmQueue(Database):
         None for one that is over, or was paused since its worker looked.
         """
         rows = self.rows(
-            "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(), delivery = delivery + 1,"
-            " deaths = deaths + (status = 'runs')::integer FROM farm_submissions s WHERE s.submission = f.submission"
-            f" AND job_id = %s AND {_OPEN} AND protocol = %s AND again_at <= now() AND NOT EXISTS"
-            " (SELECT 1 FROM farm_holds WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))"
+            "UPDATE farm_jobs f SET status = 'runs', host = %s, note = '', changed_at = now(),"
+            " delivery = delivery + 1, deaths = deaths + (status = 'runs')::integer"
+            " FROM farm_submissions s WHERE s.submission = f.submission"
+            f" AND job_id = %s AND {_OPEN} AND again_at <= now() AND NOT EXISTS"
+            " (SELECT 1 FROM farm_pauses"
+            " WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))"
             " RETURNING f.job_id, f.serial, f.submission, f.campaign_id,"
             " s.document, f.facts, f.tries, f.deaths, f.delivery",
             host,
             job_id,
-            PROTOCOL,
             host,
         )
         return Delivery(**rows[0]) if rows else None
@@ -404,8 +381,8 @@ class FarmQueue(Database):
         """
         rows = self.rows(
             "UPDATE farm_jobs SET status = %s, note = %s, tries = tries + %s, changed_at = now(),"
-            " again_at = now() + make_interval(secs => %s) WHERE job_id = %s AND delivery = %s AND status = 'runs'"
-            " RETURNING again_at",
+            " again_at = now() + make_interval(secs => %s)"
+            " WHERE job_id = %s AND delivery = %s AND status = 'runs' RETURNING again_at",
             status,
             note,
             int(is_try),
@@ -420,9 +397,8 @@ class FarmQueue(Database):
 
         The newest last.
 
-        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``waits_s`` is
-        how long it waits yet before it may be tried again. ``came_later``: its phone was announced
-        after the submission.
+        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``again_at`` is
+        when one that waits may be tried.
         """
         which = f"f.{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
         which = "f.submission = %s" if submission else which
@@ -433,43 +409,11 @@ class FarmQueue(Database):
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
         """Return the jobs that some campaigns belong to; campaigns of no job aside."""
         rows = self.rows(
-            f"SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs WHERE campaign_id = ANY(%s)",
+            f"SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs"
+            " WHERE campaign_id = ANY(%s)",
             list(campaign_ids),
         )
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
-
-    def job_counts(self) -> list[dict[str, Any]]:
-        """Return how many jobs there are of each state and priority: state, priority, jobs."""
-        return self.rows(
-            "SELECT status AS state, priority, count(*) AS jobs FROM farm_jobs JOIN farm_submissions USING (submission)"
-            " GROUP BY 1, 2 ORDER BY 1, 2"
-        )
-
-    def lag_s(self) -> float:
-        """Return for how long the job waits that waits longest for a phone which is free; 0 for
-        none.
-        """
-        (row,) = self.rows(
-            f"WITH phones AS ({_PHONES}) SELECT coalesce(max(extract(epoch FROM now() - again_at)), 0)::float AS lag_s"
-            " FROM farm_jobs WHERE status = 'waits' AND again_at <= now()"
-            " AND serial IN (SELECT serial FROM phones WHERE state = 'free')"
-        )
-        return float(row["lag_s"])
-
-    def failures(self, *, within_s: float) -> list[dict[str, Any]]:
-        """Return what failed so lately of each plan's newest submission.
-
-        Of each submission: submission, jobs (how many), serial and note of the last of them.
-        """
-        return self.rows(
-            "WITH newest AS (SELECT DISTINCT ON (plan_name) submission FROM farm_jobs JOIN farm_submissions"
-            " USING (submission) ORDER BY plan_name, job_id DESC)"
-            " SELECT submission, count(*) AS jobs, (array_agg(serial ORDER BY job_id DESC))[1] AS serial,"
-            " (array_agg(note ORDER BY job_id DESC))[1] AS note FROM newest JOIN farm_jobs USING (submission)"
-            " WHERE status = 'failed' AND changed_at > now() - make_interval(secs => %s)"
-            " GROUP BY submission ORDER BY min(job_id)",
-            within_s,
-        )
 
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
         """Cancel what waits of a submission, ask for the end of what runs; return job number ->
@@ -484,8 +428,8 @@ class FarmQueue(Database):
                 (serials is None, submission),
             )
             rows = connection.execute(
-                f"WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE status END AS state"
-                f" FROM farm_jobs f WHERE submission = %s AND {_OPEN}"
+                f"WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE status END"
+                f" AS state FROM farm_jobs f WHERE submission = %s AND {_OPEN}"
                 " AND (%s::text[] IS NULL OR serial = ANY(%s)) ORDER BY job_id FOR UPDATE)"
                 " UPDATE farm_jobs f SET cancel_asked = true, changed_at = now(), status ="
                 " CASE open.state WHEN 'waits' THEN 'cancelled' ELSE f.status END"
@@ -494,67 +438,46 @@ class FarmQueue(Database):
             ).fetchall()
         return {number: str(status) for number, status in rows}
 
-    # Holds, and what is gone for good
+    # Pauses, and what is gone for good
 
-    def hold(self, scope: str, kind: str) -> None:
-        """Pause or drain ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
-        self.rows(
-            "INSERT INTO farm_holds (scope, kind) VALUES (%s, %s)"
-            " ON CONFLICT (scope) DO UPDATE SET kind = excluded.kind",
-            scope,
-            kind,
-        )
+    def pause(self, scope: str) -> None:
+        """Pause ``farm``, ``host:NAME`` or ``phone:SERIAL``."""
+        self.rows("INSERT INTO farm_pauses (scope) VALUES (%s) ON CONFLICT DO NOTHING", scope)
 
-    def release(self, scope: str) -> bool:
-        """End a pause or drain; False when there was none."""
-        return bool(self.rows("DELETE FROM farm_holds WHERE scope = %s RETURNING scope", scope))
+    def resume(self, scope: str) -> bool:
+        """End a pause; False when there was none."""
+        return bool(self.rows("DELETE FROM farm_pauses WHERE scope = %s RETURNING scope", scope))
 
-    def holds(self) -> dict[str, str]:
-        """Return what is paused or drained."""
-        return {
-            row["scope"]: row["kind"] for row in self.rows("SELECT scope, kind FROM farm_holds")
-        }
+    def pauses(self) -> list[str]:
+        """Return what is paused."""
+        return [row["scope"] for row in self.rows("SELECT scope FROM farm_pauses ORDER BY scope")]
 
-    def forget(self, scope: str) -> None:
-        """Take a host that is gone, or a phone that is away, out of the farm with its hold; or
-        forget a clash.
+    def forget(self, scope: str) -> bool:
+        """Take a host (``host:NAME``) that is gone, or a phone (``phone:SERIAL``) that is away, out
+        of the farm with its pause; or forget a clash.
 
-        ``scope``: ``host:NAME`` or ``phone:SERIAL``. Raises UsageError for one that isn't there, a
-        host that was heard lately, and a phone that a host announces.
+        False for one that isn't there, a host that was heard lately, and a phone that a host
+        announces.
         """
         kind, _, name = scope.partition(":")
-        with self.connection() as connection:
-            if kind == "host":
-                known = connection.execute(
-                    "SELECT is_working AND seen_at > now() - make_interval(secs => %s) FROM farm_hosts WHERE name = %s"
-                    " FOR UPDATE",
-                    (HOST_SILENT_S, name),
-                ).fetchone()
-                if known is not None and known[0]:
-                    raise UsageError(
-                        f"host {name} was heard within the last {format_duration(HOST_SILENT_S)}",
-                        hint=f"end its worker first: 'benchfarm farm pause --drain host:{name}'",
-                    )
-                connection.execute("DELETE FROM farm_hosts WHERE name = %s", (name,))
-            else:
-                known = connection.execute(
-                    "DELETE FROM farm_clashes WHERE serial = %s RETURNING 1", (name,)
-                ).fetchone()
-                there = connection.execute(
-                    "SELECT host FROM farm_phones WHERE serial = %s AND gone_at IS NULL", (name,)
-                ).fetchone()
-                if known is None and there is not None:
-                    hint = "unplug it, or 'benchfarm farm pause' it"
-                    raise UsageError(f"phone {name} is announced by {there[0]}", hint=hint)
-                gone = (
-                    "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL RETURNING 1"
-                )
-                known = connection.execute(gone, (name,)).fetchone() or known
-            if known is None:
-                raise UsageError(
-                    f"there is no {kind} {name!r}", hint="'benchfarm farm status' lists them"
-                )
-            connection.execute("DELETE FROM farm_holds WHERE scope = %s", (scope,))
+        if kind == "host":
+            gone = self.rows(
+                "DELETE FROM farm_hosts WHERE name = %s"
+                " AND NOT (is_working AND seen_at > now() - make_interval(secs => %s))"
+                " RETURNING name",
+                name,
+                HOST_SILENT_S,
+            )
+        else:
+            gone = self.rows("DELETE FROM farm_clashes WHERE serial = %s RETURNING serial", name)
+            gone += self.rows(
+                "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL"
+                " RETURNING serial",
+                name,
+            )
+        if gone:
+            self.resume(scope)
+        return bool(gone)
 
 
 def can_have_jobs(serial: str) -> bool:
@@ -567,22 +490,19 @@ def can_have_jobs(serial: str) -> bool:
 
 
 def _add(
-    connection: psycopg.Connection[Any],
-    submission: str,
-    phones: Mapping[str, str],
-    *,
-    came_later: bool,
-) -> list[int]:
-    rows = connection.execute(
-        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts, came_later) SELECT %s, serial, campaign, facts,"
-        " %s FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS p (serial, campaign, facts, place)"
-        " ORDER BY place RETURNING job_id",
+    connection: psycopg.Connection[Any], submission: str, phones: Mapping[str, str]
+) -> list[tuple[int, str]]:
+    """Make jobs for those phones that have none of a submission; return number and phone."""
+    return connection.execute(
+        "INSERT INTO farm_jobs (submission, serial, campaign_id, facts)"
+        " SELECT %s, serial, campaign, facts"
+        " FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY"
+        " AS p (serial, campaign, facts, place) ORDER BY place"
+        " ON CONFLICT (submission, serial) DO NOTHING RETURNING job_id, serial",
         (
             submission,
-            came_later,
             list(phones),
             [campaign_id_of(submission, Serial(serial)) for serial in phones],
             list(phones.values()),
         ),
     ).fetchall()
-    return sorted(number for (number,) in rows)

@@ -22,10 +22,8 @@ for _name in ("psycopg", "procrastinate", "asyncio"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 SCHEMA: Final = "benchfarm_queue"
-#: The version of the tables.
-VERSION: Final = 4
-#: The version of a submission's document: a worker does the jobs of its own, and never sees others.
-PROTOCOL: Final = 2
+#: The version of the tables, and of the documents in them.
+VERSION: Final = 5
 #: Seconds.
 _CONNECT_S: Final = 5
 #: How long a connection is waited for, and tried to be had.
@@ -36,7 +34,6 @@ CREATE TABLE farm_protocol (version integer NOT NULL);
 CREATE TABLE farm_hosts (
     name text PRIMARY KEY,
     benchfarm_version text NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT now(),
     seen_at timestamptz NOT NULL DEFAULT now(),
     is_working boolean NOT NULL DEFAULT true, -- its worker has not ended by itself
     note text NOT NULL DEFAULT '' -- what is wrong with it
@@ -45,7 +42,6 @@ CREATE TABLE farm_phones (
     serial text NOT NULL,
     host text NOT NULL REFERENCES farm_hosts (name) ON DELETE CASCADE,
     facts text NOT NULL,
-    facts_md5 text GENERATED ALWAYS AS (md5(facts)) STORED, -- shows when they change
     labels text NOT NULL DEFAULT '',
     unusable text NOT NULL,
     release_asked boolean NOT NULL DEFAULT false, -- from quarantine, which each host keeps for itself
@@ -55,14 +51,11 @@ CREATE TABLE farm_phones (
 -- Serial numbers that several phones have, until somebody forgets that: nothing is measured under them.
 CREATE TABLE farm_clashes (
     serial text PRIMARY KEY,
-    reason text NOT NULL,
-    phones text[] NOT NULL, -- the facts that tell them apart
-    since timestamptz NOT NULL DEFAULT now()
+    reason text NOT NULL
 );
 -- A plan with the devices that it means and all that it names, for its jobs and phones that come later.
 CREATE TABLE farm_submissions (
     submission text PRIMARY KEY,
-    protocol integer NOT NULL, -- the version of the document
     document text NOT NULL,
     plan_name text NOT NULL,
     files text[] NOT NULL, -- sha256
@@ -85,15 +78,11 @@ CREATE TABLE farm_jobs (
     deaths integer NOT NULL DEFAULT 0, -- of its hosts
     delivery integer NOT NULL DEFAULT 0, -- who ends it shows by this that nobody has begun it again since
     facts text NOT NULL, -- of the phone that it is for
-    came_later boolean NOT NULL,
     UNIQUE (submission, serial)
 );
 CREATE INDEX farm_jobs_open ON farm_jobs (serial) WHERE status IN ('waits', 'runs');
 CREATE INDEX farm_jobs_campaign ON farm_jobs (campaign_id);
-CREATE TABLE farm_holds (
-    scope text PRIMARY KEY,
-    kind text NOT NULL CHECK (kind IN ('pause', 'drain'))
-);
+CREATE TABLE farm_pauses (scope text PRIMARY KEY);
 CREATE TABLE farm_files (
     sha256 text PRIMARY KEY,
     size_bytes bigint NOT NULL,

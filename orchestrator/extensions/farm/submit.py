@@ -1,5 +1,5 @@
-"""Submitting a plan to a farm: what travels to the phones that it means, now and when some come
-later.
+"""Submitting a plan to a farm: jobs for the phones that it means, and all that it names by
+content.
 """
 
 from __future__ import annotations
@@ -7,21 +7,24 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.app.beginning import identify
+from orchestrator.app.beginning import host_files, identify, reference_model
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.extensions.farm.manifest import Manifest, dump, labels_of
-from orchestrator.extensions.farm.payload import contents_of, pack
-from orchestrator.extensions.farm.phones import away_meant, check_names, choose_phones
+from orchestrator.extensions.farm.contents import Contents
+from orchestrator.extensions.farm.manifest import Content, Manifest, dump, kind_of, labels_of
+from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
+from orchestrator.files import sha256_of
+from orchestrator.planning.skips import tools_for
 from orchestrator.plugins import Settings, Workspace
-from orchestrator.predicates import Labels
-from orchestrator.records.case import CampaignId, Serial, campaign_id_of
-from orchestrator.records.device import DeviceFacts
-from orchestrator.records.plan import Plan
+from orchestrator.programs import program
+from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip, campaign_id_of
+from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.model import model_ending
+from orchestrator.records.plan import Plan, PlanModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +43,28 @@ class Submitted:
     submission: str
     jobs: Sequence[QueuedJob]
     #: How many files the jobs need, and how many of them the farm didn't have.
-    files: int
-    uploaded: int
-    #: Phones that have no job, those that are away, and those of whose programs this computer has
-    #: none -> why.
-    left_out: Mapping[str, str]
-    away: Mapping[str, str]
-    without_program: Mapping[Serial, Sequence[str]]
+    files: int = 0
+    uploaded: int = 0
+    #: Phones that have no job, and those of whose programs this computer has none -> why.
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    without_program: Mapping[Serial, Sequence[str]] = field(default_factory=dict)
     #: Open submissions with jobs on the same phones -> those phones.
-    overlaps: Mapping[str, Sequence[str]]
+    overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Whether every phone that the plan names has a job, and none that it means is away.
-    is_whole: bool
+    is_whole: bool = True
     #: Whether it was there already, and nothing was queued now.
     is_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What a submission needs at its phones' hosts."""
+
+    manifest: Manifest
+    #: sha256 -> where the file lies on this computer.
+    paths: Mapping[str, Path]
+    #: Serial number -> why this computer has no build of some programs: the phone's host may.
+    missing: Mapping[Serial, Sequence[str]]
 
 
 def submit(
@@ -71,50 +83,57 @@ def submit(
         UsageError: a submission of this name was there already.
     """
     plan = load_plan(path, home=settings.data_folder)
-    check_travels(plan)
+    if plan.devices.host:
+        raise PlanError(
+            "each of the farm's jobs is one phone's: it measures on this computer too",
+            hint="run it on the phones' own host with 'benchfarm run'",
+        )
     models = identify(plan)
-    submission = (
-        name or f"{re.sub('[^A-Za-z0-9._-]', '_', plan.name)[:40] or 'plan'}-{secrets.token_hex(4)}"
-    )
+    bare_name = re.sub("[^A-Za-z0-9._-]", "_", plan.name)[:40] or "plan"
+    submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         submission = submission.replace("{date}", f"{queue.now():%Y%m%d}")
         if once and (known := _known(queue, submission)) is not None:
             return known
         check_names(workspace, queue, plan.devices)
-        chosen, left_out = choose_phones(workspace, queue, plan.devices)
-        away = away_meant(queue, plan.devices, workspace.inventory)
+        chosen, left_out, is_whole = choose_phones(queue, plan.devices, workspace.inventory)
         packed = pack(workspace, plan, chosen, models)
+        ids = {facts.serial: campaign_id_of(submission, facts.serial) for facts in chosen}
         if queue.jobs(submission):
             raise UsageError(f"{submission}: this submission is in the queue already")
-        if any(
-            workspace.store.campaign(campaign_id_of(submission, facts.serial)) is not None
-            for facts in chosen
-        ):
+        if any(workspace.store.campaign(name) is not None for name in ids.values()):
             raise UsageError(
                 f"{submission}: a submission of this name was measured before",
                 hint="give another --name",
             )
-        contents = contents_of(settings, queue)
+        contents = Contents(queue, settings.cache_folder)
         uploaded = sum(contents.keep(file, sha256) for sha256, file in packed.paths.items())
-        made = submission_of(submission, packed.manifest, workspace.inventory, priority=priority)
-        overlaps = _overlaps(queue, {facts.serial for facts in chosen})
+        overlaps = _overlaps(queue, ids)
+        made = Submission(
+            submission=submission,
+            document=dump(packed.manifest),
+            plan_name=plan.name,
+            files=sorted(packed.paths),
+            priority=priority,
+        )
         try:
-            jobs = queue_jobs(queue, made, chosen)
+            numbers = queue.submit(made, {facts.serial: dump(facts) for facts in chosen})
         except UsageError:
             if once and (known := _known(queue, submission)) is not None:
                 return known
             raise
     return Submitted(
         submission=submission,
-        jobs=jobs,
+        jobs=[
+            QueuedJob(job_id=number, serial=serial, campaign_id=campaign_id)
+            for number, (serial, campaign_id) in zip(numbers, ids.items(), strict=True)
+        ],
         files=len(packed.paths),
         uploaded=uploaded,
         left_out=left_out,
-        away=away,
         without_program=packed.missing,
         overlaps=overlaps,
-        is_whole=not away
-        and (plan.devices.any is not None or not left_out.keys() & set(plan.devices.serials)),
+        is_whole=is_whole,
     )
 
 
@@ -128,20 +147,7 @@ def _known(queue: FarmQueue, submission: str) -> Submitted | None:
         )
         for row in queue.jobs(submission)
     ]
-    if not jobs:
-        return None
-    return Submitted(
-        submission=submission,
-        jobs=jobs,
-        files=0,
-        uploaded=0,
-        left_out={},
-        away={},
-        without_program={},
-        overlaps={},
-        is_whole=True,
-        is_known=True,
-    )
+    return Submitted(submission=submission, jobs=jobs, is_known=True) if jobs else None
 
 
 def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]]:
@@ -153,43 +159,86 @@ def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]
     return found
 
 
-def check_travels(plan: Plan) -> None:
-    """Raise PlanError for a plan that asks for what only one host can do."""
-    reasons = ["it measures on this computer too"] if plan.devices.host else []
-    if reasons:
-        raise PlanError(
-            f"each of the farm's jobs is one phone's: {'; '.join(reasons)}",
-            hint="run it on the phones' own host with 'benchfarm run'",
-        )
+def pack(
+    workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]
+) -> Packed:
+    """Return everything that a plan names; nothing is sent yet.
 
-
-def submission_of(
-    name: str, manifest: Manifest, inventory: Mapping[Serial, Labels], *, priority: int
-) -> Submission:
-    """Return a plan's submission; ``inventory`` is what this computer says that phones are for."""
-    labels = {str(serial): labels_of(item) for serial, item in inventory.items()}
-    return Submission(
-        submission=name,
-        document=dump(replace(manifest, labels=labels)),
-        plan_name=manifest.plan.name,
-        files=manifest.files,
-        priority=priority,
-    )
-
-
-def queue_jobs(
-    queue: FarmQueue, submission: Submission, chosen: Sequence[DeviceFacts]
-) -> list[QueuedJob]:
-    """Make a submission's jobs for the chosen phones.
-
-    Raises UsageError when it is there already.
+    Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or
+    doesn't fit a phone.
     """
-    numbers = queue.submit(submission, {facts.serial: dump(facts) for facts in chosen})
-    return [
-        QueuedJob(
-            job_id=number,
-            serial=facts.serial,
-            campaign_id=campaign_id_of(submission.submission, facts.serial),
+    paths = {str(model.sha256): model.path for model in models if model.path is not None}
+
+    def content(path: Path) -> Content:
+        sha256 = sha256_of(path)
+        paths[sha256] = path
+        return path.name, sha256
+
+    def without_paths(build: Build) -> Build:
+        """Return a build with the names of its files in place of their paths."""
+        assert build.path is not None, "a resolved build has its file"
+        paths[str(build.sha256)] = build.path
+        paths.update({item.sha256: item.path for item in build.companions if item.path is not None})
+        companions = tuple(replace(item, path=Path(item.name)) for item in build.companions)
+        return replace(build, path=Path(build.path.name), companions=companions)
+
+    named = host_files(plan)
+    for item in named.values():
+        paths.update(item.paths)
+    try:
+        inputs = tuple(map(content, _inputs(plan)))
+    except OSError as error:
+        raise PlanError(
+            f"parity_inputs: {error.filename} can't be read: {error.strerror}"
+        ) from error
+    reference = None if plan.reference_check is False else reference_model().path
+    # Another host, or a later version, has other files that declare programs.
+    declaring = (program(tool).declared_in for tool in tools_for(plan, DeviceKind.ANDROID))
+    found = workspace.builds.of(plan, phones)
+    by_kind: dict[str, list[Build]] = {}
+    missing: dict[Serial, list[str]] = {}
+    for facts in phones:
+        own = [build for (serial, _), build in found.items() if serial == facts.serial]
+        # An app that is on the phone already needn't travel.
+        builds = [build for build in own if isinstance(build, Build) and build.path is not None]
+        by_kind[kind_of(facts)] = max(by_kind.get(kind_of(facts), []), builds, key=len)
+        if reasons := [build.reason for build in own if isinstance(build, Skip)]:
+            missing[facts.serial] = reasons
+    flex = workspace.builds.with_flex([build for own in by_kind.values() for build in own])
+    manifest = Manifest(
+        plan=_without_paths(plan, models),
+        builds={kind: tuple(map(without_paths, builds)) for kind, builds in by_kind.items()},
+        flex_builds={sha256: without_paths(build) for sha256, build in flex.items()},
+        flag_files={value: item.files for value, item in named.items()},
+        parity_inputs=inputs,
+        programs=tuple(content(path) for path in dict.fromkeys(declaring) if path is not None),
+        reference=content(reference) if reference is not None else None,
+        labels={str(serial): labels_of(item) for serial, item in workspace.inventory.items()},
+    )
+    return Packed(manifest=manifest, paths=paths, missing=missing)
+
+
+def _without_paths(plan: Plan, models: Sequence[Model]) -> Plan:
+    """Return a plan without anything of this computer: its models by content."""
+    sent = [
+        PlanModel(
+            name=model.name,
+            path=Path(f"{model.sha256}{model_ending(model.path)}"),
+            sha256=model.sha256,
         )
-        for number, facts in zip(numbers, chosen, strict=True)
+        for model in models
     ]
+    return replace(plan, models=tuple(sent), parity_inputs=None, builds={}, folder=None)
+
+
+def _inputs(plan: Plan) -> list[Path]:
+    """Return the inputs ``<model>.<number>.bin`` of the plan's models for the pass ``parity``,
+    sorted by name.
+    """
+    models = {model.name for model in plan.models}
+    found = []
+    for path in sorted(plan.parity_inputs.iterdir()) if plan.parity_inputs is not None else ():
+        model, number = path.name.removesuffix(".bin").rpartition(".")[::2]
+        if path.suffix == ".bin" and model in models and number.isdecimal() and path.is_file():
+            found.append(path)
+    return found

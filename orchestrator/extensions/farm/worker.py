@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any, Final
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import procrastinate
 from procrastinate import exceptions, retry
@@ -24,27 +24,20 @@ from procrastinate.jobs import Job
 
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
-from orchestrator.extensions.farm.looking import Look, Say
-from orchestrator.extensions.farm.queue import (
-    DEATHS_MAX,
-    Announced,
-    Delivery,
-    Ended,
-    FarmQueue,
-)
+from orchestrator.extensions.farm.phones import Doubt, welcome
+from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
-from orchestrator.records.case import Serial
 from orchestrator.tables.escapes import one_line
+
+if TYPE_CHECKING:
+    from orchestrator.extensions.farm.host_phones import HostPhones, Say
+    from orchestrator.extensions.farm.job import Jobs
 
 #: Times that a job is tried again because it failed on its phone, before it is abandoned.
 TRIES_MAX: Final = 10
 #: After the first failed try; twice as long after each further one, never more than the other.
 _AGAIN_S: Final = 5.0
 _AGAIN_MOST_S: Final = 300.0
-_LATER_MOST_S: Final = 1800.0
-#: How bad it is that a delivery ended so, where the job doesn't fail by it.
-_LEVELS: Final = {"again": "warning", "failed": "error"}
-_UNSEEN: Final = "its host can't look at its phones now"
 _TASK: Final = "benchfarm.phone"
 #: How the name of a phone's lock begins.
 _PHONE: Final = "phone "
@@ -181,23 +174,6 @@ def _queue_of(serial: str) -> str:
     return f"phone-{serial}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callbacks:
-    """What a worker leaves to its caller."""
-
-    #: Does what is open of a job until it is done or the event is set; raises nothing.
-    run: Callable[[Delivery, threading.Event], Ended]
-    #: Looks at this host's phones, given what is known of them and which of them work and mustn't
-    #: be disturbed; raises nothing.
-    look: Callable[[Mapping[str, Announced], Collection[str]], Look]
-    #: Gives up what is left of a job that somebody cancelled, once it has stopped; raises nothing.
-    give_up: Callable[[Delivery], None]
-    #: Is told of this host's phones when something of them is new, and now and then; returns lines
-    #: for people.
-    announced: Callable[[Mapping[str, Announced]], list[str]]
-    say: Say
-
-
 @dataclass(slots=True, kw_only=True)
 class _Running:
     begun: Delivery
@@ -215,34 +191,33 @@ class HostWorker:
     def __init__(
         self,
         queue: FarmQueue,
-        callbacks: Callbacks,
+        phones: HostPhones,
+        jobs: Jobs,
         *,
         host: str,
         dead_after_s: float,
-        look_s: float,
+        poll_s: float,
+        say: Say,
     ) -> None:
         self._queue = queue
-        self._callbacks, self._say = callbacks, callbacks.say
+        self._host_phones, self._jobs = phones, jobs
+        self._say = say
         self._host = host
-        self._dead_after_s, self._look_s = dead_after_s, look_s
+        self._dead_after_s, self._poll_s = dead_after_s, poll_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
-        self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=look_s)
+        self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=poll_s)
         self._stopped = threading.Event()
-        #: Something ended or the phones changed: there is no need to wait for the next look.
+        #: Something ended or the phones changed: there is no need to wait for the next poll.
         self._woken = threading.Event()
-        self._has_looked = False
         self._running: dict[str, _Running] = {}
-        self._phones: Mapping[str, Announced] = {}
-        #: The phones as they were when they were last really looked at.
-        self._known: Mapping[str, Announced] = {}
-        #: What was wrong with this host at the last look.
-        self._ails = ""
-        self._holds: Mapping[str, str] = {}
+        #: None before the first check.
+        self._phones: Mapping[str, Announced] | None = None
         #: Jobs that the queue holds, as far as this process knows, until it looks again.
         self._queued: set[int] = set()
-        self._swept_s = 0.0
-        #: Jobs of the phones offered that may begin.
-        self._due = True
+        self._welcomed_s = 0.0
+        self._doubts: set[Doubt] = set()
+        #: Whether jobs of the phones offered may begin.
+        self._has_due = True
         self._done = 0
         self._said: set[str] = set()
         self._fault: BaseException | None = None
@@ -252,7 +227,7 @@ class HostWorker:
         return f"host {self._host}"
 
     def run(self, *, until_empty: bool) -> int:
-        """Work until drained or interrupted (or nothing is left); return how many jobs ended here.
+        """Work until stopped or interrupted (or nothing is left); return how many jobs ended here.
 
         Raises UsageError when another worker has the name, StoreError.
         """
@@ -275,30 +250,34 @@ class HostWorker:
                 if interrupt is not None:
                     self._say("restoring phones; please wait")
                 interrupt = interrupt or error
-                self._stopped.set()
-                self._woken.set()
+                self.stop()
         if interrupt is not None:
             raise interrupt
         if self._fault is not None:
             raise self._fault
         return self._done
 
+    def stop(self) -> None:
+        """Have the worker end its jobs, phones restored, and return from `run`."""
+        self._stopped.set()
+        self._woken.set()
+
     def _work(self, until_empty: bool) -> None:
         try:
             self._take_name()
-            self._queue.beat(self._host, benchfarm_version=__version__, note="", starts=True)
+            self._beat()
             self._say(f"works as {self._host}")
             self._workers.open()
             # In a thread: a phone or adb server that hangs mustn't make the whole host look dead.
-            threading.Thread(target=self._watch_phones, name="phones", daemon=True).start()
-            while not self._stopped.is_set() and not self._step(until_empty):
+            threading.Thread(target=self._check_phones, name="phones", daemon=True).start()
+            while not self._stopped.is_set() and not (self._step() and until_empty):
                 self._wait()
         finally:
             self._stopped.set()
-            self._stop()
+            self._end()
 
     def _wait(self) -> None:
-        self._woken.wait(self._look_s)
+        self._woken.wait(self._poll_s)
         self._woken.clear()
 
     def _take_name(self) -> None:
@@ -308,69 +287,36 @@ class HostWorker:
         """
         until_s = time.monotonic() + self._dead_after_s * 1.2
         while not self._locks.take(self._name):
-            if time.monotonic() > until_s or self._stopped.wait(min(1.0, self._look_s)):
-                raise self._named_alike()
+            if time.monotonic() > until_s or self._stopped.wait(min(1.0, self._poll_s)):
+                raise UsageError(
+                    f"another worker works as {self._host!r}",
+                    hint="give each host a name of its own (--name)",
+                )
 
-    def _named_alike(self) -> UsageError:
-        since = next(
-            (row["started_at"] for row in self._queue.hosts() if row["name"] == self._host), None
-        )
-        told = f" since {since.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if since is not None else ""
-        return UsageError(
-            f"another worker works as {self._host!r}{told}",
-            hint="give each host a name of its own (--name)",
-        )
+    def _beat(self) -> None:
+        self._queue.beat(self._host, benchfarm_version=__version__, note=self._host_phones.fault)
 
-    def _step(self, until_empty: bool) -> bool:
-        """Look once at everything; whether the worker's work is over."""
+    def _step(self) -> bool:
+        """Poll everything once; return whether nothing is left to do."""
         try:
-            self._stay()
-            clashes = self._queue.clashes()
-            if self._has_looked:
-                # Not before: a worker that is started again would take its phones out of the list
-                # for a moment.
-                self._announce()
-            self._offer(clashes)
+            held = set(self._locks.held)
+            if not self._locks.is_alive() and held:
+                told = "the connection that holds its phones is lost; what runs is stopped"
+                self._say(told, level="error")
+                self._stop_jobs()
+            self._take_name()
+            self._beat()
+            if self._phones is None:
+                # A worker that is started again would take its phones out of the list for a moment.
+                return False
+            self._announce(self._phones)
+            self._offer(self._phones)
             self._sweep()
         except StoreError as error:
             self._tell_once(f"{error}; trying again", level="error")
             return False
         self._said = {line for line in self._said if not line.endswith("trying again")}
-        is_empty = until_empty and self._has_looked and not self._due
-        return (
-            not self._running and not self._workers.alive()
-            if self.drained
-            else is_empty and not self._running
-        )
-
-    @property
-    def drained(self) -> str:
-        """What of ``farm`` and ``host:NAME`` is drained, empty for neither: this worker gets no
-        more jobs.
-        """
-        return next(
-            (
-                scope
-                for scope in ("farm", f"host:{self._host}")
-                if self._holds.get(scope) == "drain"
-            ),
-            "",
-        )
-
-    def _stay(self) -> None:
-        """Keep the host's locks, and say that it lives.
-
-        Raises UsageError when another worker has the name by now.
-        """
-        held = set(self._locks.held)
-        if not self._locks.is_alive() and held:
-            self._say(
-                "the connection that holds its phones is lost; what runs is stopped", level="error"
-            )
-            self._stop_jobs()
-        self._take_name()
-        self._queue.beat(self._host, benchfarm_version=__version__, note=self._ails)
-        self._holds = self._queue.holds()
+        return not self._has_due and not self._running
 
     def _stop_jobs(self) -> None:
         self._queued.clear()
@@ -379,13 +325,13 @@ class HostWorker:
         for serial in self._workers.alive():
             self._workers.stop(serial)
 
-    def _announce(self) -> None:
-        is_new = self._queue.announce(self._host, self._phones)
-        if is_new or time.monotonic() - self._swept_s > self._dead_after_s:
-            self._swept_s = time.monotonic()
+    def _announce(self, phones: Mapping[str, Announced]) -> None:
+        is_new = self._queue.announce(self._host, phones)
+        if is_new or time.monotonic() - self._welcomed_s > self._dead_after_s:
+            self._welcomed_s = time.monotonic()
             self._queued.clear()
             try:
-                lines = self._callbacks.announced(self._phones)
+                lines = welcome(self._queue, phones, self._doubts)
             except StoreError:
                 raise
             except BenchfarmError as error:
@@ -393,9 +339,16 @@ class HostWorker:
             for line in lines:
                 self._tell_once(line)
 
-    def _offer(self, clashes: Collection[str]) -> None:
+    def _offer(self, phones: Mapping[str, Announced]) -> None:
         """Work the queues of the phones that may measure, and of no others; each is one host's."""
-        may = set(self._free(clashes))
+        clashes, paused = self._queue.clashes(), set(self._queue.pauses())
+        may = {
+            serial
+            for serial, phone in phones.items()
+            if not phone.unusable
+            and serial not in clashes
+            and not paused & {"farm", f"host:{self._host}", f"phone:{serial}"}
+        }
         for serial in sorted(may | self._workers.alive() | self._offered()):
             name = f"{_PHONE}{serial}"
             if serial in may and self._locks.take(name):
@@ -410,36 +363,24 @@ class HostWorker:
     def _offered(self) -> set[str]:
         return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
 
-    def _free(self, clashes: Collection[str]) -> list[str]:
-        """Return the phones that may get a job now."""
-        if {"farm", f"host:{self._host}"} & self._holds.keys():
-            return []
-        return [
-            serial
-            for serial, phone in self._phones.items()
-            if not phone.unusable and serial not in clashes and f"phone:{serial}" not in self._holds
-        ]
-
     def _sweep(self) -> None:
         """Have the queue hold each open job of the phones offered, and stop what somebody
         cancelled.
         """
-        rows = self._queue.open_jobs(self._offered())
         by_serial: dict[str, dict[int, int]] = {}
-        for row in rows:
+        for row in self._queue.open_jobs(self._offered()):
             if row["is_due"]:
                 by_serial.setdefault(row["serial"], {})[row["job_id"]] = row["priority"]
             job = self._running.get(row["serial"])
             if row["cancel_asked"] and job is not None and job.begun.job_id == row["job_id"]:
                 job.called_off = True
                 job.cancelled.set()
-        self._due = bool(by_serial)
+        self._has_due = bool(by_serial)
         for serial, jobs in by_serial.items():
             if jobs.keys() - self._queued:
                 running = self._running.get(serial)
-                self._workers.settle(
-                    serial, jobs, running.begun.job_id if running is not None else None
-                )
+                now = running.begun.job_id if running is not None else None
+                self._workers.settle(serial, jobs, now)
                 self._queued |= jobs.keys()
 
     # A job, in its thread
@@ -459,8 +400,8 @@ class HostWorker:
             if begun.deaths >= DEATHS_MAX:
                 ended = Ended(status="failed", note=f"its host died {begun.deaths} times")
             else:
-                self._say(f"job {job}: begins on {serial}", level="info", **_about(begun))
-                ended = self._callbacks.run(begun, running.cancelled)
+                self._say(f"job {job}: begins on {serial}", **_about(begun))
+                ended = self._jobs.run(begun, running.cancelled)
             self._report(running, ended)
         finally:
             del self._running[serial]
@@ -468,36 +409,33 @@ class HostWorker:
 
     def _report(self, running: _Running, ended: Ended) -> None:
         """Say how a delivery ended; raises _Again when the job is to come again."""
-        begun, status, note = running.begun, ended.status, ended.note
-        is_try, wait_s, text = False, 0.0, ended.status
-        if status in {"aborted", "again", "later"} and running.called_off:
-            self._callbacks.give_up(begun)
-            status = text = "cancelled"
+        begun, status, note, wait_s = running.begun, ended.status, ended.note, ended.wait_s
+        if running.called_off and status in {"aborted", "again", "later"}:
+            self._jobs.abandon(begun)
+            status = "cancelled"
         elif status == "aborted":
-            status, text = "waits", "waits for its next delivery"
-            note = (
-                f"{self._host} was stopped"
-                if self._stopped.is_set()
-                else f"{self._host} had to let its phone go"
-            )
+            status, note = "waits", f"{self._host} stopped it"
         elif status == "later":
-            status, wait_s = "waits", min(_LATER_MOST_S, ended.wait_s)
-            text = f"waits {wait_s:.0f} s"
-        elif status == "again" and begun.tries < TRIES_MAX:
-            status, is_try, wait_s = "waits", True, min(_AGAIN_MOST_S, _AGAIN_S * 2**begun.tries)
-            text = f"is tried again in {wait_s:.0f} s"
+            status = "waits"
         elif status == "again":
-            status = text = "failed"
-        again_at = self._told(begun, status, note, is_try=is_try, wait_s=wait_s)
+            status = "waits" if begun.tries < TRIES_MAX else "failed"
+            wait_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**begun.tries)
+        again_at = self._ended(begun, status, note, ended.status == "again", wait_s)
         self._done += again_at is not None and status != "waits"
-        level = "error" if status == "failed" else _LEVELS.get(ended.status, "info")
-        said = f"job {begun.job_id}: {text if again_at is not None else 'somebody else has begun it since'}: {note}"
-        self._say(said, level=level, **_about(begun))
+        level = "warning" if ended.status == "again" else "info"
+        told = f"waits {wait_s:.0f} s" if status == "waits" else status
+        if again_at is None:
+            told = "somebody else has begun it since"
+        self._say(
+            f"job {begun.job_id}: {told}: {note}",
+            level="error" if status == "failed" else level,
+            **_about(begun),
+        )
         if again_at is not None and status == "waits":
             raise _Again(again_at)
 
-    def _told(
-        self, begun: Delivery, status: str, note: str, *, is_try: bool, wait_s: float
+    def _ended(
+        self, begun: Delivery, status: str, note: str, is_try: bool, wait_s: float
     ) -> datetime | None:
         """End a delivery, however long the database is away, but not longer than this process waits
         when it ends.
@@ -511,49 +449,17 @@ class HostWorker:
                     until_s = until_s or time.monotonic() + self._dead_after_s
                 if until_s is not None and time.monotonic() > until_s:
                     raise
-                time.sleep(self._look_s)
+                time.sleep(self._poll_s)
 
-    # This host's phones
-
-    def _watch_phones(self) -> None:
+    def _check_phones(self) -> None:
         while not self._stopped.is_set():
-            busy = list(self._running)
-            look = self._callbacks.look(self._known, busy)
-            if look.ails and look.ails != self._ails:
-                self._say(look.ails, level="error")
-            self._ails, found = look.ails, look.phones
-            if found is None:
-                found = {
-                    serial: replace(phone, unusable=_UNSEEN)
-                    for serial, phone in self._known.items()
-                }
-            else:
-                self._known = self._learnt(found, busy)
-            if found.keys() != self._phones.keys() or not self._has_looked:
+            found = self._host_phones.check(list(self._running))
+            if self._phones is None or found.keys() != self._phones.keys():
                 self._woken.set()
-            self._phones, self._has_looked = found, True
-            self._stopped.wait(self._look_s)
+            self._phones = found
+            self._stopped.wait(self._poll_s)
 
-    def _learnt(
-        self, found: Mapping[str, Announced], busy: Collection[str]
-    ) -> Mapping[str, Announced]:
-        """Return what is known after a look; a working phone that was away counts as away until its
-        job is over.
-
-        Only then may it be asked what has become of it.
-        """
-        known = dict(found)
-        for serial in busy:
-            before = self._known.get(serial)
-            if before is not None and serial not in found:
-                known[serial] = replace(before, unusable=_UNSEEN)
-            elif before is not None and before.unusable:
-                known[serial] = before
-        return known
-
-    # The end
-
-    def _stop(self) -> None:
+    def _end(self) -> None:
         """End what runs, phones restored, and give the jobs back, however long that takes."""
         self._stop_jobs()
         while self._workers.alive():
@@ -561,7 +467,7 @@ class HostWorker:
             with suppress(BenchfarmError):
                 # Restoring phones may take longer than the others wait.
                 self._locks.is_alive()
-                self._queue.beat(self._host, benchfarm_version=__version__, note=self._ails)
+                self._beat()
         try:
             if self._name in self._locks.held:
                 self._queue.leave(self._host)
@@ -579,4 +485,4 @@ class HostWorker:
 
 def _about(begun: Delivery) -> dict[str, object]:
     """Return what identifies a job in logs: its number, its phone, and its campaign."""
-    return {"job": begun.job_id, "serial": Serial(begun.serial), "campaign_id": begun.campaign_id}
+    return {"job": begun.job_id, "serial": begun.serial, "campaign_id": begun.campaign_id}

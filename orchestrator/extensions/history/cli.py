@@ -209,7 +209,7 @@ def serve(
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import web
     from orchestrator.extensions.history.farm_now import FarmNow
-    from orchestrator.extensions.history.live import LiveAnswers, LivePages
+    from orchestrator.extensions.history.live import LiveAnswers, LivePages, recent_changes
     from orchestrator.extensions.history.metrics import Numbers
 
     access = access_of(settings, listening)
@@ -221,7 +221,7 @@ def serve(
         queue = queue_beside(settings, stack)
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
         pages = LivePages(workspace, farm, since=first, title=title)
-        numbers = Numbers(workspace, queue, farm)
+        numbers = Numbers(workspace, farm, lambda: recent_changes(pages.site()))
         answers = LiveAnswers(workspace, queue, pages, farm)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
         url = f"{address_of(opened)}/"

@@ -1,4 +1,6 @@
-"""What a farm does now: its phones, hosts and jobs, how far tonight is, and the page of it."""
+"""What a farm does now: its phones, hosts and jobs, how far tonight is. One record, read once from
+the database, and its tables for pages and terminals.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -32,23 +34,24 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Invocation, PhoneStatus, Standing
-from orchestrator.records.case import CampaignId, Serial
+from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Standing
+from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.tables.column import PAGE, Column, Kind
+from orchestrator.tables.column import LINES, PAGE, Column, Kind
 from orchestrator.tables.html import mark
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Seconds for which an answer stays, at least, and how many times as long as reading it took.
-_LEAST_AGE_S: Final = 1.0
-_AGE_FACTOR: Final = 10.0
+#: Seconds for which an answer stays.
+_FRESH_S: Final = 2.0
 #: Heat and battery are those of runs of campaigns begun within these hours.
 _HOURS: Final = 24
+#: Jobs that the page lists, at most; of more than so few its submissions are folded.
 _MOST_JOBS: Final = 100
+_MOST_OPEN: Final = 12
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",
     Standing.WAITING: "waiting",
@@ -65,30 +68,24 @@ ORDER: Final = (
     "unusable",
     "silent",
     "waiting",
-    "held",
+    "paused",
     "free",
     "idle",
 )
-_JOB_ORDER: Final = ("runs", "waits", "failed")
+_JOB_ORDER: Final = ("runs", "waits", "failed", "done", "cancelled")
 #: The colours of states; the normal isn't marked.
 _TONES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("abandoned", "clash", "quarantined", "unusable", "silent", "failed"), "v-error"
     ),
-    **dict.fromkeys(("away", "held", "pause", "drain"), "v-warning"),
+    **dict.fromkeys(("away", "paused"), "v-warning"),
 }
-#: Of more phones, those that are free and well are folded; of more jobs, submissions are.
-_MOST_OPEN: Final = 12
-_CALM: Final = frozenset({"free", "idle"})
-#: Hours of the clock that people call today; the others are tonight.
-_DAY: Final = range(7, 19)
-#: Rows of the queue, as it gives them.
-_Rows = Sequence[Mapping[str, Any]]
+_Row = Mapping[str, Any]
 _R = TypeVar("_R")
 
 
 class FarmNow:
-    """Reads the farm again when what it knows is old; many may ask at once, and one of them reads."""
+    """Reads the farm again when what it knows is old."""
 
     def __init__(
         self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool
@@ -107,269 +104,271 @@ class FarmNow:
 
         ``is_fresh``: read it now, after something was changed.
         """
-        if not self._lock.acquire(blocking=self._known is None or is_fresh):
-            assert self._known is not None, "the first one is waited for"
+        with self._lock:
+            if self._known is None or is_fresh or time.monotonic() >= self._fresh_until_s:
+                try:
+                    farm = read_farm(self._workspace, self._queue)
+                except BenchfarmError as error:
+                    night = night_of(self._workspace.clock.now(), None)
+                    empty = FarmAnswer(
+                        has_queue=self._queue is not None,
+                        can_be_steered=False,
+                        night=NightAnswer(night=night),
+                    )
+                    farm = replace(self._known or empty, fault=str(error))
+                self._known = replace(farm, can_be_steered=self._can_be_steered)
+                self._fresh_until_s = time.monotonic() + _FRESH_S
             return self._known
-        try:
-            begin_s = time.monotonic()
-            if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
-                self._known = self._read()
-                took_s = time.monotonic() - begin_s
-                # A database that is away is waited for at each reading: it is asked again soon all
-                # the same.
-                age_s = (
-                    _LEAST_AGE_S if self._known.fault else max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
-                )
-                self._fresh_until_s = time.monotonic() + age_s
-            return self._known
-        finally:
-            self._lock.release()
-
-    def _read(self) -> FarmAnswer:
-        now = self._workspace.clock.now()
-        empty = FarmAnswer(
-            has_queue=self._queue is not None,
-            can_be_steered=self._can_be_steered,
-            night=NightAnswer(night=night_of(now, None)),
-        )
-        try:
-            return self._gathered(empty, now)
-        except BenchfarmError as error:
-            return replace(self._known or empty, fault=str(error))
-
-    def _gathered(self, empty: FarmAnswer, now: datetime) -> FarmAnswer:
-        store, queue = self._workspace.store, self._queue
-        jobs = queue.jobs() if queue is not None else []
-        newest = {
-            run.case.serial: run for run in store.activity(now - timedelta(hours=_HOURS)).newest
-        }
-        opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
-        progress = store.progress(only_open=True)
-        here = running_here(self._workspace.status_folder, self._workspace.campaigns)
-        working = {
-            phone.serial: _of_status(campaign_id, phone, now)
-            for campaign_id, status in here.items()
-            for phone in status.phones
-            if phone.standing is not Standing.DONE
-        }
-        for job in jobs:
-            campaign = opened.get(CampaignId(job["campaign_id"]))
-            if job["status"] == "runs" and campaign is not None and job["serial"] not in working:
-                there = progress.get(campaign.campaign_id, (0, 0))
-                phone = phone_elsewhere(job["serial"], campaign, there, newest.get(job["serial"]))
-                working[phone.serial] = _of_status(campaign.campaign_id, phone, now)
-        running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
-        night = tonight(store, now, progress, [item["done_at"] for item in working.values()])
-        if queue is None:
-            return replace(
-                empty, night=night, devices=self._devices([], [], working, newest, running)
-            )
-        begin = first_moment(night_of(now, store.zone), store.zone)
-        failed = {
-            row["submission"]
-            for row in queue.failures(within_s=(now - begin) / timedelta(seconds=1))
-        }
-        listed = [
-            job
-            for job in jobs
-            if job["status"] in {"runs", "waits"}
-            or (job["status"] == "failed" and job["submission"] in failed)
-        ]
-        listed.sort(
-            key=lambda job: (_JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"])
-        )
-        holds = queue.holds()
-        return replace(
-            empty,
-            night=night,
-            devices=self._devices(queue.phones(), queue.away(), working, newest, running),
-            hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
-            jobs=tuple(map(job_answer, listed[:_MOST_JOBS])),
-            more_jobs=max(0, len(listed) - _MOST_JOBS),
-            holds=dict(holds),
-        )
-
-    def _devices(
-        self,
-        phones: _Rows,
-        away: _Rows,
-        working: Mapping[str, Mapping[str, Any]],
-        newest: Mapping[Serial, RunRecord],
-        running: Mapping[str, Mapping[str, Any]],
-    ) -> tuple[DeviceAnswer, ...]:
-        """Return the phones, those that want somebody's attention first; ``running``: their jobs."""
-        found: dict[str, dict[str, Any]] = {}
-        for row in phones:
-            state, reason = _phone_state(row)
-            before = found.get(row["serial"])
-            if before is None or ORDER.index(state) < ORDER.index(before["state"]):
-                found[row["serial"]] = {"state": state, "reason": reason, "host": row["host"]}
-        for row in away:
-            reason = f"since {row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-            found[row["serial"]] = {"state": "away", "reason": reason}
-        if self._queue is None:
-            quarantine = self._workspace.quarantine
-            kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
-            for serial in {*map(str, newest), *working, *kept_out}:
-                reason = kept_out.get(serial, "")
-                found[serial] = {"state": "quarantined" if reason else "idle", "reason": reason}
-        for serial, work in working.items():
-            found[serial] = {**found.get(serial, {}), **work}
-        for serial, run in newest.items():
-            if (item := found.get(serial)) is not None:
-                now = item.get("doing")
-                item |= {**_of_run(run), **({"doing": now} if now else {})}
-        for serial, known in {
-            **_announced_facts([*away, *phones]),
-            **self._workspace.store.devices(),
-        }.items():
-            if serial in found:
-                name = known.title.removesuffix(" (virtual)")
-                found[serial] |= {"name": name, "is_virtual": known.is_virtual}
-        for serial, job in running.items():
-            if serial in found:
-                found[serial] = {
-                    "campaign_id": job["campaign_id"],
-                    **found[serial],
-                    "submission": job["submission"],
-                }
-        answers = [
-            DeviceAnswer(serial=serial, **{"reason": "", **item}) for serial, item in found.items()
-        ]
-        return tuple(
-            sorted(answers, key=lambda item: (ORDER.index(item.state), item.name, item.serial))
-        )
 
 
-def _announced_facts(rows: _Rows) -> dict[Serial, DeviceFacts]:
-    """Return what hosts say of their phones, by serial number; what a newer benchfarm says may not
-    be read.
+def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "") -> FarmAnswer:
+    """Return the farm as it is now; its jobs are those of a submission where one is named.
+
+    ``queue`` None: the phones are those of this computer. Raises StoreError.
     """
-    found = {}
-    for row in rows:
-        with suppress(ValueError):
-            if row["facts"]:
-                found[Serial(row["serial"])] = adapter_of(DeviceFacts).validate_json(
-                    row["facts"], strict=True
-                )
+    store, now = workspace.store, workspace.clock.now()
+    opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
+    progress = store.progress(only_open=True)
+    newest = {
+        str(run.case.serial): run for run in store.activity(now - timedelta(hours=_HOURS)).newest
+    }
+    jobs = queue.jobs() if queue is not None else []
+    running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
+    working = _working(workspace, running, opened, progress, newest)
+    if queue is None:
+        phones = _of_this_computer(workspace, {*newest, *working})
+    else:
+        phones = _announced(queue.phones(), queue.away())
+    known = {str(serial): facts for serial, facts in store.devices().items()}
+    devices = []
+    for phone in phones:
+        serial = phone.serial
+        item = _with_facts(phone, known[serial]) if serial in known else phone
+        item = _with_run(item, newest[serial]) if serial in newest else item
+        item = _with_work(item, *working[serial], now) if serial in working else item
+        devices.append(
+            replace(item, submission=running[serial]["submission"]) if serial in running else item
+        )
+    devices.sort(key=lambda item: (ORDER.index(item.state), item.name, item.serial))
+    ends = [item.done_at for item in devices if item.serial in working]
+    farm = FarmAnswer(
+        has_queue=queue is not None,
+        can_be_steered=False,
+        night=tonight(store, now, opened.values(), progress, ends),
+        devices=tuple(devices),
+    )
+    if queue is None:
+        return farm
+    free = {item.serial for item in devices if item.state == "free"}
+    waiting = [job["again_at"] for job in jobs if job["again_at"] and job["serial"] in free]
+    lag_s = (now - min(waiting, default=now)) / timedelta(seconds=1)
+    listed = queue.jobs(submission) if submission else _of_now(jobs)
+    return replace(
+        farm,
+        hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
+        jobs=tuple(map(job_answer, sorted(listed, key=_job_rank))),
+        pauses=tuple(queue.pauses()),
+        lag_s=max(0.0, lag_s),
+    )
+
+
+def _of_now(jobs: Sequence[_Row]) -> list[_Row]:
+    """Return the jobs that are open, and those that failed of each plan's newest submission."""
+    newest = {job["plan_name"]: job["submission"] for job in jobs}
+    return [
+        job
+        for job in jobs
+        if job["status"] in {"runs", "waits"}
+        or (job["status"] == "failed" and job["submission"] in newest.values())
+    ]
+
+
+def _job_rank(job: _Row) -> tuple[int, ...]:
+    return _JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"]
+
+
+def _working(
+    workspace: Workspace,
+    jobs: Mapping[str, _Row],
+    opened: Mapping[CampaignId, Campaign],
+    progress: Mapping[CampaignId, tuple[int, int]],
+    newest: Mapping[str, RunRecord],
+) -> dict[str, tuple[str, PhoneStatus]]:
+    """Return what the phones of running campaigns do, with the campaign's id."""
+    found: dict[str, tuple[str, PhoneStatus]] = {
+        phone.serial: (campaign_id, phone)
+        for campaign_id, status in running_here(
+            workspace.status_folder, workspace.campaigns
+        ).items()
+        for phone in status.phones
+        if phone.standing is not Standing.DONE
+    }
+    for serial, job in jobs.items():
+        campaign = opened.get(CampaignId(job["campaign_id"]))
+        if campaign is not None and serial not in found:
+            runs = progress.get(campaign.campaign_id, (0, 0))
+            status = phone_elsewhere(serial, campaign, runs, newest.get(serial))
+            found[serial] = campaign.campaign_id, status
     return found
+
+
+def _announced(phones: Sequence[_Row], away: Sequence[_Row]) -> list[DeviceAnswer]:
+    """Return the phones of the farm's hosts, each once, and those that are at no host now."""
+    found: dict[str, DeviceAnswer] = {}
+    for row in phones:
+        state, reason = row["state"], row["reason"]
+        if state == "unusable" and reason.startswith(IN_QUARANTINE):
+            state, reason = "quarantined", reason.removeprefix(IN_QUARANTINE)
+        state = "measuring" if state == "busy" else state
+        phone = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
+        before = found.get(phone.serial)
+        if before is None or ORDER.index(state) < ORDER.index(before.state):
+            found[phone.serial] = _with_facts(phone, _facts_of(row))
+    for row in away:
+        since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        phone = DeviceAnswer(
+            serial=row["serial"],
+            state="away",
+            reason=f"since {since}, seen last at {row['host']}",
+            seen_at=row["seen_at"],
+        )
+        found[phone.serial] = _with_facts(phone, _facts_of(row))
+    return list(found.values())
+
+
+def _of_this_computer(workspace: Workspace, serials: Collection[str]) -> list[DeviceAnswer]:
+    quarantine = workspace.quarantine
+    kept_out = {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
+    return [
+        DeviceAnswer(
+            serial=serial,
+            state="quarantined" if serial in kept_out else "idle",
+            reason=kept_out.get(serial, ""),
+        )
+        for serial in {*serials, *kept_out}
+    ]
+
+
+def _facts_of(row: _Row) -> DeviceFacts | None:
+    """Return what a host says of its phone; what a newer benchfarm says may not be read."""
+    with suppress(ValueError):
+        return adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
+    return None
+
+
+def _with_facts(phone: DeviceAnswer, facts: DeviceFacts | None) -> DeviceAnswer:
+    if facts is None:
+        return phone
+    name = facts.title.removesuffix(" (virtual)")
+    return replace(phone, name=name, is_virtual=facts.is_virtual)
+
+
+def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:
+    """Return a phone with what its newest run says of it."""
+    last = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
+    phone = replace(phone, doing=f"last: {doing_of(last)}", is_virtual=run.is_virtual)
+    if (state := run.state_after or run.state_before) is None:
+        return phone
+    return replace(
+        phone,
+        battery_heat_c=state.battery_heat_c,
+        battery_percent=state.battery_percent,
+        read_at=state.at,
+    )
+
+
+def _with_work(
+    phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
+) -> DeviceAnswer:
+    """Return a phone with what it does for a running campaign."""
+    is_away = status.standing in {Standing.AWAY, Standing.ABANDONED}
+    return replace(
+        phone,
+        campaign_id=campaign_id,
+        state=_STANDINGS[status.standing],
+        reason=status.doing if is_away else "",
+        doing=phone.doing if is_away else status.doing or phone.doing,
+        stored=status.stored,
+        left=status.left,
+        done_at=None if status.eta_s is None else now + timedelta(seconds=status.eta_s),
+        battery_heat_c=status.battery_heat_c or phone.battery_heat_c,
+    )
 
 
 def tonight(
     store: Store,
     now: datetime,
+    opened: Iterable[Campaign],
     progress: Mapping[CampaignId, tuple[int, int]],
     ends: Sequence[datetime | None] = (),
 ) -> NightAnswer:
-    """Return how far the night is; ``progress`` is that of the open campaigns, ``ends`` when each
-    phone is done.
+    """Return how far the night is; ``opened`` are the campaigns that are open, with their progress;
+    ``ends`` when each phone is done.
     """
     night = night_of(now, store.zone)
     begin = first_moment(night, store.zone)
-    limit = 50
-    while True:
-        campaigns = store.campaigns(limit=limit)
-        if len(campaigns) < limit or campaigns[-1].created_at < begin:
-            break
-        limit *= 2
-    own = [item.campaign_id for item in campaigns if item.created_at >= begin]
     counts = [
         item
         for item in store.activity(begin).runs
         if item.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
     ]
+    left = 0
+    for campaign in opened:
+        if campaign.created_at >= begin:
+            stored, planned = progress.get(campaign.campaign_id, (0, 0))
+            left += max(0, planned - stored)
     known = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,
-        campaigns=len(own),
         stored=sum(item.count for item in counts),
-        left=sum(
-            max(0, planned - stored)
-            for stored, planned in (progress.get(item, (0, 0)) for item in own)
-        ),
+        left=left,
         without_result=sum(item.count for item in counts if item.outcome is not Outcome.COMPLETED),
         done_at=max(known) if known and len(known) == len(ends) else None,
     )
 
 
-def _of_status(campaign_id: str, phone: PhoneStatus, now: datetime) -> dict[str, Any]:
-    """Return what a phone of a running campaign does, as fields of a DeviceAnswer."""
-    is_away = phone.standing in {Standing.AWAY, Standing.ABANDONED}
-    done_at = None if phone.eta_s is None else now + timedelta(seconds=phone.eta_s)
-    found = {
-        "campaign_id": campaign_id,
-        "state": _STANDINGS[phone.standing],
-        "reason" if is_away else "doing": phone.doing,
-        "stored": phone.stored,
-        "left": phone.left,
-        "done_at": done_at,
-    }
-    heat_c = phone.battery_heat_c
-    return found if heat_c is None else {**found, "battery_heat_c": heat_c}
-
-
-def _phone_state(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the state of an announced phone, and the reason."""
-    state, reason = row["state"], row["reason"]
-    if state == "unusable" and reason.startswith(IN_QUARANTINE):
-        return "quarantined", reason.removeprefix(IN_QUARANTINE)
-    return {"busy": "measuring"}.get(state, state), reason
-
-
-def _of_run(run: RunRecord) -> dict[str, Any]:
-    """Return what a phone's newest run says of it, as fields of a DeviceAnswer."""
-    last = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
-    found: dict[str, Any] = {"doing": f"last: {doing_of(last)}", "is_virtual": run.is_virtual}
-    if state := run.state_after or run.state_before:
-        heat_c, percent = state.battery_heat_c, state.battery_percent
-        found |= {"battery_heat_c": heat_c, "battery_percent": percent, "read_at": state.at}
-    return found
-
-
-def job_answer(row: Mapping[str, Any]) -> JobAnswer:
+def job_answer(row: _Row) -> JobAnswer:
     """Return a job as the queue has it."""
     return answer_of(JobAnswer, row, plan=row["plan_name"])
 
 
 def farm_values(farm: FarmAnswer, now: datetime, zone: tzinfo | None) -> dict[str, object]:
     """Return what the template of the farm's page shows, but for changes."""
-    calm = [item for item in farm.devices if item.state in _CALM]
-    calm = calm if len(farm.devices) > _MOST_OPEN else []
-    names = dict.fromkeys(job.submission for job in farm.jobs)
-    jobs = {name: [job for job in farm.jobs if job.submission == name] for name in names}
+    jobs: dict[str, list[JobAnswer]] = {}
+    for job in farm.jobs[:_MOST_JOBS]:
+        jobs.setdefault(job.submission, []).append(job)
     return {
         "farm": farm,
-        "day": "Today" if now.astimezone(zone).hour in _DAY else "Tonight",
         "states": [
             (state, count, _TONES.get(state) == "v-error")
             for state, count in Counter(item.state for item in farm.devices).items()
         ],
-        "phones": _phones_table(farm, [item for item in farm.devices if item not in calm], now),
-        "calm": _phones_table(farm, calm, now) if calm else None,
-        "calm_text": _counted(item.state for item in calm),
+        "phones": phones_table(farm, now),
         "submissions": [
-            (name, _counted(job.status for job in own), _jobs_table(own), _cancel(name))
+            (name, counted(job.status for job in own), jobs_table(own, now), _cancel(name))
             for name, own in jobs.items()
         ],
+        "more_jobs": len(farm.jobs[_MOST_JOBS:]),
         "is_open": len(farm.jobs) <= _MOST_OPEN,
-        "hosts": _hosts_table(farm),
-        "hold_all": _hold(farm, "farm", "the whole farm") if farm.has_queue else "",
+        "hosts": hosts_table(farm),
+        "pause_all": _pause(farm, "farm", "the whole farm") if farm.has_queue else "",
     }
 
 
-def _counted(states: Iterable[str]) -> str:
+def counted(states: Iterable[str]) -> str:
+    """Return how many there are of each: ``3 free, 1 away``."""
     return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
 
 
-def _phones_table(
-    farm: FarmAnswer, rows: Sequence[DeviceAnswer], now: datetime
-) -> Table[DeviceAnswer]:
+def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
+    """Return the farm's phones, those that want somebody's attention first."""
+
     def done_in(item: DeviceAnswer) -> str:
         if item.done_at is None:
             return ""
-        minutes = round((item.done_at - now) / timedelta(minutes=1))
-        text = "soon" if minutes < 1 else f"{minutes} min"
-        return mark("done_in", text if minutes < 100 else f"{minutes / 60:.0f} h", item.done_at)
+        minutes = max(1, round((item.done_at - now) / timedelta(minutes=1)))
+        text = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        return mark("done_in", text, item.done_at)
 
     def progress(item: DeviceAnswer) -> str:
         work = item.stored + item.left
@@ -383,16 +382,18 @@ def _phones_table(
             f"DELETE /quarantine/{quote(item.serial, safe='')}",
             asks=f"Release {item.serial} from quarantine?",
         )
-        hold = _hold(farm, f"phone:{item.serial}", "phone") if farm.has_queue else ""
-        return (release if item.state == "quarantined" else "") + hold
+        pause = _pause(farm, f"phone:{item.serial}", "phone") if farm.has_queue else ""
+        return (release if item.state == "quarantined" else "") + pause
 
     columns: list[Column[DeviceAnswer]] = [
-        Column("phone", "phone", lambda item: mark("phone", item), Kind.MARKUP),
+        Column("phone", "phone", lambda item: mark("phone", item), Kind.MARKUP, forms=PAGE),
+        Column("serial", "phone", lambda item: item.serial, forms=LINES),
         Column("host", "host", lambda item: item.host, is_optional=True),
         Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
-        Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP),
-        Column("progress", "progress", progress, Kind.MARKUP),
-        Column("done_in", "done in", done_in, Kind.MARKUP),
+        Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP, forms=PAGE),
+        Column("does", "what it does", lambda i: i.reason or i.doing, forms=LINES),
+        Column("progress", "progress", progress, Kind.MARKUP, forms=PAGE),
+        Column("done_in", "done in", done_in, Kind.MARKUP, forms=PAGE),
         _figure("heat", "heat °C", lambda item: item.battery_heat_c),
         _figure("battery", "battery %", lambda item: item.battery_percent),
     ]
@@ -400,7 +401,7 @@ def _phones_table(
         name="phones",
         caption="Phones",
         columns=[*columns, *_actions(farm, actions)],
-        rows=rows,
+        rows=farm.devices,
         nothing="No phone was seen in the last 24 hours.",
         is_virtual=lambda item: item.is_virtual,
     )
@@ -421,10 +422,17 @@ def _figure(
     )
 
 
-def _jobs_table(rows: Sequence[JobAnswer]) -> Table[JobAnswer]:
+def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
+    """Return jobs of one submission (page) or of several (lines)."""
+
+    def status(job: JobAnswer) -> str:
+        is_later = job.again_at is not None and job.again_at > now
+        return f"{job.status} until {job.again_at:%H:%M} UTC" if is_later else job.status
+
     columns: Sequence[Column[JobAnswer]] = (
+        Column("submission", "submission", lambda job: job.submission, forms=LINES),
         Column("serial", "phone", lambda job: job.serial),
-        Column("status", "status", lambda j: j.status, tone=lambda j: _TONES.get(j.status, "")),
+        Column("status", "status", status, tone=lambda job: _TONES.get(job.status, "")),
         Column("plan", "plan", lambda job: job.plan),
         Column("priority", "priority", lambda job: job.priority, Kind.COUNT),
         Column("host", "host", lambda job: job.host),
@@ -433,12 +441,14 @@ def _jobs_table(rows: Sequence[JobAnswer]) -> Table[JobAnswer]:
     return Table(name="jobs", caption="Jobs", columns=columns, rows=rows)
 
 
-def _hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
+def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
+    """Return the farm's hosts."""
     columns: list[Column[HostAnswer]] = [
         Column("name", "host", lambda item: item.name),
         Column("state", "state", lambda i: i.state, tone=lambda i: _TONES.get(i.state, "")),
+        Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
         Column("note", "note", lambda item: item.note, is_optional=True),
-        *_actions(farm, lambda item: _hold(farm, f"host:{item.name}", "host")),
+        *_actions(farm, lambda item: _pause(farm, f"host:{item.name}", "host")),
     ]
     nothing = "No host is known: 'benchfarm farm worker' adds one."
     return Table(name="hosts", caption="Hosts", columns=columns, rows=farm.hosts, nothing=nothing)
@@ -450,10 +460,10 @@ def _actions(farm: FarmAnswer, made: Callable[[_R], str]) -> list[Column[_R]]:
     return [column] if farm.can_be_steered else []
 
 
-def _hold(farm: FarmAnswer, scope: str, what: str) -> str:
-    if scope in farm.holds:
-        return _act(f"Resume {what}", f"DELETE /holds?scope={quote(scope, safe='')}")
-    return _act(f"Pause {what}", "POST /holds", body=json.dumps({"scope": scope}))
+def _pause(farm: FarmAnswer, scope: str, what: str) -> str:
+    if scope in farm.pauses:
+        return _act(f"Resume {what}", f"DELETE /pauses?scope={quote(scope, safe='')}")
+    return _act(f"Pause {what}", "POST /pauses", body=json.dumps({"scope": scope}))
 
 
 def _cancel(submission: str) -> str:

@@ -32,10 +32,10 @@ from orchestrator.records.answers import (
     DeviceAnswer,
     DoneAnswer,
     FarmAnswer,
-    HoldRequest,
     JobAnswer,
     NightFigure,
     OneSeriesAnswer,
+    PauseRequest,
     RunAnswer,
     SeriesAnswer,
     answer_of,
@@ -99,10 +99,12 @@ class LivePages:
         history, and every page that is open asks again and again.
         """
         farm = self._farm.read()
-        mark = (farm.night.night, farm.night.campaigns, farm.night.left == 0)
-        if not farm.fault and mark != self._changes[0]:
-            with suppress(BenchfarmError):
-                self._changes = (mark, recent_changes(self.site()))
+        with suppress(BenchfarmError):
+            if not farm.fault:
+                campaigns = self._workspace.store.campaign_count()
+                mark = (farm.night.night, campaigns, farm.night.left == 0)
+                if mark != self._changes[0]:
+                    self._changes = (mark, recent_changes(self.site()))
         now = self._workspace.clock.now()
         return farm_values(farm, now, self._workspace.store.zone), self._changes[1]
 
@@ -196,8 +198,8 @@ class LiveAnswers:
             Route(
                 "GET", "/access", "Whether the token that was sent may steer the farm", self.access
             ),
-            Route("POST", "/holds", "Pause or drain the farm, a host or a phone", self.hold),
-            Route("DELETE", "/holds", "End a pause or drain", self.resume),
+            Route("POST", "/pauses", "Pause the farm, a host or a phone", self.pause),
+            Route("DELETE", "/pauses", "End a pause", self.resume),
             Route("DELETE", "/submissions/{submission}", "Cancel a submission", self.cancel),
             Route(
                 "DELETE", "/quarantine/{serial}", "Release a phone from quarantine", self.release
@@ -284,17 +286,13 @@ class LiveAnswers:
         """Return that the token is right: without it the request doesn't come so far."""
         return DoneAnswer(text="the token is right")
 
-    def hold(self, wanted: HoldRequest) -> DoneAnswer:
-        """Pause or drain a part of the farm."""
-        if wanted.kind not in {"pause", "drain"}:
-            raise UsageError(f"{wanted.kind!r} isn't known", hint="pause or drain")
-        return self._done(
-            lambda: extension("control").hold(self._settings, [wanted.scope], wanted.kind)
-        )
+    def pause(self, wanted: PauseRequest) -> DoneAnswer:
+        """Pause a part of the farm."""
+        return self._done(lambda: extension("control").pause(self._settings, [wanted.scope]))
 
     def resume(self, scope: str) -> DoneAnswer:
-        """End a pause or drain."""
-        return self._done(lambda: extension("control").release(self._settings, [scope]))
+        """End a pause."""
+        return self._done(lambda: extension("control").resume(self._settings, [scope]))
 
     def cancel(self, submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it."""

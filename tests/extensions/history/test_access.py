@@ -40,7 +40,7 @@ def settings(home: Path, **environ: str) -> Settings:
 def numbers_served(known: Settings, listening: Listening) -> Iterator[str]:
     access = access_of(known, listening)
     with Workspace(known) as workspace, web.listen("127.0.0.1", 0) as opened:
-        numbers = Numbers(workspace, None, FarmNow(workspace, None, can_be_steered=False))
+        numbers = Numbers(workspace, FarmNow(workspace, None, can_be_steered=False), list)
         app = web.make_app(
             lambda path: numbers.page() if path == "metrics" else None, access=access
         )
@@ -102,20 +102,19 @@ def test_numbers_are_given_to_who_brings_the_token_and_to_no_other_site(tmp_path
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
             lines = answer.read().decode().splitlines()
     assert 'benchfarm_up{source="store"} 1.0' in lines
-    assert "benchfarm_host_quarantined_phones 0.0" in lines
 
 
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     with Workspace(settings(tmp_path)) as workspace:
         lines = (
-            Numbers(workspace, None, FarmNow(workspace, None, can_be_steered=False))
+            Numbers(workspace, FarmNow(workspace, None, can_be_steered=False), list)
             .page()
             .content.decode()
             .splitlines()
         )
     assert 'benchfarm_up{source="store"} 0.0' in lines
-    assert 'benchfarm_up{source="host"} 1.0' in lines
+    assert 'benchfarm_up{source="history"} 1.0' in lines
 
 
 def test_each_line_of_a_log_is_one_object_whatever_it_tells(
@@ -257,7 +256,7 @@ def test_one_address_never_has_all_places() -> None:
 
 def test_a_browsers_cookie_reads_and_is_no_token(tmp_path: Path) -> None:
     def steer(url: str, token: str) -> int:
-        request = urllib.request.Request(f"{url}/api/v1/holds", method="POST", data=b"{}")
+        request = urllib.request.Request(f"{url}/api/v1/pauses", method="POST", data=b"{}")
         request.add_header("Authorization", f"Bearer {token}")
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -245,13 +245,6 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
         "4 stored",
         "4 stored; 4 of 4 without a result",
     )
-    doctor = cli("doctor", "--json", **environ).json
-    (problem,) = (
-        item
-        for item in doctor["findings"]
-        if item["check"] == "results" and item["level"] == "problem"
-    )
-    assert problem["text"] == f"{name}: no run of {farm.two.serial} gave a result"
 
 
 def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
@@ -297,25 +290,22 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
         .json
     )
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
-    assert farm.two.serial in sent["away"]
+    assert farm.two.serial in sent["left_out"]
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)
     farm.one("farm", "pause", "--undo", f"phone:{farm.one.serial}")
     jobs = farm.until_ended(name)
-    assert {job["serial"]: (job["host"], job["came_later"]) for job in jobs} == {
-        farm.one.serial: ("one", False),
-        farm.two.serial: ("two", True),
+    assert {job["serial"]: job["host"] for job in jobs} == {
+        farm.one.serial: "one",
+        farm.two.serial: "two",
     }
     farm.expect_no_loss(name, 4, before)
     said = f"{name}: {farm.two.serial} came and is measured too"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
-    assert re.search(
-        rf"{farm.two.serial}\s+done\s.*came later; ", farm.one.text("farm", "status", name)
-    )
 
 
-def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_drain_ends_the_worker(
+def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_the_worker_ends(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
     host = farm.two
@@ -337,15 +327,11 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     (job,) = farm.jobs(urgent)
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
-    host("farm", "pause", "--drain", "host:two")
+    host("farm", "pause", "host:two")
     host("farm", "cancel", urgent, "--serial", host.serial)
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
-    assert host.workers[-1].wait(60) == 0
-    assert (
-        "host:two is drained: 'benchfarm farm pause --undo host:two', then start the worker again"
-        in host.log()
-    )
+    host.rest()
     assert changes(host) == before[host.serial]
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
@@ -360,7 +346,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
         "farm", "submit", wanted, "--name", f"{name}-one", **farm.one.environ()
     ).ended_with(1)
     assert re.search(
-        rf"^{host.serial}: not meant: away since .* UTC, seen last at two$", missing.stdout, re.M
+        rf"^{host.serial}: no job: away since .* UTC, seen last at two$", missing.stdout, re.M
     )
     farm.one("farm", "cancel", f"{name}-one")
     host("farm", "pause", "--undo", "host:two")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.queue import FarmQueue
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database
@@ -39,31 +40,29 @@ def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts
 
     def told() -> tuple[set[str], list[str], str]:
         status = lab.cli("farm", "status", "--json", BENCHFARM_STORE=database.url).ok().json
-        phones = status["phones"]
-        pools = [
-            pool
-            for phone in phones
-            if phone["serial"] == serial
-            for pool in phone["labels"]["pools"]
-        ]
+        with FarmQueue(database.url) as queue:
+            rows = [row for row in queue.phones() if row["serial"] == serial]
+        pools = [pool for row in rows for pool in read_labels(row["labels"]).pools]
         return (
-            {phone["unusable"] for phone in phones},
+            {phone["state"] for phone in status["devices"]},
             pools,
             "".join(host["note"] for host in status["hosts"]),
         )
 
     inventory.write_text(f"devices:\n  {serial}: {{pools: [nightly]}}\n")
     try:
-        poll_until(lambda: told() == ({""}, ["nightly"], ""), "the pool is announced", PATIENCE_S)
+        poll_until(
+            lambda: told() == ({"free"}, ["nightly"], ""), "the pool is announced", PATIENCE_S
+        )
         inventory.write_text(f"devices:\n  {serial}: {{pool: [release]}}\n")
         poll_until(lambda: bool(told()[2]), "the fault is told", PATIENCE_S)
-        unusable, pools, note = told()
-        assert (unusable, pools) == ({""}, ["nightly"])
+        states, pools, note = told()
+        assert (states, pools) == ({"free"}, ["nightly"])
         assert f"{inventory}:2:" in note
         assert worker.read_text().count(f"{inventory}:2:") == 1
     finally:
         inventory.unlink()
-    poll_until(lambda: told() == ({""}, [], ""), "it is mended", PATIENCE_S)
+    poll_until(lambda: told() == ({"free"}, [], ""), "it is mended", PATIENCE_S)
 
 
 def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_host_measures_is_left_alone(
@@ -83,7 +82,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         poll_until(
             lambda: states() == {measured: "", free: ""}, "both phones are announced", PATIENCE_S
         )
-        queue.hold("host:host", "pause")
+        queue.pause("host:host")
         # Longer than a look of the worker, which would take the job.
         beats = queue.rows("SELECT seen_at FROM farm_hosts WHERE name = 'host'")
         poll_until(
@@ -118,4 +117,4 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
         lab.clear()
         poll_until(lambda: states() == {measured: "", free: ""}, "both are back", PATIENCE_S)
         queue.leave("other")
-        queue.release("host:host")
+        queue.resume("host:host")

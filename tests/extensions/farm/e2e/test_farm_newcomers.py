@@ -16,15 +16,13 @@ import pytest
 from orchestrator.bootstrap import Settings
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm import control
-from orchestrator.extensions.farm.manifest import Manifest, Payload, PhoneLabels, dump
-from orchestrator.extensions.farm.phones import Newcomers
+from orchestrator.extensions.farm.manifest import Manifest, PhoneLabels, dump
+from orchestrator.extensions.farm.phones import Doubt, welcome
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.extensions.farm.submit import queue_jobs, submission_of
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
-from orchestrator.store.opening import MemoryStore
-from tests.samples.submissions import at_once, begin, empty, host_lives
+from tests.samples.submissions import at_once, begin, empty, host_lives, submission
 
 PLAN = Plan(name="nightly", models=(PlanModel(name="m", path=Path("m.tflite"), sha256="aa" * 32),))
 NIGHTLY = json.dumps({"pools": ["nightly"], "tags": []})
@@ -68,17 +66,17 @@ def submit(
     inventory: Mapping[Any, Any] | None = None,
     **devices: Any,
 ) -> None:
-    manifest = Manifest(
-        plan=replace(PLAN, devices=DeviceSelection(**devices)), payloads={"": Payload()}
-    )
-    queue_jobs(queue, submission_of(name, manifest, inventory or {}, priority=3), [phone("A")])
+    plan = replace(PLAN, devices=DeviceSelection(**devices))
+    document = dump(Manifest(plan=plan, labels=dict(inventory or {})))
+    made = submission(name, document=document, priority=3)
+    queue.submit(made, {"A": dump(phone("A"))})
 
 
 def comes(queue: FarmQueue, phones: Mapping[str, Announced], host: str = "one") -> list[str]:
     """Announce phones as a host does; return what is said of it."""
     host_lives(queue, host)
     queue.announce(host, phones)
-    return Newcomers(queue, MemoryStore()).announced(phones)
+    return welcome(queue, phones, set())
 
 
 def serials(queue: FarmQueue, name: str = "night") -> list[str]:
@@ -89,19 +87,18 @@ def serials(queue: FarmQueue, name: str = "night") -> list[str]:
     ("devices", "wanted"),
     [
         ({}, ["B", "C"]),
-        ({"any": 2}, ["B"]),
-        ({"any": 1}, []),
-        ({"one_of_each": "model"}, ["C"]),
+        # Those chose their phones when they were made.
+        ({"any": 3}, []),
+        ({"one_of_each": "model"}, []),
         ({"where": ("model = 'Pixel 8'",)}, ["C"]),
         ({"serials": ("A", "C")}, ["C"]),
         ({"pools": ("nightly",)}, ["C"]),
     ],
 )
-def test_it_is_chosen_as_among_attached_phones(
+def test_a_phone_that_a_submission_means_gets_its_job_when_it_comes(
     queue: FarmQueue, devices: dict[str, Any], wanted: list[str]
 ) -> None:
     submit(queue, **devices)
-    # A has its place, whatever is said of it now.
     comes(queue, told(phone("B")) | told(phone("C", model="Pixel 8"), labels=NIGHTLY))
     assert serials(queue) == ["A", *wanted]
     assert {row["priority"] for row in queue.jobs()} == {3}
@@ -109,7 +106,7 @@ def test_it_is_chosen_as_among_attached_phones(
 
 def test_what_the_submitter_says_of_a_phone_wins(queue: FarmQueue) -> None:
     submit(queue, "theirs", pools=("nightly",))
-    submit(queue, "ours", {Serial("B"): PhoneLabels(pools=("nightly",))}, pools=("nightly",))
+    submit(queue, "ours", {"B": PhoneLabels(pools=("nightly",))}, pools=("nightly",))
     comes(queue, told(phone("B"), labels=json.dumps({"pools": ["other"], "tags": []})))
     assert (serials(queue, "theirs"), serials(queue, "ours")) == (["A"], ["A", "B"])
 
@@ -117,8 +114,8 @@ def test_what_the_submitter_says_of_a_phone_wins(queue: FarmQueue) -> None:
 def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(
     queue: FarmQueue, postgresql: Any, connect_again: Callable[[], FarmQueue]
 ) -> None:
-    submit(queue, any=3)
-    phones = told(phone("B"), phone("C"), phone("D"))
+    submit(queue)
+    phones = told(phone("B"), phone("C"))
     said = at_once([partial(comes, connect_again(), phones, f"h{number}") for number in range(6)])
     assert serials(queue) == ["A", "B", "C"]
     assert sorted(line for lines in said for line in lines) == [
@@ -161,21 +158,20 @@ def test_none_is_added_where_it_can_not_be(queue: FarmQueue, why: str) -> None:
         ({"fingerprint": "b/c"}, True),
         ({"fingerprint": ""}, False),
         ({"is_rooted": True}, False),
+        ({"boot_id": "2"}, False),
     ],
 )
 def test_a_serial_number_that_two_phones_have_now_is_remembered(
     queue: FarmQueue, tmp_path: Path, other: dict[str, Any], is_clash: bool
 ) -> None:
     submit(queue)
+    # One that was just restarted is no other phone.
     first = phone("B", fingerprint="b/a", boot_id="1")
     comes(queue, told(first))
     said = comes(queue, told(replace(first, **other)), "two")
     assert bool(queue.clashes()) is is_clash
     assert {row["state"] for row in queue.phones()} == ({"clash"} if is_clash else {"free"})
     if is_clash:
-        (row,) = queue.clashes().values()
-        # What tells them apart is kept.
-        assert sorted(row["phones"]) == sorted([dump(first), dump(replace(first, **other))])
         assert "B: several phones have this serial number: a Pixel 4 at one, a Pixel" in said[0]
 
 
@@ -191,9 +187,8 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
     submit(queue)
     comes(queue, told(phone("B", model="Pixel 8")), "two")
     assert serials(queue) == ["A"]
-    state = control.read_state(settings, "")
-    assert "a Pixel 4 at one, a Pixel 8 at two (not the same model)" in state.clashes["B"]["reason"]
-    assert [row["state"] for row in state.phones] == ["clash"]
+    assert "a Pixel 4 at one, a Pixel 8 at two (not the same model)" in queue.clashes()["B"]
+    assert [row["state"] for row in queue.phones()] == ["clash"]
     control.forget(settings, ["phone:B"])
     comes(queue, told(phone("B", model="Pixel 8")), "two")
     assert (queue.clashes(), serials(queue)) == ({}, ["A", "B"])
@@ -202,18 +197,14 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
 def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_asked_it_again(
     queue: FarmQueue,
 ) -> None:
-    host_lives(queue, "two")
-    queue.announce("two", told(phone("B", boot_id="1")))
-    newcomers, now = Newcomers(queue, MemoryStore()), told(phone("B", boot_id="2"))
-    host_lives(queue, "one")
-    queue.announce("one", now)
-    assert (newcomers.announced(now), queue.clashes()) == ([], {})
-    queue.announce("two", now)
-    assert (newcomers.announced(now), queue.clashes()) == ([], {})
+    for host, boot in (("two", "1"), ("one", "2")):
+        host_lives(queue, host)
+        queue.announce(host, told(phone("B", boot_id=boot)))
+    doubts: set[Doubt] = set()
+    now = told(phone("B", boot_id="2"))
+    assert (welcome(queue, now, doubts), queue.clashes()) == ([], {})
     # It is two phones when that stays.
-    queue.announce("two", told(phone("B", boot_id="1")))
-    newcomers.announced(now)
-    (line,) = newcomers.announced(now)
+    (line,) = welcome(queue, now, doubts)
     assert "(not the same boot)" in line
     assert list(queue.clashes()) == ["B"]
 
@@ -231,8 +222,6 @@ def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_ask
 def test_names_that_mean_a_file_or_a_host_are_refused(
     queue: FarmQueue, name: str, serial: str, reason: str
 ) -> None:
-    from tests.samples.submissions import submission
-
     with pytest.raises(UsageError, match=reason):
         queue.submit(submission(name), {serial: "{}"})
     assert queue.jobs() == []

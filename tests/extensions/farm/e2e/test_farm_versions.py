@@ -34,13 +34,13 @@ def test_a_queue_of_another_version_is_refused_with_a_reason(
     url: str, change: str, hint: str
 ) -> None:
     with FarmQueue(url) as queue:
-        queue.hold("farm", "pause")
+        queue.pause("farm")
         queue.rows(change)
-    with pytest.raises(StoreError, match="this benchfarm knows version 4") as told, FarmQueue(url):
+    with pytest.raises(StoreError, match="this benchfarm knows version 5") as told, FarmQueue(url):
         pass
     assert hint in told.value.hint
     with FarmQueue(url, is_guest=True) as queue:
-        assert queue.holds() == {"farm": "pause"}
+        assert queue.pauses() == ["farm"]
 
 
 def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url: str) -> None:

@@ -4,11 +4,11 @@ it is over."""
 from __future__ import annotations
 
 import signal
-import socket
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +22,12 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.devices.journal import Change
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import worker as work
+from orchestrator.extensions.farm.contents import Contents
 from orchestrator.extensions.farm.host import WorkerRequest
-from orchestrator.extensions.farm.job import run_job
-from orchestrator.extensions.farm.looking import Look
-from orchestrator.extensions.farm.payload import Contents
+from orchestrator.extensions.farm.host_phones import Shared
+from orchestrator.extensions.farm.job import Jobs
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
-from orchestrator.extensions.farm.worker import TRIES_MAX, Callbacks, HostWorker
+from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.store.opening import Store
@@ -70,52 +70,62 @@ def job(queue: FarmQueue) -> int:
     return number
 
 
+class Phones:
+    """The phones of a host that is played."""
+
+    def __init__(self, phones: Mapping[str, Announced]) -> None:
+        self.phones = phones
+        self.fault = ""
+
+    def check(self, busy: Collection[str]) -> Mapping[str, Announced]:
+        return self.phones
+
+
+class PlayedJobs:
+    """Jobs that are played: what does one, and the campaigns that were given up."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.abandoned: list[str] = []
+
+    def abandon(self, job: Delivery) -> None:
+        self.abandoned.append(job.campaign_id)
+
+
 def worker(
     queue: FarmQueue,
     run: Run,
-    said: list[str] | None = None,
-    look: object = None,
+    told: list[dict[str, object]] | None = None,
     *,
+    phones: Phones | None = None,
+    jobs: PlayedJobs | None = None,
     host: str = "one",
     dead_after_s: float = 60.0,
-    abandoned: list[str] | None = None,
-    told: list[dict[str, object]] | None = None,
 ) -> HostWorker:
-    def phones(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-        return Look(phones=PHONES)
-
-    def give_up(begun: Delivery) -> None:
-        (abandoned if abandoned is not None else []).append(begun.campaign_id)
-
-    def tell(text: str, /, *, level: str = "info", **keys: object) -> None:
-        if said is not None:
-            said.append(text)
+    def say(text: str, /, *, level: str = "info", **keys: object) -> None:
         if told is not None:
             told.append({"text": text, "level": level, **keys})
 
-    callbacks = Callbacks(
-        run=run,
-        look=look or phones,  # type: ignore[arg-type]
-        give_up=give_up,
-        announced=lambda phones: [],
-        say=tell,
+    return HostWorker(
+        queue,
+        phones or Phones(PHONES),  # type: ignore[arg-type]
+        jobs or PlayedJobs(run),  # type: ignore[arg-type]
+        host=host,
+        dead_after_s=dead_after_s,
+        poll_s=0.05,
+        say=say,
     )
-    return HostWorker(queue, callbacks, host=host, dead_after_s=dead_after_s, look_s=0.05)
 
 
 @contextmanager
-def working(queue: FarmQueue, made: HostWorker) -> Iterator[threading.Thread]:
+def working(made: HostWorker) -> Iterator[None]:
     thread = threading.Thread(target=lambda: made.run(until_empty=False), daemon=True)
     thread.start()
     try:
-        yield thread
-    except BaseException:
-        # One that went on would take the jobs of the tests that come.
-        queue.hold("farm", "drain")
-        for row in queue.jobs():
-            queue.cancel(row["submission"])
-        raise
+        yield
     finally:
+        # One that went on would take the jobs of the tests that come.
+        made.stop()
         thread.join(60)
         assert not thread.is_alive()
 
@@ -159,7 +169,7 @@ def test_what_is_not_done_waits(
     assert worker(queue, lambda begun, cancelled: ended).run(until_empty=True) == 0
     (row,) = queue.jobs()
     assert (row["status"], row["note"], row["tries"]) == ("waits", ended.note, tries)
-    assert row["waits_s"] >= least_s
+    assert (row["again_at"] - queue.now()).total_seconds() >= least_s
 
 
 @pytest.mark.parametrize("counted", ["tries", "deaths"])
@@ -204,31 +214,27 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
         begun.set()
         return again
 
-    with working(queue, worker(queue, run, dead_after_s=2.0)):
+    with working(worker(queue, run, dead_after_s=2.0)):
         until(lambda: queue.jobs()[0]["status"] == "done")
-        queue.hold("farm", "drain")
     assert queue.rows("SELECT * FROM procrastinate_jobs") == []
 
 
-def test_a_cancelled_job_is_stopped_and_given_up_and_a_drained_worker_ends(
-    queue: FarmQueue, job: int
-) -> None:
-    abandoned: list[str] = []
-    with working(queue, worker(queue, stop_when_cancelled, abandoned=abandoned)):
+def test_a_cancelled_job_is_stopped_and_given_up(queue: FarmQueue, job: int) -> None:
+    jobs = PlayedJobs(stop_when_cancelled)
+    with working(worker(queue, jobs.run, jobs=jobs)):
         until(lambda: queue.jobs()[0]["status"] == "runs")
-        queue.hold("host:one", "drain")
         queue.cancel("night")
-    assert [row["status"] for row in queue.jobs()] == ["cancelled"]
-    assert abandoned == ["night_A"]
+        until(lambda: queue.jobs()[0]["status"] == "cancelled")
+    assert jobs.abandoned == ["night_A"]
 
 
 @pytest.mark.parametrize("scope", ["farm", "host:one", "phone:A"])
 def test_what_is_paused_begins_no_job_also_one_that_was_given_out_before(
     queue: FarmQueue, job: int, scope: str
 ) -> None:
-    queue.hold(scope, "pause")
+    queue.pause(scope)
     assert queue.begin(job, "one") is None
-    assert queue.release(scope)
+    assert queue.resume(scope)
     assert queue.begin(job, "one") is not None
 
 
@@ -251,7 +257,7 @@ def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueu
 def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_lost(
     queue: FarmQueue, opened_url: str, job: int
 ) -> None:
-    said: dict[str, list[str]] = {"one": [], "two": []}
+    said: dict[str, list[dict[str, object]]] = {"one": [], "two": []}
     may_end = threading.Event()
 
     def run(begun: Delivery, cancelled: threading.Event) -> Ended:
@@ -260,11 +266,11 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
                 return DONE
         return Ended(status="aborted", note="stopped")
 
-    with working(queue, worker(queue, run, said["one"])):
+    with working(worker(queue, run, said["one"])):
         until(lambda: queue.jobs()[0]["status"] == "runs")
         with (
             FarmQueue(opened_url) as other,
-            working(queue, worker(other, run, said["two"], host="two")),
+            working(worker(other, run, said["two"], host="two")),
         ):
             until(
                 lambda: (
@@ -278,28 +284,31 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
                 " AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' GROUP BY pid HAVING count(*) = 2)"
             )
-            until(lambda: any("is lost; what runs is stopped" in line for line in said["one"]))
+            lost = "the connection that holds its phones is lost; what runs is stopped"
+            until(lambda: any(line["text"] == lost for line in said["one"]))
             may_end.set()
             until(lambda: queue.jobs()[0]["status"] == "done")
-            queue.hold("farm", "drain")
-    assert (
-        sum(line.startswith(f"job {job}: begins") for lines in said.values() for line in lines) >= 2
-    )
+    begun = [
+        line
+        for lines in said.values()
+        for line in lines
+        if str(line["text"]).startswith(f"job {job}: begins")
+    ]
+    assert len(begun) >= 2
     assert queue.jobs()[0]["tries"] == 0
 
 
 def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandoned(
     queue: FarmQueue, job: int
 ) -> None:
-    abandoned: list[str] = []
-    said: list[str] = []
+    told: list[dict[str, object]] = []
     begun, restored = threading.Event(), threading.Event()
 
     def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
         begun.set()
         assert cancelled.wait(60)
         # Stopped twice, it still waits for its phones.
-        until(lambda: "restoring phones; please wait" in said)
+        until(lambda: any(line["text"] == "restoring phones; please wait" for line in told))
         restored.set()
         return Ended(status="aborted", note="stopped")
 
@@ -307,48 +316,37 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
         assert begun.wait(60)
         for _ in range(2):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            until(lambda: bool(said))
+            until(lambda: bool(told))
             restored.wait(0.2)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=interrupt, daemon=True)
     thread.start()
     try:
+        jobs = PlayedJobs(run)
         with pytest.raises(KeyboardInterrupt):
-            worker(queue, run, said, abandoned=abandoned).run(until_empty=False)
+            worker(queue, run, told, jobs=jobs).run(until_empty=False)
     finally:
         signal.signal(signal.SIGINT, before)
     thread.join(60)
     assert restored.is_set()
     assert [(row["status"], row["note"], row["tries"]) for row in queue.jobs()] == [
-        ("waits", "one was stopped", 0)
+        ("waits", "one stopped it", 0)
     ]
-    assert abandoned == []
+    assert jobs.abandoned == []
     assert queue.hosts() == []
 
 
 def test_of_two_workers_of_one_name_one_works_and_the_other_one_ends_with_the_reason(
     queue: FarmQueue, opened_url: str
 ) -> None:
-    with working(queue, worker(queue, stop_when_cancelled)):
+    with working(worker(queue, stop_when_cancelled)):
         until(lambda: bool(queue.hosts()))
         with FarmQueue(opened_url) as other:
             late = worker(other, stop_when_cancelled, dead_after_s=0.2)
-            with pytest.raises(UsageError, match=r"another worker works as 'one' since 20.* UTC"):
+            with pytest.raises(UsageError, match="another worker works as 'one'"):
                 late.run(until_empty=False)
         assert len(queue.hosts()) == 1
-        queue.hold("farm", "drain")
-
-
-def test_a_worker_that_would_be_taken_for_dead_between_two_looks_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UsageError, match="heard every 2 s is soon taken for dead when 4 s of silence do that"
-    ) as told:
-        work(
-            Settings.from_environment({}, home=tmp_path),
-            WorkerRequest(name="one", dead_after_s=4.0, look_s=2.0, until_empty=True),
-        )
-    assert told.value.hint == "--every 1 at most, or a longer --dead-after"
 
 
 def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
@@ -364,34 +362,13 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
         return ends.pop(0)
 
     for _ in range(2):
-        worker(queue, run, told=told).run(until_empty=True)
+        worker(queue, run, told).run(until_empty=True)
         queue.rows("UPDATE farm_jobs SET again_at = now() - interval '1 hour'")
         queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour'")
     of_job = [line for line in told if "job" in line]
     about = {"job": job, "serial": "A", "campaign_id": "night_A"}
     assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
     assert all(about.items() <= line.items() for line in of_job)
-
-
-@pytest.mark.parametrize(
-    ("host", "wanted", "not_wanted"),
-    [("127.0.0.1", "choose another port", "--port"), ("", "openssl", "--token new")],
-)
-def test_what_a_worker_cannot_serve_is_refused_by_its_own_options(
-    opened_url: str, tmp_path: Path, host: str, wanted: str, not_wanted: str
-) -> None:
-    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        options = WorkerRequest(
-            name="one",
-            until_empty=True,
-            metrics_host=host or "192.0.2.1",
-            metrics_port=taken.getsockname()[1],
-        )
-        with pytest.raises(UsageError) as told:
-            work(settings, options)
-    assert wanted in told.value.hint
-    assert not_wanted not in told.value.hint
 
 
 def test_a_worker_whose_devices_file_has_a_fault_is_refused(
@@ -403,85 +380,29 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(
         work(settings, WorkerRequest(name="one", until_empty=True))
 
 
-def test_what_is_wrong_with_a_host_is_told_once_and_to_all_until_it_is_mended(
+def test_what_is_wrong_with_a_host_is_told_to_all_until_it_is_mended(
     queue: FarmQueue, job: int
 ) -> None:
-    away, fault = (
-        "its phones can't be looked at: no adb server answers",
-        "devices.yaml:2: unknown key",
-    )
-    said: list[str] = []
-    looks = [
-        Look(phones=None, ails=away),
-        Look(phones=None, ails=away),
-        Look(phones=PHONES, ails=fault),
-        Look(phones=PHONES),
-    ]
-    due, told = threading.Semaphore(0), list[str]()
-
-    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-        assert due.acquire(timeout=60)
-        return looks.pop(0) if len(looks) > 1 else looks[0]
-
-    def note() -> str:
-        return "".join(row["note"] for row in queue.hosts())
-
-    with working(queue, worker(queue, stop_when_cancelled, said, look=look)):
-        for looked, expected in ((1, away), (2, fault), (100, "")):
-            for _ in range(looked):
-                due.release()
-            until(lambda wanted=expected: bool(queue.hosts()) and note() == wanted)
-            told.append(note())
-        queue.hold("host:one", "drain")
-        queue.cancel("night")
-    assert told == [away, fault, ""]
-    assert [line for line in said if line in {away, fault}] == [away, fault]
-
-
-def test_phones_that_cannot_be_looked_at_are_not_announced(queue: FarmQueue, job: int) -> None:
-    made = worker(
-        queue,
-        stop_when_cancelled,
-        look=lambda known, busy: Look(phones=None, ails="no adb server answers"),
-    )
-    assert made.run(until_empty=True) == 0
+    phones = Phones({serial: replace(item, unusable="gone") for serial, item in PHONES.items()})
+    with working(worker(queue, stop_when_cancelled, phones=phones)):
+        for fault in ("no adb server answers", ""):
+            phones.fault = fault
+            until(lambda fault=fault: [row["note"] for row in queue.hosts()] == [fault])
+    # Phones that can't be used get no job.
     assert [row["status"] for row in queue.jobs()] == ["waits"]
 
 
-def test_what_is_known_of_phones_outlives_a_look_that_failed_and_busy_ones_are_named(
-    queue: FarmQueue, job: int
-) -> None:
-    looks: list[tuple[Mapping[str, Announced], Collection[str]]] = []
-    begun = threading.Event()
-    # Seen, not looked at, the working one gone, back, and back still.
-    plays = [PHONES, None, {"B": PHONES["B"]}, PHONES, PHONES]
-
-    def look(known: Mapping[str, Announced], busy: Collection[str]) -> Look:
-        if looks:
-            assert begun.wait(60)
-        looks.append((known, busy))
-        return Look(phones=plays[min(len(looks), len(plays)) - 1])
-
-    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
-        begun.set()
-        return stop_when_cancelled(delivery, cancelled)
-
-    with working(queue, worker(queue, run, look=look)):
-        until(lambda: len(looks) > len(plays))
-        queue.hold("host:one", "drain")
-        queue.cancel("night")
-    assert looks[0] == ({}, [])
-    # The failed look is forgotten, and one that was away while it worked is known as that until its
-    # job is over.
-    assert [known["A"].unusable for known, _ in looks[1:6]] == [
-        "",
-        "",
-        *["its host can't look at its phones now"] * 3,
-    ]
-    assert [list(busy) for _, busy in looks[2:6]] == [["A"]] * 4
+def host_jobs(queue: FarmQueue, settings: Settings) -> Jobs:
+    return Jobs(
+        shared=Shared(settings=settings),
+        contents=Contents(queue, settings.cache_folder),
+        host="one",
+        observer=lambda: None,  # type: ignore[arg-type,return-value]
+        say=print,
+    )
 
 
-def test_a_job_that_is_over_says_when_its_phone_is_not_restored(
+def test_a_job_that_ended_says_when_its_phone_is_not_restored(
     queue: FarmQueue, job: int, tmp_path: Path
 ) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
@@ -490,17 +411,15 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(
         workspace.conditioner.journal.add(
             changed, Change(what="brightness", undo="settings put system brightness 90")
         )
-        contents = Contents(queue, tmp_path)
+        jobs = host_jobs(queue, settings)
 
         def note(serial: Serial) -> str:
             delivery = Delivery(
                 job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night_A"), document="{}",
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
-            ended = run_job(
-                lambda: Workspace(settings), contents, delivery, "one", threading.Event()
-            )
-            assert ended.status == "failed"
+            ended = jobs.run(delivery, threading.Event())
+            assert ended.status == "later"
             return ended.note
 
         said = "its phone isn't restored: benchfarm device restore A"
@@ -518,31 +437,13 @@ def test_a_job_that_is_over_says_when_its_phone_is_not_restored(
 def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_that_does(
     queue: FarmQueue, tmp_path: Path
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
-    known = '"name": "p", "models": [{"name": "m", "path": "m.tflite", "sha256": "%s"}]' % (
-        "a" * 64
-    )
-    plans = {"A": f'{{{known}, "zoom": 3}}', "B": f'{{{known}, "invocations": "many"}}'}
-    for serial, plan in plans.items():
-        submit(queue, serial, name=serial, document=f'{{"plan": {plan}, "payloads": {{"": {{}}}}}}')
-
-    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
-        return run_job(
-            lambda: Workspace(settings), Contents(queue, tmp_path), begun, "one", cancelled
-        )
-
-    queue.rows(
-        "UPDATE farm_jobs SET facts = %s", '{"serial": "A", "kind": "android", "is_virtual": true}'
-    )
-    both = {serial: Announced(facts="{}") for serial in plans}
-    assert worker(queue, run, look=lambda known, busy: Look(phones=both)).run(until_empty=True) == 1
-    jobs = {row["serial"]: (row["status"], row["tries"], row["note"]) for row in queue.jobs()}
-    assert jobs["A"][:2] == ("waits", 0)
-    assert (
-        "asks for plan.zoom, which this benchfarm doesn't know (install the submitter's benchfarm"
-        in jobs["A"][2]
-    )
-    assert jobs["B"][0] == "failed"
+    submit(queue, "A", document='{"plan": {"zoom": 3}}')
+    jobs = host_jobs(queue, Settings.from_environment({}, home=tmp_path))
+    assert worker(queue, jobs.run).run(until_empty=True) == 0
+    (row,) = queue.jobs()
+    assert (row["status"], row["tries"]) == ("waits", 0)
+    assert row["again_at"] > queue.now()
+    assert "is the submitter's benchfarm newer?" in row["note"]
 
 
 @pytest.fixture

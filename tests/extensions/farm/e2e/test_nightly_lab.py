@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import http.server
 import json
+import re
 import signal
 import threading
 import urllib.request
@@ -115,34 +116,19 @@ def earlier_nights(store: Store, campaign: Campaign, run: RunRecord) -> None:
 def test_from_nothing_to_an_alarm(
     host: Host, tmp_path: Path, hook: tuple[str, list[tuple[str, str, str]]]
 ) -> None:
-    plan, report = tmp_path / "nightly.yaml", tmp_path / "night.html"
+    plan = tmp_path / "nightly.yaml"
     plan.write_text(
         f"models: ['{min(MODELS.glob('*float*.tflite'))}']\nmatrix: {{delegates: [xnnpack], threads: 4}}\n"
         "settings: {min_secs: 0.2, warmup_min_secs: 0.1}\ninvocations: 1\n"
     )
-    # A night that is waited for, with one report.
-    asked = host.cli(
-        "farm",
-        "submit",
-        plan,
-        "--name",
-        "first",
-        "--watch",
-        "--out",
-        report,
-        "--json",
-        **host.environ(),
-    )
-    done = asked.ok().json
-    assert [job["status"] for job in done["outcome"]["jobs"]] == ["done"]
-    assert "first: 1 done" in asked.stderr
-    assert host.serial in report.read_text()
+    done = host("farm", "submit", plan, "--name", "first")
+    watched = host.cli("farm", "status", "first", "--watch", **host.environ()).ok()
+    assert re.search(rf"first\s+{host.serial}\s+done", watched.stdout)
     with served(host) as url:
         host("farm", "submit", plan, "--name", "second")
-        watched = host.cli("farm", "status", "second", "--watch", **host.environ()).ok()
-        assert "done" in watched.stdout.splitlines()[-1]
+        host.cli("farm", "status", "second", "--watch", **host.environ()).ok()
         farm = asked_of(url, "GET", "/farm")
-        assert (farm["night"]["campaigns"], farm["night"]["left"]) == (2, 0)
+        assert (farm["night"]["stored"] > 1, farm["night"]["left"]) == (True, 0)
         assert [item["doing"][:5] for item in farm["devices"]] == ["last:"]
     # Weeks go by; then it is slower.
     with contextlib.closing(open_store(host.url)) as store:

@@ -300,7 +300,7 @@ def test_the_api_says_what_is_wrong_with_a_question(live, path, status, said):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/holds"), ("DELETE", "/holds?scope=farm"), ("DELETE", "/submissions/nightly"),
+    [("POST", "/pauses"), ("DELETE", "/pauses?scope=farm"), ("DELETE", "/submissions/nightly"),
      ("DELETE", "/quarantine/pixel-4-a")],
 )  # fmt: skip
 def test_nothing_is_steered_without_the_token(live, method, path):
@@ -346,15 +346,15 @@ def test_a_token_is_asked_for_and_leaves_the_address_and_a_cookie_or_a_large_req
         cookie = headers["set-cookie"].partition(";")[0]
         assert ask(url, Cookie=cookie)[0] == ask(url, "/api/v1/farm", Cookie=cookie)[0] == 200
         assert ask(url, f"/%5cevil.example?token={TOKEN}")[1]["location"] == "./%5Cevil.example"
-        assert ask(url, "/api/v1/holds?scope=farm", "DELETE", Cookie=cookie)[0] == 401
+        assert ask(url, "/api/v1/pauses?scope=farm", "DELETE", Cookie=cookie)[0] == 401
         assert ask(url, "/api/v1/access", Cookie=cookie)[0] == 401
         assert (
-            ask(url, "/api/v1/holds?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
+            ask(url, "/api/v1/pauses?scope=farm", "DELETE", Authorization="Bearer wrong")[0] == 401
         )
         # It is let in, and there is no farm behind this store.
-        status, _, body = ask(url, "/api/v1/holds?scope=farm", "DELETE", **bearer)
+        status, _, body = ask(url, "/api/v1/pauses?scope=farm", "DELETE", **bearer)
         assert (status, "no farm's queue" in body) == (409, True)
-        assert ask(url, "/api/v1/holds", "POST", **bearer, Content_Length="1000000000")[0] == 413
+        assert ask(url, "/api/v1/pauses", "POST", **bearer, Content_Length="1000000000")[0] == 413
 
 
 def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
