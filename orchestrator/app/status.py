@@ -8,11 +8,10 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -34,7 +33,6 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
-from orchestrator.engine.rounds import OpenWork, open_works, slim
 from orchestrator.errors import InterruptedByUserError, StoreError
 from orchestrator.files import write_whole
 from orchestrator.locks import Locks
@@ -53,7 +51,7 @@ from orchestrator.records.campaign import (
     Standing,
     Status,
 )
-from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey, Serial, grouped
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.units import format_bytes
@@ -64,19 +62,10 @@ _EVERY_S: Final = 1.0
 _PACE_RUNS: Final = 20
 
 
-def pace_of(started: Sequence[datetime]) -> float | None:
-    """Return the mean time between the last of these starts in seconds; None for fewer than two."""
-    begun = sorted(started)[-_PACE_RUNS:]
-    if len(begun) < 2:
-        return None
-    return (begun[-1] - begun[0]) / timedelta(seconds=1) / (len(begun) - 1)
-
-
 class LiveStatus:
     """The status of a campaign from its events. Not locked: its user does that."""
 
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic_s = monotonic_s
+    def __init__(self) -> None:
         self._status = Status(campaign_id="", name="", state=CampaignStatus.RUNNING)
         self._phones: dict[str, PhoneStatus] = {}
         #: When each phone's last runs began, and when the last one was stored (monotonic).
@@ -138,14 +127,16 @@ class LiveStatus:
         )
 
     def _now(self, phone: PhoneStatus) -> PhoneStatus:
-        pace_s, doing = pace_of(self._started.get(phone.serial, ())), phone.doing
+        doing, started = phone.doing, self._started.get(phone.serial, [])
         if not doing and phone.standing.is_under_way:
             # No event tells of it.
             begins = "starts" if phone.standing is Standing.WAITING else "is prepared"
             doing = begins if phone.left else "is restored"
-        since_s = self._monotonic_s() - self._stored_s.get(phone.serial, 0.0)
-        eta_s = max(0.0, pace_s * phone.left - since_s) if pace_s is not None else None
-        return replace(phone, doing=doing, eta_s=eta_s)
+        if len(started) < 2:
+            return replace(phone, doing=doing)
+        pace_s = (started[-1] - started[0]) / timedelta(seconds=1) / (len(started) - 1)
+        since_s = time.monotonic() - self._stored_s[phone.serial]
+        return replace(phone, doing=doing, eta_s=max(0.0, pace_s * phone.left - since_s))
 
     def _keep(self, event: RunStored) -> None:
         run, serial = event.run, event.run.case.serial
@@ -155,6 +146,7 @@ class LiveStatus:
         if run.run_pass is FIGURE_PASS and run.latency_us is not None and not run.is_without_result:
             _, known = self._figures.setdefault(run.case.case_key, (run.case, []))
             known.append(run.latency_us)
+        state = run.state_after or run.state_before
         counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
         self._set(
             serial,
@@ -162,10 +154,11 @@ class LiveStatus:
             failed=phone.failed + run.is_without_result,
             doing="",
             left=max(0, phone.left - counts),
-            battery_heat_c=heat_of(run) or phone.battery_heat_c,
+            battery_heat_c=state.battery_heat_c if state is not None else phone.battery_heat_c,
         )
-        self._started[serial] = [*self._started.get(serial, ()), run.started_at][-_PACE_RUNS:]
-        self._stored_s[serial] = self._monotonic_s()
+        started = [*self._started.get(serial, ()), run.started_at]
+        self._started[serial] = sorted(started)[-_PACE_RUNS:]
+        self._stored_s[serial] = time.monotonic()
 
     def _phone(self, serial: str) -> PhoneStatus:
         return self._phones.get(serial, PhoneStatus(serial=serial))
@@ -184,12 +177,6 @@ def _figure(case: Case, latencies_us: Sequence[float]) -> LiveFigure:
         runs=len(latencies_us),
         is_per_token=case.is_per_token,
     )
-
-
-def heat_of(run: RunRecord | None) -> float | None:
-    """Return the heat of the battery after a run, else before it, in degrees Celsius."""
-    state = (run.state_after or run.state_before) if run is not None else None
-    return state.battery_heat_c if state is not None else None
 
 
 class PublishedStatus:
@@ -255,41 +242,31 @@ def running_here(folder: Path, campaigns: Locks) -> Mapping[str, Status]:
                 path.unlink(missing_ok=True)
                 continue
             status = load_document(Status, path.read_text("utf-8"), where=str(path))
-            age_s = max(0.0, time.time() - path.stat().st_mtime)
         except (OSError, ValueError, StoreError):
             continue
-        phones = [
-            replace(phone, eta_s=None if phone.eta_s is None else max(0.0, phone.eta_s - age_s))
-            for phone in status.phones
-        ]
-        found[status.campaign_id] = replace(status, holder=holder, phones=tuple(phones))
+        found[status.campaign_id] = replace(status, holder=holder)
     return found
 
 
 def open_campaigns(workspace: Workspace) -> list[Status]:
     """Return the campaigns that run, and those that wait to be resumed, the newest first.
 
-    Those of this computer have their phones; of another computer's it is known what is stored.
+    Those that this computer runs have their phones; of the others it is known what is stored.
     """
     here = running_here(workspace.status_folder, workspace.campaigns)
     progress = workspace.store.progress(only_open=True)
     found = []
     for campaign in workspace.store.campaigns(only_open=True):
         known = here.get(campaign.campaign_id)
-        runs = progress.get(campaign.campaign_id, (0, 0))
-        state = state_of(workspace, campaign, known)
-        phones = known.phones if known is not None else ()
-        if known is None and state != ELSEWHERE:
-            phones = _stored_phones(workspace, campaign.campaign_id, runs)
         found.append(
             Status(
                 campaign_id=campaign.campaign_id,
                 name=campaign.name,
-                state=state,
+                state=state_of(workspace, campaign, known),
                 host=campaign.host,
                 holder=known.holder if known is not None else "",
-                runs=runs,
-                phones=phones,
+                runs=progress.get(campaign.campaign_id, (0, 0)),
+                phones=known.phones if known is not None else (),
             )
         )
     return found
@@ -361,39 +338,6 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
         campaign.host in {this_computer(), socket.gethostname()} or settings.store_file is not None
     )
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
-
-
-@lru_cache
-def _stored_phones(
-    workspace: Workspace, campaign_id: CampaignId, _progress: tuple[int, int]
-) -> tuple[PhoneStatus, ...]:
-    """Return the phones of a campaign that nobody runs; read again only when more of it is stored
-    (``_progress``).
-    """
-    campaign = workspace.store.campaign(campaign_id)
-    if campaign is None:
-        return ()
-    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign_id])]
-    by_serial, works = (
-        grouped(runs, lambda run: run.case.serial),
-        open_works(campaign, runs, workspace.tools),
-    )
-    return tuple(
-        _stored_phone(serial, work, by_serial.get(serial, ())) for serial, work in works.items()
-    )
-
-
-def _stored_phone(serial: Serial, work: OpenWork, runs: Sequence[RunRecord]) -> PhoneStatus:
-    pace_s, left = pace_of([run.started_at for run in runs]), len(work.invocations)
-    return PhoneStatus(
-        serial=serial,
-        standing=Standing.WAITING if left else Standing.DONE,
-        doing=f"waits for a resume; next: {doing_of(work.invocations[0])}" if left else "",
-        stored=len(runs),
-        left=left,
-        battery_heat_c=heat_of(max(runs, key=lambda run: run.started_at, default=None)),
-        eta_s=pace_s * left if pace_s is not None else None,
-    )
 
 
 #: How the reason begins for which a phone can't be used that its host keeps in quarantine.

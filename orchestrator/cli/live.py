@@ -37,7 +37,13 @@ from orchestrator.records.run import Outcome
 from orchestrator.tables.column import DATA, NESTED, Column, Kind
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.tables.table import Table
-from orchestrator.units import counted, format_bytes, format_figure, format_percent
+from orchestrator.units import (
+    counted,
+    format_bytes,
+    format_duration,
+    format_figure,
+    format_percent,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,8 +160,10 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
         runs = f"{status.stored}/{status.total} runs"
-        where = f"on {status.host}" if status.state == ELSEWHERE else status.state
-        return one_line(f"{title}, {where}: {runs}")[:width]
+        where, cure = status.state, f"; benchfarm run --resume {status.campaign_id}"
+        if status.state == ELSEWHERE:
+            where, cure = f"on {status.host}", ""
+        return one_line(f"{title}, {where}: {runs}{cure}")[:width]
     lines = picture(status, title=f"{title}, {status.state}", width=width, height=height)
     return "\n".join(text for text, _ in lines)
 
@@ -178,26 +186,16 @@ _BAR: Final = 10
 _DOING_MIN: Final = 10
 _GAP: Final = "  "
 _DOTS: Final = ".."
-#: Of a text that is cut in its middle.
-_END_SHARE: Final = 0.7
-
-
 #: A line of the picture, and what it is: a standing's word, ``title`` or ``head``.
 Line = tuple[str, str]
 
 
 def about(seconds: float | None) -> str:
-    """Return a time that is only roughly known: ``1 min``, ``2 h 10 min``, ``3 d 4 h``.
-
-    Empty for None.
-    """
+    """Return a time that is only roughly known, empty for None."""
     if seconds is None:
         return ""
     minutes = max(1, round(seconds / 60))
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 24 else f"{hours // 24} d {hours % 24} h"
+    return f"{minutes} min" if minutes < 60 else format_duration(minutes * 60)
 
 
 def picture(
@@ -224,9 +222,9 @@ def picture(
             _aligned(shown, width), ["head", *(phone.look for phone in shown)], strict=True
         )
     if hidden:
-        lines.append((_cut_end(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
+        lines.append((_cut(f"... and {len(hidden)} more: {_counted(hidden)}", width), "head"))
     left = None if height is None else height - len(lines)
-    return lines + [(_cut_end(line, width), "figure") for line in _figures(status)[:left]]
+    return lines + [(_cut(line, width), "figure") for line in _figures(status)[:left]]
 
 
 def _figures(status: Status) -> list[str]:
@@ -251,7 +249,7 @@ def _title(title: str, status: Status, width: int | None) -> str:
     told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
-    return _cut_end(f"{name}: {told}", width)
+    return _cut(f"{name}: {told}", width)
 
 
 def _bar(status: Status) -> str:
@@ -286,35 +284,27 @@ def _failed(row: PhoneStatus) -> str:
 def _aligned(rows: Sequence[PhoneStatus], width: int | None) -> list[str]:
     """Return rows of a table; what a phone does gets the room that the other columns leave."""
     cells = [("phone", "does", "runs", "battery", "left"), *map(_cells, rows)]
-    # What is measured differs at its end, a reason begins with what matters.
-    cuts = [_cut, *(_cut if row.standing.is_under_way else _cut_end for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if width is not None:
         others = sum(widths) - widths[1] + len(_GAP) * (len(widths) - 1)
         widths[1] = min(widths[1], max(_DOING_MIN, width - others))
     lines = []
-    for (phone, does, *figures), cut in zip(cells, cuts, strict=True):
-        words = [phone.ljust(widths[0]), cut(does, widths[1]).ljust(widths[1])]
+    for phone, does, *figures in cells:
+        words = [phone.ljust(widths[0]), _cut(does, widths[1]).ljust(widths[1])]
         aligned = [figure.rjust(room) for figure, room in zip(figures, widths[2:], strict=True)]
-        lines.append(_cut_end(_GAP.join([*words, *aligned]).rstrip(), width))
+        lines.append(_cut(_GAP.join([*words, *aligned]).rstrip(), width))
     return lines
 
 
 def _cut(text: str, width: int | None) -> str:
-    """Return text that fits.
-
-    Its end is what tells phones and cases of one kind apart, so the middle goes.
+    """Return text that fits: phones and cases of one kind differ at their ends, reasons begin with
+    what matters, so the middle goes.
     """
-    if width is None or len(text) <= width or width < 8:
-        return _cut_end(text, width)
-    end = round((width - len(_DOTS)) * _END_SHARE)
-    return f"{text[: width - len(_DOTS) - end]}{_DOTS}{text[len(text) - end :]}"
-
-
-def _cut_end(text: str, width: int | None) -> str:
     if width is None or len(text) <= width:
         return text
-    return text[: max(0, width - len(_DOTS))] + _DOTS[:width]
+    begin, end = divmod(max(0, width - len(_DOTS)), 2)
+    end += begin
+    return f"{text[:begin]}{_DOTS}{text[len(text) - end :]}"[:width]
 
 
 class TerminalObserver:

@@ -89,7 +89,7 @@ def test_a_campaign_takes_as_long_as_its_longest_phone_and_the_unknown_are_taken
     )
     assert status(row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
-        "", "1 min", "2 min", "2 h 10 min", "2 d 4 h",
+        "", "1 min", "2 min", "2 h 10 min", "52 h 47 min",
     ]  # fmt: skip
 
 

@@ -161,34 +161,6 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         )
 
 
-def test_a_killed_hosts_job_is_ended_by_another_host_that_reaches_the_phone(
-    farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
-) -> None:
-    farm.until_announced(*farm.hosts)
-    farm.one(
-        "farm",
-        "submit",
-        plan_file((farm.one.serial,), invocations=4, min_secs=6, extra="timeout: 60\n"),
-        "--name",
-        name,
-    )
-    (job,) = farm.jobs(name)
-    farm.until_stored(job["campaign_id"], 2)
-    farm.one.kill()
-    farm.two.rest()
-    farm.two.adb_server = farm.one.lab_server()
-    try:
-        _ = farm.two.worker
-        (ended,) = farm.until_ended(name)
-    finally:
-        farm.two.rest()
-        farm.two.adb_server = ""
-    assert (ended["status"], ended["host"]) == ("done", "two"), ended
-    # The next host comes at once, when what the dead one began may still run on the phone.
-    assert ended["tries"] <= 1, farm.two.log()
-    farm.expect_no_loss(name, 16, before)
-
-
 def test_a_database_that_is_started_again_costs_no_result(
     farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name: str
 ) -> None:
