@@ -31,7 +31,6 @@ if [ "$code" -gt 1 ]; then exit "$code"; fi
 benchfarm compare newest --fail-on never --out "$out/benchfarm.html"
 benchfarm compare newest --fail-on never --out "$out/benchfarm.md"
 if [ -n "${GITHUB_ACTIONS:-}" ]; then
-  benchfarm compare newest --fail-on never --format github
   cat "$out/benchfarm.md" >> "${GITHUB_STEP_SUMMARY:-/dev/null}"
 fi
 exit "$code"

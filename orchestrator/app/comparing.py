@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.comparison import ABSOLUTE, Comparison, FailOn, compare_sides, is_failure
-from orchestrator.analysis.matching import Axis, Fact, Measured, Rule
+from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.sessions import session_noises
 from orchestrator.app.pairing import pair_comparison
-from orchestrator.app.reporting import report_data
 from orchestrator.app.stored import check_stored, find_campaigns, load_measured, named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case
-from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
@@ -307,30 +305,6 @@ def _has(case: Case, key: str, value: str) -> bool:
 
 
 _LONGEST_NAME = 120
-
-
-def comparison_html(workspace: Workspace, comparison: Comparison) -> str:
-    """Return the comparison as one HTML file; the runs of the cases that it shows are read from the
-    store.
-    """
-    from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
-    from orchestrator.tables.comparisons import worst_first
-
-    shown = worst_first(comparison)[:MOST_SHOWN]
-    stored = _stored(workspace, [side for row in shown for side in (row.baseline, row.candidate)])
-    return render_comparison(
-        comparison, lambda item: stored.get((item.campaign_id, item.case.case_key))
-    )
-
-
-def _stored(workspace: Workspace, sides: list[Measured]) -> Mapping[tuple[str, str], ResultRow]:
-    found: dict[tuple[str, str], ResultRow] = {}
-    for campaign_id in dict.fromkeys(side.campaign_id for side in sides):
-        campaign = workspace.store.campaign(campaign_id)
-        if campaign is not None:
-            data = report_data(workspace, [campaign])
-            found |= {(str(campaign_id), row.key): row for row in data.results}
-    return found
 
 
 def default_path(settings: Settings, comparison: Comparison) -> Path:

@@ -13,7 +13,7 @@ from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
 from orchestrator.app import bisecting, comparing, pairing, time_limits
 from orchestrator.app.bisecting import BisectRequest, figure_text, titled
-from orchestrator.app.comparing import comparison_html, default_path, rule_for, ways_out
+from orchestrator.app.comparing import default_path, rule_for, ways_out
 from orchestrator.app.options import Listed, Out, Paths, Texts, arg, opt
 from orchestrator.app.pairing import AbRequest, pair_comparison
 from orchestrator.bootstrap import Settings, Workspace
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Processes of a session that shows what equal sides differ by.
 _EQUAL_PROCESSES: Final = 12
-_FORMATS: Final = ("text", "markdown", "json", "junit", "github", "html")
+_FORMATS: Final = ("text", "markdown", "json", "junit", "html")
 #: The keys of a plan that both sides of a pair share.
 PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS}"
 #: Their lines of help where those differ from a plan's.
@@ -60,7 +60,7 @@ class Output:
         str,
         opt(
             "--format -f",
-            "text, markdown, json, junit, github or html (default: by --out, else text).",
+            "text, markdown, json, junit or html (default: by --out, else text).",
         ),
     ] = ""
     out: Out = None
@@ -159,8 +159,7 @@ def rendered(
         "markdown": lambda: comparisons.to_markdown(comparison),
         "json": lambda: to_json(data),
         "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
-        "github": lambda: comparisons.to_github(comparison, fail_on=fail_on),
-        "html": lambda: comparison_html(workspace, comparison),
+        "html": lambda: _page(comparison),
     }[output.wanted]()
     out = output.out
     if output.wanted == "html" and out is None:
@@ -170,6 +169,12 @@ def rendered(
         text = "\n".join([comparisons.summary_line(comparison), *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
+
+
+def _page(comparison: Comparison) -> str:
+    from orchestrator.report.comparison_page import render_comparison
+
+    return render_comparison(comparison)
 
 
 @dataclass(frozen=True, kw_only=True)

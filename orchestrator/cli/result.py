@@ -139,7 +139,7 @@ ENDINGS: Final[dict[str, tuple[str, ...]]] = {
     ".html": ("html",),
     ".htm": ("html",),
     ".md": ("markdown",),
-    ".txt": ("text", "markdown", "github"),
+    ".txt": ("text", "markdown"),
     ".csv": ("csv",),
     ".json": ("json",),
     ".xml": ("junit",),

@@ -1,4 +1,4 @@
-"""A comparison as text, Markdown, JUnit XML, GitHub annotations and plain values; names are data in
+"""A comparison as text, Markdown, JUnit XML and plain values; names are data in
 each of them.
 """
 
@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
@@ -31,6 +30,7 @@ _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U0001000
 VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
+_DOUBTFUL: Final = {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
 
@@ -69,32 +69,26 @@ def to_text(comparison: Comparison, width: int = TERMINAL_WIDTH) -> str:
         lines += [*_case_lines(row, shared, width), ""]
     lines += [
         line
-        for text in (*shared.values(), *_rest(comparison))
+        for text in (*_of_all(shared), *_rest(comparison))
         for line in wrapped(text, width, following="    " * text.startswith(" "))
     ]
     return "\n".join(lines).rstrip("\n")
 
 
-def _shared(comparison: Comparison) -> dict[str, str]:
-    """Return what is to be known of most cases alike, with the words that say it once."""
-    rows = comparison.rows
-    counts = Counter(reason for row in rows for reason in dict.fromkeys(row.verdict.reasons))
-    return {
-        reason: visible(f"Of {count if count < len(rows) else 'all'} cases: {reason}")
-        for reason, count in counts.items()
-        if count > 1 and 2 * count > len(rows)
-    }
+def _shared(comparison: Comparison) -> list[str]:
+    """Return what is to be known of all cases alike, which is said once."""
+    first, *others = [row.verdict.reasons for row in comparison.rows] or [()]
+    return [reason for reason in first if others and all(reason in each for each in others)]
 
 
-def _case_lines(row: ComparedCase, shared: Mapping[str, str], width: int) -> list[str]:
+def _case_lines(row: ComparedCase, shared: Sequence[str], width: int) -> list[str]:
     """Return a case in lines of a terminal: the verdict with the case, its figures, what to know
     of it alone.
     """
-    head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{' [virtual]' * row.is_virtual}"
+    virtual = " [virtual]" * row.is_virtual
+    head = f"{row.verdict.outcome.value.upper():<{_VERDICT_WIDTH}}{visible(row.title)}{virtual}"
     indent = " " * _VERDICT_WIDTH
-    figures, *reasons = _sentences(row)
-    own = (text for text in reasons if text not in shared)
-    told = [indent + visible(text) for text in (figures, *own) if text]
+    told = [indent + visible(text) for text in sentences(row) if text not in shared]
     return [part for line in (head, *told) for part in wrapped(line, width, following=indent)]
 
 
@@ -120,7 +114,7 @@ def to_markdown(comparison: Comparison) -> str:
     shared = _shared(comparison)
     own = ((row, reason) for row in rows for reason in row.verdict.reasons if reason not in shared)
     notes = [f"{row.title}: {reason}" for row, reason in own]
-    notes += [*shared.values(), *_rest(comparison)]
+    notes += [*_of_all(shared), *_rest(comparison)]
     if notes:
         lines += ["<details><summary>What to know beside it</summary>", ""]
         lines += [f"- {markdown_text(note)}" for note in notes]
@@ -128,72 +122,44 @@ def to_markdown(comparison: Comparison) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def to_github(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
-    """Return workflow commands, which GitHub shows as annotations: errors for what fails, warnings
-    for doubt.
-    """
-    lines = []
-    for row in worst_first(comparison):
-        level = _github_level(row, fail_on)
-        if not level:
-            continue
-        what = f"{row.verdict.outcome.value.upper()}: {row.title}{' [virtual]' if row.is_virtual else ''}"
-        lines.append(f"::{level} title={_github_property(what)}::{_github_data(_sentence(row))}")
-    level = "error" if comparison.overall is None and fail_on is not FailOn.NEVER else "notice"
-    whole = f"{summary_line(comparison)}{'. ' + VIRTUAL_NOTE if comparison.is_virtual else ''}"
-    title = _github_property(f"benchfarm: {comparison.candidate} against {comparison.baseline}")
-    return "\n".join([*lines, f"::{level} title={title}::{_github_data(whole)}"]) + "\n"
-
-
 def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     """Return JUnit XML: a test case for each compared case; what ``fail_on`` fails is a failure,
     doubt is skipped.
     """
     name = _xml_text(f"benchfarm compare: {comparison.candidate} against {comparison.baseline}")
-    suite = ElementTree.Element("testsuite", name=name)
-    counts = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
-    properties = ElementTree.SubElement(suite, "properties")
-    for key, value in _properties(comparison).items():
-        ElementTree.SubElement(properties, "property", name=key, value=_xml_text(value))
+    suites = ElementTree.Element("testsuites", name="benchfarm")
+    suite = ElementTree.SubElement(suites, "testsuite", name=name)
+    tests: list[tuple[str, str, str, str]] = []
     for row in worst_first(comparison):
-        counts["tests"] += 1
-        virtual = " [virtual]" if row.is_virtual else ""
-        label = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname="benchfarm.compare",
-            name=_xml_text(label + virtual),
-            time="0",
-        )
-        outcome, sentence = row.verdict.outcome, _xml_text(_sentence(row))
-        level = _github_level(row, fail_on)
-        if level == "error":
-            counts["failures"] += 1
-            kind = "broken" if row.is_broken else outcome.value
-            ElementTree.SubElement(case, "failure", message=sentence, type=kind).text = sentence
-        elif outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}:
-            counts["skipped"] += 1
-            ElementTree.SubElement(case, "skipped", message=sentence)
-        ElementTree.SubElement(case, "system-out").text = sentence
+        outcome = row.verdict.outcome
+        tag = "failure" if _fails(row, fail_on) else "skipped" if outcome in _DOUBTFUL else ""
+        title = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
+        kind = "broken" if row.is_broken else outcome.value
+        virtual = " [virtual]" * row.is_virtual
+        tests.append((title + virtual, tag, kind, " ".join(sentences(row))))
     if comparison.overall is None and fail_on is not FailOn.NEVER:
-        counts["tests"] += 1
-        counts["errors"] += 1
-        case = ElementTree.SubElement(
-            suite, "testcase", classname="benchfarm.compare", name="whole", time="0"
-        )
-        ElementTree.SubElement(
-            case, "error", message=_xml_text(summary_line(comparison)), type="nothing-compared"
-        )
+        tests.append(("whole", "error", "nothing-compared", summary_line(comparison)))
+    for title, tag, kind, text in tests:
+        words = {"classname": "benchfarm.compare", "name": _xml_text(title), "time": "0"}
+        test = ElementTree.SubElement(suite, "testcase", words)
+        if tag:
+            reason = ElementTree.SubElement(test, tag, message=_xml_text(text))
+            reason.set("type", kind)
+        ElementTree.SubElement(test, "system-out").text = _xml_text(text)
+    tags = [tag for _, tag, _, _ in tests]
+    counts = {"tests": len(tests), "failures": tags.count("failure"), "errors": tags.count("error")}
     for key, count in counts.items():
+        suites.set(key, str(count))
         suite.set(key, str(count))
-    suite.set("time", "0")
-    # Of the whole file, the common schema knows no number of skipped cases.
-    totals = {key: str(count) for key, count in counts.items() if key != "skipped"}
-    suites = ElementTree.Element("testsuites", {"name": "benchfarm", **totals})
-    suites.append(suite)
+    suite.set("skipped", str(tags.count("skipped")))
     ElementTree.indent(suites)
-    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=False) + "\n"
+    return ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _fails(row: ComparedCase, fail_on: FailOn) -> bool:
+    if row.is_broken or row.verdict.outcome is ComparisonOutcome.SLOWER:
+        return fail_on is not FailOn.NEVER
+    return fail_on is FailOn.INCONCLUSIVE and row.verdict.outcome in _DOUBTFUL
 
 
 def to_data(comparison: Comparison) -> dict[str, object]:
@@ -227,6 +193,10 @@ def _head(comparison: Comparison) -> list[str]:
     return lines
 
 
+def _of_all(shared: Sequence[str]) -> list[str]:
+    return [visible(f"Of all cases: {reason}") for reason in shared]
+
+
 def _rest(comparison: Comparison) -> list[str]:
     lines = [
         *_alone("baseline", comparison.only_baseline),
@@ -255,68 +225,21 @@ def _alone(side: str, titles: Sequence[str]) -> list[str]:
     ]
 
 
-def _sentences(row: ComparedCase) -> list[str]:
-    """Return a case's figures as one sentence, empty where they aren't compared, and what to know
-    of them.
-    """
+def sentences(row: ComparedCase) -> list[str]:
+    """Return a case's figures as one sentence, where they are compared, and what to know of them."""
     verdict = row.verdict
     if verdict.ratio is None:
-        return ["", *verdict.reasons]
+        return list(verdict.reasons)
     what, change, ends = change_of(row)
     interval = f" ({ends} at {level_text(verdict.level)})" if verdict.low is not None else ""
-    least = (
-        f", detectable {format_percent(verdict.detectable)}"
-        if verdict.detectable is not None
-        else ""
-    )
-    counts = (
-        runs_text(verdict) if verdict.method.startswith("paired") else f"runs {runs_text(verdict)}"
-    )
-    figures = f"{figure_of(row.baseline)} -> {figure_of(row.candidate)}, {what} {change}{interval}{least}, {counts}."
-    return [figures, *verdict.reasons]
-
-
-def _sentence(row: ComparedCase) -> str:
-    return " ".join(filter(None, _sentences(row)))
-
-
-def _properties(comparison: Comparison) -> Mapping[str, str]:
-    overall = comparison.overall
-    values = {
-        "baseline": comparison.baseline,
-        "candidate": comparison.candidate,
-        "axis": comparison.axis,
-        "threshold": f"{comparison.threshold:g}",
-        "level": f"{comparison.level:g}",
-        "virtual": str(comparison.is_virtual).lower(),
-        "summary": summary_line(comparison),
-    }
-    return values | ({"overall_ratio": f"{overall.ratio:.6f}"} if overall is not None else {})
-
-
-def _github_level(row: ComparedCase, fail_on: FailOn) -> str:
-    """Return ``error`` for what fails, ``warning`` or ``notice`` for what people should see, empty
-    for the rest.
-    """
-    outcome = row.verdict.outcome
-    doubtful = (
-        outcome in {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
-        and not row.is_broken
-    )
-    if outcome is ComparisonOutcome.SLOWER or row.is_broken or doubtful:
-        fails = fail_on is FailOn.INCONCLUSIVE or (fail_on is FailOn.SLOWER and not doubtful)
-        return "error" if fails else "warning"
-    return "notice" if outcome is ComparisonOutcome.FASTER else ""
-
-
-def _github_data(text: str) -> str:
-    # The runner undoes just these, in this order; a line break would end the command and let a name
-    # begin another.
-    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _github_property(text: str) -> str:
-    return _github_data(text).replace(":", "%3A").replace(",", "%2C")
+    runs = "" if verdict.method.startswith("paired") else "runs "
+    parts = [
+        f"{figure_of(row.baseline)} -> {figure_of(row.candidate)}",
+        f"{what} {change}{interval}",
+        f"detectable {format_percent(verdict.detectable)}" if verdict.detectable else "",
+        f"{runs}{runs_text(verdict)}.",
+    ]
+    return [", ".join(filter(None, parts)), *verdict.reasons]
 
 
 def _xml_text(text: str) -> str:

@@ -315,7 +315,7 @@ def _finalize(value: object) -> object:
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
     "report": ("page.js", "tables.js", "evidence.js", "grid.js"),
     "table": ("page.js", "grid.js"),
-    "compared": ("page.js", "tables.js", "evidence.js"),
+    "compared": ("page.js", "tables.js"),
     #: Its script is a file of its own.
     "site": (),
     #: So has this one; it asks its server for what it shows.

@@ -6,7 +6,6 @@
   var settings = JSON.parse(byId("settings").textContent);
   var order = null;
   function placeOf(key) {
-    if (settings.places) { return Promise.resolve(settings.places[key]); }
     if (!order) {
       order = data("results").then(function (page) {
         var places = new Map();

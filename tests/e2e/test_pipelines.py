@@ -38,7 +38,7 @@ def gate(cli: Cli, folder: Path, **variables: str) -> subprocess.CompletedProces
     )
 
 
-def test_a_slower_program_fails_the_gate_and_is_annotated(cli: Cli, tmp_path: Path) -> None:
+def test_a_slower_program_fails_the_gate_and_is_summarized(cli: Cli, tmp_path: Path) -> None:
     for name, time in (("old", "+0"), ("new", "+20")):
         cli("virtual", "program", tmp_path / name, "--release", name, "--time", time).ok()
     model = min(MODELS.glob("*float*.tflite"))
@@ -50,7 +50,6 @@ def test_a_slower_program_fails_the_gate_and_is_annotated(cli: Cli, tmp_path: Pa
     assert done.returncode == 1, done.stdout + done.stderr
     (case,) = ET.parse(tmp_path / "out" / "benchfarm.xml").iter("testcase")
     assert case.find("failure") is not None
-    assert re.search(r"^::(error|warning) .*SLOWER", done.stdout, re.M)
     assert "SLOWER" in summary.read_text("utf-8")
     assert (tmp_path / "out" / "benchfarm.html").is_file()
     # A fault isn't an outcome, and the lab is taken down all the same.

@@ -16,7 +16,7 @@ from orchestrator.records.case import CampaignId, DelegateName, Model
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.report.comparison_page import MOST_SHOWN, render_comparison
-from orchestrator.report.comparisons import to_data, to_github, to_junit, to_markdown, to_text
+from orchestrator.report.comparisons import to_data, to_junit, to_markdown, to_text
 from tests.samples.sample_lab import (
     BUILDS,
     MOBILENET,
@@ -133,11 +133,11 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
     found = compare_sides(night(20_000, OLD), fallen, Rule())
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
-    assert "no result: 30.0 ms" in render_comparison(found, lambda item: None)
+    assert "no result: 30.0 ms" in render_comparison(found)
 
 
 def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None:
-    html = render_comparison(comparison(), lambda item: None)
+    html = render_comparison(comparison())
     assert re.findall(r'data-label="verdict"><span class="badge[^"]*">([A-Z]+)<', html) == [
         "SLOWER",
         "FASTER",
@@ -149,6 +149,8 @@ def test_page_has_every_verdict_worst_first_with_a_bar_or_what_differs() -> None
     assert "Only in the baseline: 1" in html
     assert html.count('<span class="badge virtual">virtual</span>') >= 4
     assert not re.search(r'(?:src|href)="(?!#|data:,)', html)
+    assert html.count('<svg class="strips"') == 4
+    assert re.search(r"baseline: \d+ runs, p50 [\d.]+, p90 [\d.]+, p99 [\d.]+ ms", html)
 
 
 def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> None:
@@ -158,7 +160,7 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
         for threads, us in ((1, 22_000), (2, 40_000), (3, 21_500))
         for item in night(us, NEW, threads=threads)
     ]
-    html = render_comparison(compare_sides(before, after, Rule()), lambda item: None)
+    html = render_comparison(compare_sides(before, after, Rule()))
     changes = [
         float(text) for text in re.findall(r'data-label="change"[^>]*>([+-][0-9.]+) %<', html)
     ]
@@ -169,34 +171,13 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
     assert all(50 < middle <= 97.5 for middle in middles)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
-        (12_000, 8_760, r"new is 37 % faster than old, 99 % between sessions: \d+ to \d+\. "),
-        (10_000, 12_000, r"new is 20 % slower than old, 99 % between sessions: \d+ to \d+\. "),
-        (
-            10_000,
-            10_000,
-            r"No difference between new and old was shown, 99 % between sessions: -[\d.]+ % to \+[\d.]+ %\. ",
-        ),
-    ],
-)
-def test_one_case_is_told_in_one_sentence(before: float, after: float, told: str) -> None:
-    found = compare_sides(night(before, OLD), night(after, NEW), Rule())
-    found = replace(found, baseline="campaign old", candidate="campaign new", axis="campaign")
-    html = render_comparison(found, lambda item: None)
-    assert re.search(rf"<strong>{told}Smallest visible change: [\d.]+ %\.<", html)
-    assert html.count('<svg class="strips"') == 1
-    assert re.search(r"baseline: \d+ runs, p50 [\d.]+, p90 [\d.]+, p99 [\d.]+ ms", html)
-
-
 def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are() -> None:
     one = comparison()
     many = replace(
         one,
         rows=tuple(replace(row, title=f"{row.title} {n}") for n in range(500) for row in one.rows),
     )
-    html = render_comparison(many, lambda item: None)
+    html = render_comparison(many)
     assert len(re.findall(r'<tr[^>]*>\s*<th scope="row" data-label="case">', html)) == MOST_SHOWN
     assert f"have the {500 * len(one.rows) - MOST_SHOWN} others" in html
     assert len(html) < 1_000_000
@@ -217,7 +198,7 @@ def test_figure_that_is_no_result_is_none_in_json(status: CaseStatus) -> None:
 
 
 def test_names_bring_no_markup_and_drive_no_terminal(hostile: Comparison) -> None:
-    html = render_comparison(hostile, lambda item: None)
+    html = render_comparison(hostile)
     assert html.count("<script") == 2
     assert all(letter.isprintable() or letter == "\n" for letter in to_text(hostile))
     for text in (html, to_markdown(hostile)):
@@ -230,33 +211,6 @@ def test_markdown_is_a_table_of_as_many_rows_as_cases(hostile: Comparison) -> No
         assert len(rows) == 2 + 4
         assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
         assert rows[2].startswith("| SLOWER |")
-
-
-def test_github_lines_are_one_command_each_with_errors_for_what_fails() -> None:
-    lines = to_github(comparison()).splitlines()
-    assert [line.split(" ")[0] for line in lines] == [
-        "::error",
-        "::notice",
-        "::warning",
-        "::warning",
-        "::notice",
-    ]
-    strict = to_github(comparison(), fail_on=FailOn.INCONCLUSIVE).splitlines()
-    assert [line.split(" ")[0] for line in strict].count("::error") == 3
-    assert not any(
-        line.startswith("::error")
-        for line in to_github(comparison(), fail_on=FailOn.NEVER).splitlines()
-    )
-    assert "[virtual]" in lines[0]
-
-
-def test_github_names_begin_no_command_of_their_own(hostile: Comparison) -> None:
-    lines = to_github(hostile).splitlines()
-    assert len(lines) == 5
-    for line in lines:
-        matched = re.fullmatch(r"::(error|warning|notice) title=([^:,\n]*)::(.*)", line)
-        assert matched is not None, line
-        assert not re.search(r"%(?!25|0D|0A|3A|2C)", line)
 
 
 @pytest.mark.parametrize("fail_on", list(FailOn))
@@ -313,7 +267,7 @@ def test_level_of_an_interval_is_told_as_it_was_asked_for(level: float, told: st
     found = compare_sides(night(20_000, OLD), night(22_000, NEW), Rule(level=level))
     assert f"its {told} interval" in " ".join(to_text(found).split())
     assert f"at {told})" in to_junit(found)
-    assert told.replace("%", " %") in render_comparison(found, lambda item: None)
+    assert told.replace("%", " %") in render_comparison(found)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +286,6 @@ def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) 
     assert not is_failure(found, FailOn.NEVER)
     root = ElementTree.fromstring(to_junit(found))
     assert [item.attrib["type"] for item in root.iter("failure")] == ["broken"] * fails
-    assert to_github(found).count("::error") == fails
     # A candidate that works where the baseline didn't is no failure.
     assert not is_failure(compare_sides(sides[1], sides[0], Rule()), FailOn.SLOWER)
 
@@ -358,8 +311,7 @@ def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass(
     assert not is_failure(found, FailOn.NEVER)
     suite = ElementTree.fromstring(to_junit(found))[0]
     assert [item.attrib["type"] for item in suite.iter("failure")] == ["broken"]
-    assert to_github(found).startswith("::error")
-    assert "wrong-outputs" in to_github(found).splitlines()[0]
+    assert "wrong-outputs" in to_junit(found)
     assert "1 faster, 1 incomparable (1 broken)" in to_text(found)
     assert [case["is_broken"] for case in to_data(found)["cases"]] == [True, False]  # type: ignore[attr-defined]
     # What was wrong before isn't the candidate's doing, and what wasn't compared before may have
