@@ -104,7 +104,7 @@ def measure(browser: Browser, folder: Path, count: int) -> None:
 
     data = build_report_data(**lab.inputs())
     gathered = told()
-    html = render_html(data, title="Benchmark", cache_folder=folder)
+    html = render_html(data, title="Benchmark")
     rendered = told()
     plain = plain_table(data)
     plained = told()
@@ -128,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         folder = Path(name)
         begin = time.perf_counter()
-        render_html(build_report_data(**small_lab().inputs()), title="first", cache_folder=folder)
+        render_html(build_report_data(**small_lab().inputs()), title="first")
         print(
             f"first report on a computer, with the library put together: {time.perf_counter() - begin:.2f} s"
         )

@@ -95,12 +95,7 @@ def store_import(
         request.out
         or workspace.settings.data_folder / "reports" / f"{result.campaign.campaign_id}.html"
     )
-    write_html(
-        shown,
-        path,
-        title=report_title([result.campaign]),
-        cache_folder=workspace.settings.cache_folder,
-    )
+    write_html(shown, path, title=report_title([result.campaign]))
     return Imported(
         result=result, notes=notes, shown=shown, report=path, left_out=len(batch.faults)
     )

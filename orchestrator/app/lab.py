@@ -260,9 +260,7 @@ class Lab:
 
         with self._workspace(makes_store=False) as workspace:
             chosen = named_campaigns(workspace.store, each(campaign))
-            return Results(
-                report_data(workspace, chosen), chosen, cache_folder=self.settings.cache_folder
-            )
+            return Results(report_data(workspace, chosen), chosen)
 
     def _workspace(self, *, makes_store: bool = True) -> Workspace:
         if makes_store and self._keeper is None:
@@ -287,7 +285,6 @@ class Lab:
             left=measured.result.left,
             lost={str(serial): why for serial, why in measured.result.lost.items()},
             missing=measured.missing,
-            cache_folder=self.settings.cache_folder,
         )
 
 

@@ -100,13 +100,11 @@ def load_ahead(invocations: int) -> None:
     threading.Thread(target=load, name="report").start()
 
 
-def write_html(
-    data: ReportData, path: Path, *, title: str, cache_folder: Path | None = None
-) -> None:
-    """Write the HTML report; what it takes long to make of it is kept in ``cache_folder``."""
+def write_html(data: ReportData, path: Path, *, title: str) -> None:
+    """Write the HTML report."""
     from orchestrator.report.render import render_html
 
-    write_file(path, render_html(data, title=title, cache_folder=cache_folder))
+    write_file(path, render_html(data, title=title))
 
 
 def report_title(campaigns: Sequence[Campaign]) -> str:

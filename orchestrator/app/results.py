@@ -56,7 +56,6 @@ class Results(Sequence[ResultRow]):
         left: int = 0,
         lost: Mapping[str, str] | None = None,
         missing: Mapping[str, str] | None = None,
-        cache_folder: Path | None = None,
     ) -> None:
         self.data = data
         self.campaigns = tuple(campaigns)
@@ -65,7 +64,6 @@ class Results(Sequence[ResultRow]):
         #: Devices that were lost, and those that were meant and could not be used -> why.
         self.lost = dict(lost or {})
         self.missing = dict(missing or {})
-        self._cache_folder = cache_folder
         #: The report that was written last, which a notebook links to.
         self._report: Path | None = None
 
@@ -107,7 +105,7 @@ class Results(Sequence[ResultRow]):
         Raises UsageError, HostStorageError.
         """
         self._report = Path(path)
-        write_html(self.data, self._report, title=self.title, cache_folder=self._cache_folder)
+        write_html(self.data, self._report, title=self.title)
         return self._report
 
     def __len__(self) -> int:

@@ -194,9 +194,7 @@ def _summary(
     path = out or workspace.settings.data_folder / "reports" / f"{campaign.campaign_id}.html"
     unwritten = ""
     try:
-        write_html(
-            data, path, title=report_title([campaign]), cache_folder=workspace.settings.cache_folder
-        )
+        write_html(data, path, title=report_title([campaign]))
     except (UsageError, HostStorageError) as error:
         # What was measured is stored; a report can be rendered again.
         unwritten = str(error)

@@ -60,7 +60,7 @@ def report(
         name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
         name = chosen[0].campaign_id if name in {"", "newest", "previous"} else name
         path = out or settings.data_folder / "reports" / f"{name}.html"
-        write_html(data, path, title=report_title(chosen), cache_folder=settings.cache_folder)
+        write_html(data, path, title=report_title(chosen))
         return CommandResult(text=str(path), data={"path": path, **named})
     lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
     text = "\n".join(line for line, _ in lines) + "\n" if lines else _report_text(data, form)

@@ -1,5 +1,5 @@
-"""The report's charts beside the first screen: threads and what more of them bring, layers,
-sustained runs.
+"""The report's charts beside the first screen: runs, threads and what more of them bring, sustained
+runs.
 """
 
 from __future__ import annotations
@@ -13,18 +13,15 @@ from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.records.case import all_but, grouped
 from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import COLOURS, Line, Part, Spread, lines, strips, treemap
+from orchestrator.report.drawing import COLOURS, Line, Point, Spread, lines, strips
 from orchestrator.report.winners import Contest, alike, fixed_cores
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import delegate_place, short_names
-from orchestrator.tables.operators import Profile
 from orchestrator.tables.rows import ResultRow
-from orchestrator.units import US_PER_MS, counted, format_latency, format_percent
+from orchestrator.units import US_PER_MS, counted
 
 _MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
-#: Layers of a map; what is smaller is one part.
-_MOST_PARTS: Final = 60
 #: Runs of a case that are drawn.
 _MOST_RUNS: Final = 60
 
@@ -34,7 +31,6 @@ def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     return {
         "runs": _runs(data.contests),
         "threads": _threads(data.results),
-        "operators": _operators(data.results),
         "sustained": _sustained(data.results),
     }
 
@@ -69,16 +65,17 @@ def _threads(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
         names = short_names((step.row.configuration, step.row.case) for step in members)
         drawn = [
             Line(
-                points=[(step.row.case.threads, _ms(step.row)) for step in group],
+                points=[Point(x=step.row.case.threads, y=_ms(step.row)) for step in group],
                 label=_without_threads(names.of(group[-1].row.configuration)),
                 look=colour_of(group[0].row),
             )
             for group in _series(members)
         ]
         title = f"{members[0].row.model.label} on {members[0].row.device.title}"
-        counts = sorted({step.row.case.threads for step in members})
         told = f"{title}: median in ms by number of threads"
-        charts.append((title, lines(drawn[:_MOST_LINES], told, across="threads", marks=counts)))
+        words = [(n, f"{n}") for n in sorted({step.row.case.threads for step in members})]
+        drawing = lines(drawn[:_MOST_LINES], told, across="threads", words=words, is_log=True)
+        charts.append((title, drawing))
     return charts
 
 
@@ -93,37 +90,6 @@ def _without_threads(configuration: str) -> str:
     return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
 
 
-def _operators(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
-    """Return a map of each profiled case, the fastest of a model first."""
-    profiled = sorted(
-        (row for row in rows if row.profiles), key=lambda row: (row.model.label, row.median_us or 0)
-    )
-    return [(row.who, _map(row, row.profiles[-1])) for row in profiled]
-
-
-def _map(row: ResultRow, profile: Profile) -> Html:
-    types = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
-    ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
-    parts = [
-        Part(
-            label=f"{item.layer} {format_percent(item.share, 0)}",
-            share=item.mean_us,
-            told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
-            look=f"d{types[item.node_type] % COLOURS}",
-        )
-        for item in ordered[:_MOST_PARTS]
-    ]
-    rest: dict[str, float] = defaultdict(float)
-    rest["smaller layers"] = sum(item.mean_us for item in ordered[_MOST_PARTS:])
-    rest["outside of operators"] = profile.outside_us
-    parts += [
-        Part(label=name, share=us, told=f"{name}: {format_latency(us)}", look="d0")
-        for name, us in rest.items()
-        if us > 0
-    ]
-    return treemap(parts, f"{row.who}: the time of an inference by layer")
-
-
 def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
     charts = []
     of_place = grouped(
@@ -133,7 +99,7 @@ def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
         names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
-                points=[(at_s, us / US_PER_MS) for at_s, us in run.points],
+                points=[Point(x=at_s, y=us / US_PER_MS) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
                 look=colour_of(row),

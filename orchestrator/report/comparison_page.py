@@ -96,7 +96,7 @@ def _table(
                     told=told,
                 )
             )
-        return dots(axis, change, told, is_dense=True, band=(-threshold, threshold))
+        return dots(axis, change, told, band=(-threshold, threshold))
 
     table = compared_table(comparison)
     known = {column.name: column for column in table.columns if Form.HTML in column.forms}

@@ -1,4 +1,4 @@
-"""Drawings of a report as SVG: dots on an axis, lines, strips and treemaps.
+"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, and strips.
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
@@ -8,33 +8,25 @@ they name; one that would cover another is left out, and the title of its mark s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from orchestrator.tables.escapes import display_width
-from orchestrator.tables.html import Html, plain, tag
+from orchestrator.tables.html import Html, joined, plain, tag
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
 _LOG_FROM: Final = 10.0
 #: The axis' ends in percent of the drawing.
 _BEGIN: Final = 2.5
 _END: Final = 97.5
-#: Pixels that labels are placed for: of a drawing in a wide window, and on a phone.
-_WIDE: Final = 560.0
-_NARROW: Final = 320.0
+#: Pixels of a row of dots that labels are placed for; on a phone only the best has its label.
+_WIDTH: Final = 560.0
 _CHARACTER: Final = 6.3
 _DOT: Final = 7.0
+_DOTS_HEIGHT: Final = 24
 COLOURS: Final = 8
-#: Side of a dot -> where its label is anchored from there.
-_SIDES: Final = {
-    "right": (9, 4, "start"),
-    "left": (-9, 4, "end"),
-    "above": (0, -8, "middle"),
-    "below": (0, 16, "middle"),
-}
-_BESIDE: Final = ("right", "left")
 
 
 def _drawing(look: str, told: str, height: float, parts: Iterable[str]) -> Html:
@@ -66,6 +58,12 @@ def _line(x1: str, x2: str, y1: str, y2: str = "", look: str = "") -> str:
 
 def _circle(x: float, y: str, radius: int) -> str:
     return f'<circle cx="{x}%" cy="{y}" r="{radius}"/>'
+
+
+def _curve(points: str, box: str = "0 0 100 100", more: str = "") -> str:
+    """Return a line of points that is stretched to the room that there is."""
+    line = f'<polyline points="{points}"/>'
+    return f'<svg viewBox="{box}" preserveAspectRatio="none"{more}>{line}</svg>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,37 +160,20 @@ class Dot:
 
 
 def dots(
-    axis: Axis,
-    items: Sequence[Dot],
-    told: str,
-    *,
-    is_dense: bool = False,
-    band: tuple[float, float] | None = None,
+    axis: Axis, items: Sequence[Dot], told: str, *, band: tuple[float, float] | None = None
 ) -> Html:
-    """Return a row of dots with intervals on an axis, each with its label beside it.
-
-    Where there is room, also above and below it. ``band`` are the ends of a ground behind them.
+    """Return a row of dots with intervals on an axis, each with its label beside it where there is
+    room; ``band`` are the ends of a ground behind them.
     """
-    places = [axis.at(item.value) for item in items]
-    sides = _BESIDE if is_dense else tuple(_SIDES)
-    wide, narrow = (_labels(axis, items, width, sides) for width in (_WIDE, _NARROW))
-    height = 20 if is_dense else 36
-    lifts: dict[int, int] = {}
-    before, lift = -100.0, 0
-    for place in sorted(range(len(items)), key=places.__getitem__):
-        # Those that would cover each other stand above and below the line.
-        lift = (-lift or -3) if (places[place] - before) * _WIDE / 100 < _DOT else 0
-        before, lifts[place] = places[place], lift
-    # The best is drawn above all others.
-    order = sorted(lifts, key=lambda place: items[place].is_best)
-    drawn = [
-        _dot(axis, items[place], height // 2 + lifts[place], wide.get(place, ""), narrow.get(place))
-        for place in order
-    ]
+    sides = _label_sides(axis, items)
+    drawn = []
     if band is not None:
         x, end = map(axis.at, band)
-        drawn.insert(0, f'<rect x="{x}%" width="{end - x:.2f}%" y="0" height="{height}"/>')
-    return _drawing("dots", told, height, drawn)
+        drawn = [f'<rect x="{x}%" width="{end - x:.2f}%" y="0" height="{_DOTS_HEIGHT}"/>']
+    # The best is drawn above all others.
+    for place in sorted(range(len(items)), key=lambda place: items[place].is_best):
+        drawn.append(_dot(axis, items[place], sides.get(place, "")))
+    return _drawing("dots", told, _DOTS_HEIGHT, drawn)
 
 
 def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:
@@ -214,8 +195,8 @@ def grid_lines(axis: Axis) -> str:
     return ",".join(lines) or "none"
 
 
-def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> str:
-    x = axis.at(item.value)
+def _dot(axis: Axis, item: Dot, side: str) -> str:
+    x, y = axis.at(item.value), _DOTS_HEIGHT // 2
     shapes = []
     if item.bracket is not None:
         shapes.append(axis.span(*item.bracket, y + 8, "visible"))
@@ -224,105 +205,147 @@ def _dot(axis: Axis, item: Dot, y: int, side: str, kept: str | None) -> str:
     if axis.holds(item.value):
         shapes.append(_circle(x, str(y), 6 if item.is_best else 4))
     else:
-        mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
-        if item.value < axis.low:
-            mark = "\N{BLACK LEFT-POINTING TRIANGLE}"
+        mark = "\N{BLACK LEFT-POINTING TRIANGLE}"
+        if item.value > axis.low:
+            mark = "\N{BLACK RIGHT-POINTING TRIANGLE}"
         shapes.append(_text(f"{x}%", str(y + 4), mark, ' class="off"'))
-    if side:
-        dx, dy, anchor = _SIDES[side]
-        look = ' class="keep"' if kept == side else ""
-        beside = dict(zip(("left", "right"), _ends(axis, item), strict=True)).get(side, x)
-        more = f' dx="{dx}" text-anchor="{anchor}"{look}'
-        shapes.append(_text(f"{beside}%", str(y + dy), item.label, more))
+    low, high = _ends(axis, item)
+    if side == "right":
+        shapes.append(_text(f"{high}%", str(y + 4), item.label, ' dx="9" text-anchor="start"'))
+    elif side == "left":
+        shapes.append(_text(f"{low}%", str(y + 4), item.label, ' dx="-9" text-anchor="end"'))
     return _group(shapes, item.look, item.told, item.key)
 
 
 def _ends(axis: Axis, item: Dot) -> tuple[float, float]:
-    """Return where a dot's interval ends, in percent."""
+    """Return where a dot and its interval begin and end, in percent."""
     ends = (item.low if item.low is not None else item.value, item.value, item.high or item.value)
     places = [axis.at(end) for end in ends]
     return min(places), max(places)
 
 
-def _labels(axis: Axis, items: Sequence[Dot], width: float, sides: Sequence[str]) -> dict[int, str]:
+def _label_sides(axis: Axis, items: Sequence[Dot]) -> dict[int, str]:
     """Return on which side of its dot each label stands that covers nothing, the best one first."""
-    centres = [axis.at(item.value) * width / 100 for item in items]
-    spans = [[end * width / 100 for end in _ends(axis, item)] for item in items]
-    # Lane -> what is taken of it: from, to, and the dot that takes it.
-    taken = {
-        "line": [
-            (min(low, at - _DOT), max(high, at + _DOT), place)
-            for place, (at, (low, high)) in enumerate(zip(centres, spans, strict=True))
-        ]
-    }
-    found: dict[int, str] = {}
-    order = sorted(range(len(items)), key=lambda place: (not items[place].is_best, centres[place]))
-    for place in order:
-        long, centre = display_width(items[place].label) * _CHARACTER, centres[place]
+    spans = []
+    for item in items:
+        low, high = (end * _WIDTH / 100 for end in _ends(axis, item))
+        spans.append((low - _DOT, high + _DOT))
+    taken = list(spans)
+    sides: dict[int, str] = {}
+    for place in sorted(range(len(items)), key=lambda place: (not items[place].is_best, place)):
         low, high = spans[place]
-        begins = {"right": max(high, centre) + 9, "left": min(low, centre) - 9 - long}
-        for side in sides if long else ():
-            begin = begins.get(side, centre - long / 2)
-            lane = taken.setdefault("line" if side in begins else side, [])
-            is_free = all(
-                begin + long < start or begin > end or owner == place for start, end, owner in lane
-            )
-            if is_free and begin >= 0 and begin + long <= width:
-                lane.append((begin, begin + long, -1))
-                found[place] = side
+        long = display_width(items[place].label) * _CHARACTER
+        for side, begin in (("right", high + 2), ("left", low - 2 - long)) if long else ():
+            end = begin + long
+            if begin >= 0 and end <= _WIDTH and all(end < a or begin > b for a, b in taken):
+                taken.append((begin, end))
+                sides[place] = side
                 break
-    return found
+    return sides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A point of a line, with its interval where it is known."""
+
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+    told: str = ""
+    look: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """A line with its name at its right end."""
 
-    points: Sequence[tuple[float, float]]
-    label: str
+    points: Sequence[Point]
+    label: str = ""
     look: str
 
 
-#: Of a drawing of lines, in pixels.
-_HEIGHT: Final = 170
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """Something that happened at a place: a vertical line with its word."""
+
+    x: float
+    told: str
+    label: str = ""
+    look: str
+
+
 _LEAST_GAP: Final = 13.0
 
 
-def lines(items: Sequence[Line], told: str, *, across: str, marks: Sequence[float] = ()) -> Html:
+def lines(
+    items: Sequence[Line],
+    told: str,
+    *,
+    across: str,
+    words: Sequence[tuple[float, str]] = (),
+    marks: Sequence[Mark] = (),
+    is_log: bool = False,
+    vertical: Axis | None = None,
+    break_at: float = math.inf,
+    height: int = 170,
+) -> Html:
     """Return lines over a quantity, each named at its end.
 
-    ``marks`` are the places that are named below, where only those have points; else round ones.
+    ``words`` are the places that are named below, where only those have points: each point is
+    marked then; round places else. A line is broken where it has no point for ``break_at`` or more.
     """
-    xs, ys = zip(*(point for item in items for point in item.points), strict=True)
-    horizontal = Axis(min(xs), max(xs), is_log=bool(marks)) if max(xs) > min(xs) else axis_of(xs)
-    vertical = axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
+    points = [point for item in items for point in item.points]
+    xs, ys = [point.x for point in points], [point.y for point in points]
+    horizontal = Axis(min(xs), max(xs), is_log) if max(xs) > min(xs) else axis_of(xs)
+    upright = vertical or axis_of(ys, from_zero=max(ys) <= _LOG_FROM * min(ys))
 
-    def y_of(value: float) -> float:
-        return round(100 - vertical.at(value), 2)
+    def y_of(value: float) -> str:
+        return f"{100 - upright.at(value):.2f}%"
 
     frame = [_text("100%", "100%", across, ' dx="8" dy="14"')]
-    for value in vertical.ticks(4):
-        y = f"{y_of(value)}%"
-        frame.append(_line("0", "100%", y))
-        frame.append(_text("-6", y, f"{value:.4g}", ' dy="4" text-anchor="end"'))
-    for value in marks or horizontal.ticks(5):
+    for value in upright.ticks(4):
+        frame.append(_line("0", "100%", y_of(value)))
+        frame.append(_text("-6", y_of(value), f"{value:.4g}", ' dy="4" text-anchor="end"'))
+    for value, word in words or [(value, f"{value:.6g}") for value in horizontal.ticks(5)]:
         more = ' dy="14" text-anchor="middle"'
-        frame.append(_text(f"{horizontal.at(value)}%", "100%", f"{value:.6g}", more))
+        frame.append(_text(f"{horizontal.at(value)}%", "100%", word, more))
     groups = [_group(frame, "frame")]
-    ends = _spread([y_of(item.points[-1][1]) for item in items])
+    for mark in marks:
+        x = f"{horizontal.at(mark.x)}%"
+        more = ' dx="-4" text-anchor="end"' if horizontal.at(mark.x) > 60 else ' dx="4"'
+        shapes = [_line(x, x, "0", "100%"), _text(x, "10", mark.label, more)]
+        groups.append(_group(shapes, mark.look, mark.told))
+    ends = _spread([100 - upright.at(item.points[-1].y) for item in items], height)
     for item, end in zip(items, ends, strict=True):
-        places = [(horizontal.at(x), y_of(y)) for x, y in item.points]
-        points = " ".join(f"{x},{y}" for x, y in places)
-        path = f'<svg viewBox="0 0 100 100" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
-        marked = [_circle(x, f"{y}%", 3) for x, y in places] if marks else []
-        name = _text("100%", f"{end}%", item.label, ' dx="8" dy="4"')
-        groups.append(_group([path, *marked, name], item.look))
-    return _drawing("lines", told, _HEIGHT, groups)
+        shapes = []
+        for part in _unbroken(item.points, break_at):
+            places = [f"{horizontal.at(p.x)},{100 - upright.at(p.y):.2f}" for p in part]
+            shapes.append(_curve(" ".join(places)))
+        for point in item.points if words else ():
+            x = horizontal.at(point.x)
+            dot = [_circle(x, y_of(point.y), 3)]
+            if point.low is not None and point.high is not None:
+                dot.append(_line(f"{x}%", f"{x}%", y_of(point.low), y_of(point.high)))
+            shapes.append(_group(dot, point.look, point.told))
+        shapes.append(_text("100%", f"{end}%", item.label, ' dx="8" dy="4"'))
+        groups.append(_group(shapes, item.look))
+    return _drawing("lines", told, height, groups)
 
 
-def _spread(places: Sequence[float]) -> list[float]:
+def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Point]]:
+    """Yield the parts of a line that have no gap."""
+    begin = 0
+    for place, (before, after) in enumerate(pairwise(points), start=1):
+        if after.x - before.x >= break_at:
+            yield points[begin:place]
+            begin = place
+    yield points[begin:]
+
+
+def _spread(places: Sequence[float], height: int) -> list[float]:
     """Return places in percent of the height that are far enough apart for a line of text each."""
-    gap = 100 * _LEAST_GAP / _HEIGHT
+    gap = 100 * _LEAST_GAP / height
     spread = list(places)
     order = sorted(range(len(places)), key=places.__getitem__)
     for before, place in pairwise(order):
@@ -331,81 +354,35 @@ def _spread(places: Sequence[float]) -> list[float]:
     return [round(place - over, 2) for place in spread]
 
 
-def curve(points: str, told: str) -> str:
+#: How far the scale of a small drawing goes up and down from the middle of its figures, as the
+#: logarithm of a ratio; what is beyond is cut.
+_SPARK_REACH: Final = 0.2
+
+
+def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], break_at: int) -> Html:
+    """Return a row of figures as a small line, all such lines on one scale, lower is less.
+
+    NaN is no figure; ``changes`` are the places of vertical lines and their classes.
+    """
+    logs = {place: math.log(figure) for place, figure in enumerate(figures) if figure > 0}
+    middle = (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
+    axis = Axis(middle - _SPARK_REACH, middle + _SPARK_REACH)
+    points = [Point(x=place, y=100 - axis.at(log)) for place, log in logs.items()]
+    span = len(figures) + 1
+    parts = [
+        _curve(" ".join(f"{p.x},{p.y:.0f}" for p in (*part, part[-1])), f"-1 0 {span} 100")
+        for part in _unbroken(points, break_at)
+        if part
+    ]
+    for place, look in changes:
+        x = f"{100 * (place + 0.5) / span:.2f}%"
+        parts.append(_line(x, x, "0", "100%", look=look))
+    return Html(f'<svg class="spark" aria-hidden="true">{"".join(parts)}</svg>')
+
+
+def trace(points: str, told: str) -> Html:
     """Return a small line of points in a box of 300 by 60."""
-    return (
-        f'<svg viewBox="0 0 300 60" preserveAspectRatio="none" role="img" aria-label="{plain(told)}">'
-        f'<polyline class="trace-line" points="{points}"/></svg>'
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of a whole."""
-
-    label: str
-    share: float
-    told: str
-    look: str = ""
-
-
-#: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
-_MAP: Final = (1100.0, 220.0)
-_NAMED_FROM: Final = (46.0, 16.0)
-
-
-def treemap(items: Sequence[Part], told: str) -> Html:
-    """Return rectangles as large as the parts' shares, the largest first, each with its name."""
-    groups = []
-    for item, (x, y, width, height) in _tiles(sorted(items, key=lambda item: -item.share)):
-        letters = int((width - 8) / _CHARACTER)
-        name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
-        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
-        if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
-            shown.append(_text("6", "15", name))
-        box = {
-            "x": f"{x / _MAP[0]:.3%}",
-            "y": f"{y / _MAP[1]:.3%}",
-            "width": f"{width / _MAP[0]:.3%}",
-            "height": f"{height / _MAP[1]:.3%}",
-        }
-        groups.append(tag("svg", "".join(shown), item.look, **box))
-    return _drawing("treemap", told, _MAP[1], groups)
-
-
-def _tiles(items: Sequence[Part]) -> Iterable[tuple[Part, tuple[float, float, float, float]]]:
-    """Yield the parts with their rectangles, rows of them along the shorter side of what is left."""
-    x, y, (width, height) = 0.0, 0.0, _MAP
-    left = sum(item.share for item in items)
-    waiting = [item for item in items if item.share > 0]
-    while waiting:
-        short, area = min(width, height), width * height / left
-        row = [waiting.pop(0)]
-        while waiting and _worst([*row, waiting[0]], short, area) <= _worst(row, short, area):
-            row.append(waiting.pop(0))
-        share = sum(item.share for item in row)
-        thick, along = share * area / short, 0.0
-        for item in row:
-            long = item.share / share * short
-            if width >= height:
-                yield item, (x, y + along, thick, long)
-            else:
-                yield item, (x + along, y, long, thick)
-            along += long
-        if width >= height:
-            x, width = x + thick, width - thick
-        else:
-            y, height = y + thick, height - thick
-        left -= share
-
-
-def _worst(row: Sequence[Part], short: float, area: float) -> float:
-    """Return how far from square the longest rectangle of a row would be."""
-    thick = sum(item.share for item in row) * area / short
-    return max(
-        max(thick * thick / (item.share * area), item.share * area / (thick * thick))
-        for item in row
-    )
+    return joined([_curve(points, "0 0 300 60", f' role="img" aria-label="{plain(told)}"')])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

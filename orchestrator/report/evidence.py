@@ -19,7 +19,7 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.report.charts import colour_of, spread_of
-from orchestrator.report.drawing import curve, strips
+from orchestrator.report.drawing import strips, trace
 from orchestrator.tables.column import PAGE, Column, column_decimals
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
@@ -328,12 +328,12 @@ def _drawn(title: str, traces: Sequence[Trace]) -> Iterator[str]:
         yield _p(_small(f"The same at every sample: {still}."))
 
 
-def _trace(trace: Trace) -> str:
-    low, high, lasted = f"{trace.low:.0f}", f"{trace.high:.0f}", format_duration(trace.duration_s)
-    about = f"{trace.name}: {low} to {high} {trace.unit} within {lasted}"
-    told = f"{low} \N{EN DASH} {high}, last {trace.last:.0f}; {lasted}"
-    head = tag("figcaption", f"{plain(trace.name)} {_small(trace.unit)}")
-    return tag("figure", head + curve(trace.points, about) + _small(told), "trace")
+def _trace(item: Trace) -> str:
+    low, high, lasted = f"{item.low:.0f}", f"{item.high:.0f}", format_duration(item.duration_s)
+    about = f"{item.name}: {low} to {high} {item.unit} within {lasted}"
+    told = f"{low} \N{EN DASH} {high}, last {item.last:.0f}; {lasted}"
+    head = tag("figcaption", f"{plain(item.name)} {_small(item.unit)}")
+    return tag("figure", head + trace(item.points, about) + _small(told), "trace")
 
 
 def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator[str]:

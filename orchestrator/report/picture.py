@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -14,30 +14,15 @@ from orchestrator.report.drawing import Axis, Dot, axis_of, dots, grid_lines, nu
 from orchestrator.report.winners import Contest, kind_title, model_answer
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.html import Html
-from orchestrator.tables.labels import (
-    ShortNames,
-    figure_text,
-    figure_unit,
-)
+from orchestrator.tables.labels import ShortNames, figure_text, figure_unit
 from orchestrator.tables.rows import BestMark, ModelRow, ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, tokens_per_s
 
-#: Phones that have a row each; of more, equal ones share a row.
-_MOST_ROWS: Final = 40
-#: Rows of a page that are as high as their text wants to be.
-_MOST_ROOMY: Final = 12
-#: Rows that still have room between them.
-_MOST_DENSE: Final = 30
-#: Models that are open from the beginning; more are under a row each, in a table of their own.
-MOST_OPEN: Final = 3
 #: A phone that is so many times slower than the next is beyond the axis' end.
 _BEYOND: Final = 4.0
 _MOST_TIED: Final = 2
 _MOST_NAMED: Final = 3
-
-#: A row: one phone, or several of a kind with one answer.
-Line = tuple[Contest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,223 +30,132 @@ class ModelPicture:
     """One model over all phones."""
 
     model: ModelRow
-    #: Of each phone.
-    contests: Sequence[Contest]
     #: What won, in words.
     sentence: str
-    table: Table[Line]
+    #: A row for each phone; of one phone, a row for each configuration.
+    table: Table[Contest]
     #: Where the lines behind the dots stand: a background in the style sheet's words.
     grid: str
-    #: How much room its rows take: ``roomy``, ``dense`` or ``packed``.
-    look: str
 
 
 def model_pictures(contests: Sequence[Contest], names: ShortNames) -> list[ModelPicture]:
     """Return the picture of each model, in the order of the contests."""
-    models = list(grouped(contests, lambda item: item.shown.model.subject).values())
-    shown = models[:MOST_OPEN]
-    rows = sum(len(own) if len(own) > 1 else len(own[0].rows) for own in shown)
-    look = "roomy" if rows <= _MOST_ROOMY else "dense" if rows <= _MOST_DENSE else "packed"
-    return [_picture(members, names, look) for members in models]
+    models = grouped(contests, lambda item: item.shown.model.subject).values()
+    return [_picture(members, names) for members in models]
 
 
-def models_table(
-    pictures: Sequence[ModelPicture], names: ShortNames
-) -> tuple[Table[ModelPicture], str]:
-    """Return a row for each model with a dot for each phone's fastest, and the lines behind them."""
-    axis = axis_of(
-        value
-        for item in pictures
-        for contest in item.contests
-        if (value := _value(contest.best)) is not None
-    )
-    head = ticks(axis, "ms")
-
-    def picture(item: ModelPicture) -> Html:
-        found = [
-            replace(
-                _dot(contest.best, names, told=contest.best.device.title),
-                look=colour_of(contest.best),
-            )
-            for contest in item.contests
-            if contest.best is not None
-        ]
-        return dots(axis, found, f"{item.model.label}: the fastest of each phone", is_dense=True)
-
-    columns: list[Column[ModelPicture]] = [
-        Column("model", "model", lambda item: item.model.label),
-        Column("picture", "", picture, Kind.PICTURE, box=head),
-        Column("fastest", "fastest", lambda item: item.sentence),
-    ]
-    caption = "The fastest configuration of each model, a dot for each phone"
-    return Table(name="models", caption=caption, columns=columns, rows=pictures), grid_lines(axis)
-
-
-def _picture(members: Sequence[Contest], names: ShortNames, look: str) -> ModelPicture:
+def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
     is_one = len(members) == 1
-    lines = _configurations(members[0]) if is_one else _lines(members, names)
-    shown = members[0].shown
-    axis = _axis(members)
+    shown, axis = members[0].shown, _axis(members)
     unit = figure_unit(shown.case)
-    head = ticks(axis, unit)
 
-    def picture(line: Line) -> Html:
-        found = [
-            _dot(row, names, label="" if is_one else _label(row, names), told=row.device.title)
-            for contest in line
-            for row in contest.rows
-            if row.own is not None
-        ]
-        return dots(
-            axis,
-            found,
-            f"{line[0].shown.device.title}: {unit} of each configuration",
-            is_dense=look != "roomy",
-        )
+    def picture(contest: Contest) -> Html:
+        found = [_dot(row, names, has_label=not is_one) for row in contest.rows if row.own]
+        told = f"{contest.shown.device.title}: {unit} of each configuration"
+        return dots(axis, found, told)
 
+    drawn = Column("picture", unit, picture, Kind.PICTURE, box=ticks(axis, unit))
     table = Table(
         name="fastest",
         caption=f"{shown.model.label}: the configurations on each phone, and the fastest",
-        columns=_columns(names, unit, picture, head, is_one=is_one),
-        rows=lines,
-        is_virtual=lambda line: line[0].shown.is_virtual,
-        marks=lambda line: {
-            "model": line[0].shown.model.label,
-            "device": kind_title(line[0].shown),
+        columns=_columns(drawn, names, unit, is_one=is_one),
+        rows=_configurations(members[0]) if is_one else sorted(members, key=_order),
+        is_virtual=lambda contest: contest.shown.is_virtual,
+        marks=lambda contest: {
+            "model": contest.shown.model.label,
+            "device": kind_title(contest.shown),
         },
     )
     return ModelPicture(
         model=shown.model,
-        contests=members,
         sentence=f"{model_answer(members, names)}.",
         table=table,
         grid=grid_lines(axis),
-        look=look,
     )
+
+
+def _order(contest: Contest) -> object:
+    """Put the fastest first and those without a figure last."""
+    shown = contest.shown
+    return shown.is_virtual, contest.best is None, shown.median_us or 0.0
+
+
+def _configurations(contest: Contest) -> list[Contest]:
+    """Return a row for each configuration of one phone, the fastest first."""
+    rows = sorted(contest.rows, key=lambda row: (row.median_us is None, row.median_us or 0.0))
+    return [Contest(rows=(row,), best=row if row.own is not None else None) for row in rows]
 
 
 def _columns(
-    names: ShortNames,
-    unit: str,
-    picture: Callable[[Line], Html],
-    head: Html,
-    *,
-    is_one: bool,
-) -> list[Column[Line]]:
-    columns: list[Column[Line]] = [
-        Column("phone", "phone", _who),
-        Column("picture", unit, picture, Kind.PICTURE, box=head),
-        Column(
-            "fastest",
-            "fastest",
-            lambda line: _take(line[0], names) if line[0].best is not None else "no clean figure",
-            case=lambda line: line[0].shown.key,
-            tone=lambda line: colour_of(line[0].best) if line[0].best is not None else "bad",
-        ),
+    drawn: Column[Contest], names: ShortNames, unit: str, *, is_one: bool
+) -> list[Column[Contest]]:
+    def precision(row: ResultRow) -> float | None:
+        return row.result.precision
+
+    def doubted(row: ResultRow) -> str:
+        return "doubt" if row.result.imprecision else ""
+
+    def gain(row: ResultRow) -> float | None:
+        """Return the speed over the fastest on the CPU's; of the CPU itself where it has rows."""
+        is_other = is_one or not row.case.delegate.is_cpu
+        return row.speed_up.value if row.speed_up is not None and is_other else None
+
+    figures: list[Column[ResultRow]] = [
         Column(
             "median",
             unit,
-            lambda line: line[0].shown.median_us if line[0].best is not None else None,
+            lambda row: row.median_us,
             Kind.NUMBER,
-            shown=lambda line: _range(
-                [
-                    figure_text(item.best.case, item.best.median_us, _digits(item.best))
-                    for item in line
-                    if item.best
-                ]
-            ),
+            shown=lambda row: figure_text(row.case, row.median_us, _digits(row)),
         ),
         Column(
-            "precision",
-            "± %",
-            lambda line: line[0].best.result.precision if line[0].best is not None else None,
-            Kind.NUMBER,
-            "",
-            100,
-            digits=1,
-            is_optional=True,
-            is_merged=True,
-            tone=lambda line: "doubt" if line[0].best and line[0].best.result.imprecision else "",
+            "precision", "± %", precision, Kind.NUMBER, "", 100, 1,
+            is_optional=True, is_merged=True, tone=doubted,
         ),
+        Column("speed_up", "vs CPU", gain, Kind.NUMBER, digits=2, is_optional=True),
+    ]  # fmt: skip
+    checks: list[Column[ResultRow]] = [
         Column(
-            "speed_up",
-            "vs CPU",
-            lambda line: _gain(line[0].best, of_cpu=is_one),
-            Kind.NUMBER,
-            is_optional=True,
-            shown=lambda line: (
-                _range(
-                    [f"{gain:.2f}" for item in line if (gain := _gain(item.best, of_cpu=is_one))]
-                )
-                or "---"
-            ),
-        ),
-        Column(
-            "winner",
-            "winner",
-            lambda line: _winner(line[0], names),
-            is_merged=True,
-            tone=lambda line: "" if _winner(line[0], names) == BestMark.BEST else "doubt",
-        ),
-        Column(
-            "outputs",
-            "outputs",
-            lambda line: _outputs(line[0].best),
-            is_optional=True,
-            is_merged=True,
-            tone=lambda line: _outputs_tone(line[0].best),
-        ),
-        Column(
-            "without",
-            "no figure",
-            lambda line: _without(line, names),
-            is_optional=True,
-            tone=lambda _: "bad",
+            "outputs", "outputs", _outputs, is_optional=True, is_merged=True, tone=_outputs_tone
         ),
     ]
-    if not is_one:
-        return columns
-    configuration: Column[Line] = Column(
-        "configuration",
-        "configuration",
-        lambda line: names.of(line[0].rows[0].configuration),
-        case=lambda line: line[0].rows[0].key,
+    winner: Column[Contest] = Column(
+        "winner",
+        "winner",
+        lambda contest: _winner(contest, names),
+        is_merged=True,
+        tone=lambda contest: "" if _winner(contest, names) == BestMark.BEST else "doubt",
     )
-    return [configuration, *(item for item in columns if item.name not in _OF_PHONES)]
-
-
-#: Columns of a row that is a phone, where a row isn't a configuration.
-_OF_PHONES: Final = frozenset({"phone", "fastest", "without"})
-
-
-def _configurations(contest: Contest) -> list[Line]:
-    """Return a row for each configuration of one phone, the fastest first."""
-    rows = sorted(contest.rows, key=lambda row: (row.median_us is None, row.median_us or 0.0))
-    return [(Contest(rows=(row,), best=row if row.own is not None else None),) for row in rows]
-
-
-def _lines(members: Sequence[Contest], names: ShortNames) -> list[Line]:
-    """Return the rows, the fastest first and those without a figure last."""
-    lines: list[Line] = [(item,) for item in members]
-    if len(lines) > _MOST_ROWS:
-
-        def answer(item: Contest) -> object:
-            return (
-                kind_title(item.shown),
-                item.shown.is_virtual,
-                _take(item, names),
-                _winner(item, names),
-            )
-
-        lines = [tuple(group) for group in grouped(members, answer).values()]
-    return sorted(
-        lines,
-        key=lambda line: (
-            line[0].shown.is_virtual,
-            line[0].best is None,
-            line[0].shown.median_us or 0.0,
-        ),
+    columns = [
+        drawn,
+        *(column.of(lambda contest: contest.best) for column in figures),
+        winner,
+        *(column.of(lambda contest: contest.best) for column in checks),
+    ]
+    if is_one:
+        configuration: Column[Contest] = Column(
+            "configuration",
+            "configuration",
+            lambda contest: names.of(contest.shown.configuration),
+            case=lambda contest: contest.shown.key,
+        )
+        return [configuration, *columns]
+    fastest: Column[Contest] = Column(
+        "fastest",
+        "fastest",
+        lambda contest: _take(contest, names) or "no clean figure",
+        case=lambda contest: contest.shown.key,
+        tone=lambda contest: colour_of(contest.best) if contest.best is not None else "bad",
     )
+    without: Column[Contest] = Column(
+        "without",
+        "no figure",
+        lambda contest: _without(contest, names),
+        is_optional=True,
+        tone=lambda _: "bad",
+    )
+    phone: Column[Contest] = Column("phone", "phone", lambda contest: contest.shown.device.label)
+    return [phone, drawn, fastest, *columns[1:], without]
 
 
 def _axis(members: Sequence[Contest]) -> Axis:
@@ -276,7 +170,7 @@ def _axis(members: Sequence[Contest]) -> Axis:
         for item in members
         if (
             values := _reached(
-                item.clean or item.rows, has_intervals=bool(item.clean or not is_clean)
+                item.clean or item.rows, has_intervals=bool(item.clean) or not is_clean
             )
         )
     )
@@ -286,20 +180,13 @@ def _axis(members: Sequence[Contest]) -> Axis:
 
 
 def _reached(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
-    return [
-        _scaled(row, end)
-        for row in rows
-        if row.own is not None
-        for end in (
-            row.own.median_us,
-            *(
-                (row.own.interval.low, row.own.interval.high)
-                if row.own.interval and has_intervals
-                else ()
-            ),
-        )
-        if end > 0
-    ]
+    found = []
+    for row in rows:
+        if row.own is not None:
+            interval = row.own.interval if has_intervals else None
+            ends = (interval.low, interval.high) if interval is not None else ()
+            found += [_scaled(row, end) for end in (row.own.median_us, *ends) if end > 0]
+    return found
 
 
 def _scaled(row: ResultRow, us: float) -> float:
@@ -307,44 +194,31 @@ def _scaled(row: ResultRow, us: float) -> float:
     return us / US_PER_MS if speed is None else speed
 
 
-def _value(row: ResultRow | None) -> float | None:
-    return None if row is None or row.median_us is None else _scaled(row, row.median_us)
-
-
-def _dot(row: ResultRow, names: ShortNames, *, told: str, label: str = "") -> Dot:
+def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     assert row.own is not None, "only a figure is drawn"
     interval = row.own.interval
-    ends = (
-        sorted(_scaled(row, end) for end in (interval.low, interval.high))
-        if interval and interval.low > 0
-        else [None, None]
-    )
+    low = high = None
+    if interval is not None and interval.low > 0:
+        low, high = sorted(_scaled(row, end) for end in (interval.low, interval.high))
     value = _scaled(row, row.own.median_us)
-    doubt = "" if row.result.is_judged else f", {row.why_not_clean}"
-    kind = " (mean)" if row.has_mean else ""
     mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
+    name = names.of(row.configuration)
+    told = [
+        row.device.title,
+        f"{name}: {number(value)} {figure_unit(row.case)}{' (mean)' if row.has_mean else ''}",
+        row.spread_text,
+        "" if row.result.is_judged else row.why_not_clean,
+    ]
+    short = (word.partition(" thread")[0] for word in name.split(", "))
     return Dot(
         value=value,
-        low=ends[0],
-        high=ends[1],
-        label=label,
-        told=f"{told}, {names.of(row.configuration)}: {number(value)} {figure_unit(row.case)}{kind}, {row.spread_text}{doubt}",
+        low=low,
+        high=high,
+        label="\N{MIDDLE DOT}".join(short) if has_label else "",
+        told=", ".join(filter(None, told)),
         look=f"{colour_of(row)} {mark}".rstrip(),
         key=row.key,
     )
-
-
-def _label(row: ResultRow, names: ShortNames) -> str:
-    """Return a configuration beside its dot: ``xnnpack·4``."""
-    words = names.of(row.configuration).split(", ")
-    return "\N{MIDDLE DOT}".join(word.partition(" thread")[0] for word in words)
-
-
-def _who(line: Line) -> str:
-    first = line[0].shown
-    if len(line) == 1:
-        return first.device.label
-    return f"{kind_title(first)} x {len(line)}"
 
 
 def _digits(row: ResultRow) -> int:
@@ -373,39 +247,21 @@ def _winner(contest: Contest, names: ShortNames) -> str:
     return contest.best.best.value
 
 
-def _gain(row: ResultRow | None, *, of_cpu: bool) -> float | None:
-    """Return how many times as fast as the fastest on the CPU it is; of the CPU where asked for."""
-    if row is None or row.speed_up is None or (row.case.delegate.is_cpu and not of_cpu):
-        return None
-    return row.speed_up.value
-
-
-def _outputs(row: ResultRow | None) -> str:
+def _outputs(row: ResultRow) -> str:
     """Return what is known of a winner's outputs; empty for the reference's own kernels."""
-    return row.outputs_text if row is not None and row.may_be_wrong else ""
+    return row.outputs_text if row.may_be_wrong else ""
 
 
-def _outputs_tone(row: ResultRow | None) -> str:
-    if row is None or row.outputs is Outputs.CHECKED or not _outputs(row):
+def _outputs_tone(row: ResultRow) -> str:
+    if row.outputs is Outputs.CHECKED or not _outputs(row):
         return ""
     return "bad" if row.outputs is Outputs.DIFFER else "doubt"
 
 
-def _without(line: Line, names: ShortNames) -> str:
+def _without(contest: Contest, names: ShortNames) -> str:
     """Return the configurations without a figure of their own, each with what happened."""
-    rows = [
-        row
-        for row in line[0].rows
-        if row.own is None and row.result.status not in {CaseStatus.SKIPPED, CaseStatus.NOT_RUN}
-    ]
+    untried = {CaseStatus.SKIPPED, CaseStatus.NOT_RUN}
+    rows = [row for row in contest.rows if row.own is None and row.result.status not in untried]
     named = [f"{names.of(row.configuration)}: {row.unclean_reason}" for row in rows[:_MOST_NAMED]]
     more = [f"{len(rows) - _MOST_NAMED} more"] if len(rows) > _MOST_NAMED else []
     return "; ".join([*named, *more])
-
-
-def _range(values: Sequence[str]) -> str:
-    """Return the lowest and the highest, or the one that there is; empty for none."""
-    if not values:
-        return ""
-    low, high = min(values, key=float), max(values, key=float)
-    return low if low == high else f"{low} to {high}"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 import jinja2
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.files import make_private
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import advice_of
@@ -24,7 +20,7 @@ from orchestrator.report.charts import ThreadStep, charts_of, thread_steps
 from orchestrator.report.data import ReportData
 from orchestrator.report.evidence import case_evidence
 from orchestrator.report.matrix import Line, labels_of, lines_of, matrix_table
-from orchestrator.report.picture import MOST_OPEN, ModelPicture, model_pictures, models_table
+from orchestrator.report.picture import ModelPicture, model_pictures
 from orchestrator.report.winners import kind_title
 from orchestrator.tables.column import Column, Kind
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS, origin_of
@@ -59,10 +55,11 @@ from orchestrator.units import format_bytes, format_change, format_latency
 #: Cases whose evidence stands on the page itself, to be read without scripts. Beyond, it is folded
 #: into the page and unfolded when it is looked at.
 _LAID_OUT_CASES: Final = 60
+#: Models whose pictures stand on the page; of more they are folded into it, below what won.
+_MOST_OPEN: Final = 3
 #: Models and kinds of devices that rows can be chosen by; of more, the search finds them.
 _MOST_CHIPS: Final = 14
-#: Cases whose evidence is folded together: enough for it to fold well, few enough to unfold at
-#: once.
+#: Cases whose evidence is folded together.
 EVIDENCE_SIZE: Final = 25
 _AS_MEANT: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNTIMED})
 _MOST_TROUBLED: Final = 200
@@ -95,61 +92,35 @@ class Block:
     #: None where no latency was asked for.
     picture: ModelPicture | None
     configurations: Table[Any]
-    #: Where the picture is folded; empty for one on the page itself.
-    fold: str
-
-    @property
-    def drawn(self) -> str:
-        """The picture's table as HTML."""
-        if self.picture is None:
-            return ""
-        return whole(self.picture.table, self.picture.look)
 
 
 @without_collector
-def render_html(
-    data: ReportData, *, title: str, cache_folder: Path | None = None, is_of_site: bool = False
-) -> str:
+def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
     """Return the report as one HTML file: no reference to anything outside of it, styles and
     scripts inside.
 
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
-    are made visible. Compiled templates are kept in ``cache_folder`` for the next report. As a page
-    of a site it links to the site's other pages.
+    are made visible. As a page of a site it links to the site's other pages.
     """
     is_laid_out = len(data.results) <= _LAID_OUT_CASES
     names = short_names((row.configuration, row.case) for row in data.results)
-    pictures = model_pictures(data.contests, names)
-    by_subject = {item.model.subject: item for item in pictures}
-    matrices = matrix_tables(data, names)
-    is_open = is_laid_out or len(matrices) <= MOST_OPEN
+    pictures = {item.model.subject: item for item in model_pictures(data.contests, names)}
     models = {row.model.subject: row.model for row in data.results}.values()
     blocks = [
-        Block(
-            model=model,
-            picture=by_subject.get(model.subject),
-            configurations=table,
-            fold="" if is_open else f"picture-{number}",
-        )
-        for number, (model, table) in enumerate(zip(models, matrices, strict=True))
+        Block(model=model, picture=pictures.get(model.subject), configurations=table)
+        for model, table in zip(models, matrix_tables(data, names), strict=True)
+    ]
+    drawn = [
+        "" if block.picture is None else whole(block.picture.table, "pictured") for block in blocks
     ]
     grids = page_tables(data)
     folds = {
         table.name: pack(page_data(table))
         for table in (*grids.values(), *(block.configurations for block in blocks))
     }
-    templates = _environment()
-    if cache_folder is not None and templates.bytecode_cache is None:
-        # Compiling templates takes a quarter of a second. A folder that can't be written to is
-        # ignored.
-        with suppress(OSError):
-            make_private(cache_folder / "templates")
-            if os.access(cache_folder / "templates", os.W_OK):
-                templates.bytecode_cache = jinja2.FileSystemBytecodeCache(
-                    str(cache_folder / "templates")
-                )
-    # Those of many models are put among the folds.
-    folds |= {block.fold: pack(block.drawn) for block in blocks if block.fold}
+    is_folded = len(blocks) > _MOST_OPEN
+    if is_folded:
+        folds |= {f"picture-{place}": pack(html) for place, html in enumerate(drawn)}
     evidence = iter(case_evidence(data.results))
     if not is_laid_out:
         # Never all of it at once: unfolded it is many times as large.
@@ -158,12 +129,12 @@ def render_html(
     # A thread count that a delegate doesn't use is no trouble: another column has its figure.
     measured = [row for row in data.results if not row.is_unused_thread_count]
     troubled = [row for row in measured if row.next_step and row.result.status not in _AS_MEANT]
-    return templates.get_template("report.html.j2").render(
+    return render_template(
+        "report.html.j2",
         title=_whole_title(title, data),
         data=data,
-        blocks=blocks,
-        models=models_table(pictures, names) if len(pictures) > MOST_OPEN else None,
-        most_open=MOST_OPEN,
+        blocks=list(zip(blocks, drawn, strict=True)),
+        is_folded=is_folded,
         chips=_chips(data),
         names=names,
         advice=advice_of(data),

@@ -20,7 +20,6 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from tests.browser.conftest import follow
 from tests.conftest import installed
-from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli
 from tests.samples.places import REPO
 from tests.samples.sample_lab import REAL_PIXEL, Lab, case, lab_of, large_lab, series
@@ -160,7 +159,7 @@ def home(request, tmp_path_factory):
     ).ok()
     counts = packed(folder / "fine.zip", folder / "hostile.zip", hostile)
     assert all(counts[kind] >= 3 for kind in KINDS), counts
-    ours = prepared_cli(folder / "ours")
+    ours = Cli(home=folder / "ours")
     ours("import", folder / "hostile.zip").ok()
     ours(
         "report",

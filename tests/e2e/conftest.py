@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 import json
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.report.assembly import build_report_data
-from orchestrator.report.render import render_html
 from tests.samples.command import Cli, ended_since, started
 from tests.samples.faulty_lab import PROFILES, answer_of, clear, give, quarantined
 from tests.samples.places import MODELS
-from tests.samples.sample_lab import small_lab
 
 if TYPE_CHECKING:
     from tests.samples.farm_hosts import Database, FarmOfHosts
@@ -29,34 +22,16 @@ if TYPE_CHECKING:
 SPEED = 40
 
 
-@functools.cache
-def kept_for_reports() -> Path:
-    """Return a folder with what reports keep for the next one, as a home's cache has it after its
-    first report."""
-    folder = Path(tempfile.mkdtemp(prefix="benchfarm-reports-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    render_html(build_report_data(**small_lab().inputs()), title="", cache_folder=folder)
-    return folder
-
-
-def prepared_cli(home: Path) -> Cli:
-    """Return the command in a home that has what all reports have in common: making it takes two
-    seconds."""
-    with contextlib.suppress(OSError):
-        shutil.copytree(kept_for_reports(), home / "cache", dirs_exist_ok=True)
-    return Cli(home=home)
-
-
 @pytest.fixture(scope="session")
 def make_cli() -> Callable[[Path], Cli]:
     """Return the command in a home."""
-    return prepared_cli
+    return lambda home: Cli(home=home)
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
     """The command in an empty home; no lab is up."""
-    return prepared_cli(tmp_path / "home")
+    return Cli(home=tmp_path / "home")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +77,7 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
     commands: list[Cli] = []
 
     def bring_up(*words: str) -> Lab:
-        command = prepared_cli(tmp_path_factory.mktemp("lab") / "home")
+        command = Cli(home=tmp_path_factory.mktemp("lab") / "home")
         commands.append(command)
         up = command("virtual", "up", "--speed", SPEED, *words, "--json").ok().json
         return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
@@ -155,9 +130,7 @@ def two_hosts(
     """Two hosts with a phone each; their workers go on from one test to the next."""
     from tests.samples.farm_hosts import running_farm
 
-    homes = [
-        (name, prepared_cli(tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")
-    ]
+    homes = [(name, Cli(home=tmp_path_factory.mktemp(name) / "home")) for name in ("one", "two")]
     with running_farm(database, homes) as farm:
         yield farm
 

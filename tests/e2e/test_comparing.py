@@ -16,7 +16,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 
@@ -53,7 +52,7 @@ class Bench:
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("comparing")
-    cli = prepared_cli(folder / "home")
+    cli = Cli(home=folder / "home")
     try:
         (phone,) = (
             cli("virtual", "up", "pixel-4", "--speed", "60", "--seed", "4", "--json")

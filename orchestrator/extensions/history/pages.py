@@ -495,6 +495,5 @@ def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:
     """Return a campaign's report as a page of the site."""
     campaign = workspace.store.campaign(campaign_id)
     assert campaign is not None
-    cache_folder, title = workspace.settings.cache_folder, campaign.name or campaign.campaign_id
     data = report_data(workspace, [campaign])
-    return render_html(data, title=title, cache_folder=cache_folder, is_of_site=True)
+    return render_html(data, title=campaign.name or campaign.campaign_id, is_of_site=True)

@@ -164,7 +164,7 @@ def test_largest_change_of_a_verdict_is_first_and_the_bars_share_a_scale() -> No
     changes = [
         float(text) for text in re.findall(r'data-label="change"[^>]*>([+-][0-9.]+) %<', html)
     ]
-    middles = [float(text) for text in re.findall(r'<circle cx="([0-9.]+)%" cy="10"', html)]
+    middles = [float(text) for text in re.findall(r'<circle cx="([0-9.]+)%" cy="12"', html)]
     assert len(changes) == len(middles) == 3
     assert changes == sorted(changes, reverse=True)
     assert middles == sorted(middles, reverse=True)

@@ -164,22 +164,6 @@ def test_of_one_phone_each_configuration_has_a_row_the_fastest_first() -> None:
     assert 'class="off"' in drawn[2]
 
 
-def test_of_very_many_phones_equal_ones_with_one_answer_share_a_row():
-    many = [phones(1, model=f"Phone {n % 3}")[0] for n in range(45)]
-    many = [replace(phone, serial=Serial(f"s{n}")) for n, phone in enumerate(many)]
-    runs = [
-        run
-        for n, phone in enumerate(many)
-        for run in contest(phone, 6_000 if n else 20_000, 12_000)
-    ]
-    assert cells(picture_of(runs, *many), "phone", "fastest") == [
-        ("Google Phone 0 x 14", "gpu"),
-        ("Google Phone 1 x 15", "gpu"),
-        ("Google Phone 2 x 15", "gpu"),
-        ("Google Phone 0 (s0)", "xnnpack, 4 threads"),
-    ]
-
-
 def test_what_is_the_same_in_all_rows_of_a_whole_table_is_said_once():
     pair = phones(2)
     runs = [run for phone in pair for run in contest(phone, 6_000, 12_000)]

@@ -20,7 +20,6 @@ from orchestrator.records.case import CampaignId, RunId
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store, open_store
-from tests.e2e.conftest import prepared_cli
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS
 
@@ -63,7 +62,7 @@ LATE = {
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("regressions")
-    cli = prepared_cli(folder / "home")
+    cli = Cli(home=folder / "home")
     try:
         (phone,) = (
             cli("virtual", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json")
