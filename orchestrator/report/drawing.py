@@ -323,10 +323,10 @@ def lines(
             places = [f"{horizontal.at(p.x)},{100 - upright.at(p.y):.2f}" for p in part]
             shapes.append(_curve(" ".join(places)))
         for point in item.points if words else ():
-            x = horizontal.at(point.x)
-            dot = [_circle(x, y_of(point.y), 3)]
+            at = horizontal.at(point.x)
+            dot = [_circle(at, y_of(point.y), 3)]
             if point.low is not None and point.high is not None:
-                dot.append(_line(f"{x}%", f"{x}%", y_of(point.low), y_of(point.high)))
+                dot.append(_line(f"{at}%", f"{at}%", y_of(point.low), y_of(point.high)))
             shapes.append(_group(dot, point.look, point.told))
         shapes.append(_text("100%", f"{end}%", item.label, ' dx="8" dy="4"'))
         groups.append(_group(shapes, item.look))

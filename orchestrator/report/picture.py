@@ -74,7 +74,7 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
     )
 
 
-def _order(contest: Contest) -> object:
+def _order(contest: Contest) -> tuple[bool, bool, float]:
     """Put the fastest first and those without a figure last."""
     shown = contest.shown
     return shown.is_virtual, contest.best is None, shown.median_us or 0.0

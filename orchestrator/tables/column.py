@@ -49,10 +49,9 @@ class Kind(enum.Enum):
     RECORD = "object"
     #: In text: a share from 0 to 1, as long as there is room beside the other columns.
     BAR = "bar"
-    #: A line of its own on a page: ``path|path`` (extensions/history/sparklines.py).
-    SPARK = "spark"
-    #: Of tables that are whole on a page: a drawing (report/drawing.py); HTML that a template of
-    #: ours made; links to cases, each its words and the case's key, without a key as text.
+    #: On a page: a drawing (report/drawing.py). Of tables that are whole there: HTML that a
+    #: template of ours made; links to cases, each its words and the case's key, without a key as
+    #: text.
     PICTURE = "picture"
     MARKUP = "markup"
     CASES = "cases"
@@ -94,7 +93,7 @@ class Column(Generic[R]):
     is_signed: bool = False
     #: On a page: a bar behind the figure, as a share from 0 to 1 of its cell; None for none.
     bar: Callable[[R], float | None] | None = None
-    #: Of sparklines: the paths' view box. Of pictures: the axis above them.
+    #: Of pictures: what stands above them, the axis.
     box: Any = ""
 
     @property

@@ -170,8 +170,6 @@ def _words(table: Table[R], column: Column[R], row: R, cell: Any) -> str:  # noq
             f"<li>{_link(f'#c-{key}' if key else '', plain(words))}</li>" for words, key in cell
         ]
         return tag("ul", "".join(links), "plain")
-    if column.kind is Kind.SPARK:
-        return _spark(cell, column.box)
     words = str(cell) if column.kind is Kind.MARKUP else plain(cell)
     if words and not column.is_figure and column.kind is not Kind.MARKUP:
         words = f"<bdi>{words}</bdi>"
@@ -184,21 +182,6 @@ def _words(table: Table[R], column: Column[R], row: R, cell: Any) -> str:  # noq
 
 def _link(address: str, words: str) -> str:
     return f'<a class="open" href="{plain(address)}">{words}</a>' if address else words
-
-
-#: Of a sparkline: the noise, the line, where it changed, and where that was expected or refuted.
-_SPARKS: Final = ("spark-band", "spark-line", "spark-change", "spark-expected")
-
-
-def _spark(paths: str, box: str) -> str:
-    drawn = "".join(
-        f'<path class="{kind}" d="{plain(path)}"/>'
-        for kind, path in zip(_SPARKS, paths.split("|"), strict=False)
-    )
-    return (
-        f'<svg class="spark" viewBox="{box}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{drawn}</svg>"
-    )
 
 
 def page_data(table: Table[R]) -> Mapping[str, object]:
@@ -249,9 +232,9 @@ def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
         if column.case is not None:
             page["cases"] = [column.case(row) for row in rows]
         return page
+    if column.kind is Kind.PICTURE:
+        return page | _distinct([column.value(row) for row in rows]) | {"kind": "picture"}
     words = [visible(cell) for cell in column.cells(rows)]
-    if column.kind is Kind.SPARK:
-        return page | _distinct(words) | {"kind": "spark", "box": column.box}
     page["kind"] = "case" if column.opens else "text"
     if column.tone is not None:
         page["kind"] = "badge"

@@ -22,7 +22,7 @@
   Grid.prototype.word = function (column, row) { return column.words[column.places[row]]; };
   Grid.prototype.key = function (row) { return this.page.keys.words[this.page.keys.places[row]]; };
   Grid.prototype.text = function (column, row) {
-    if (column.kind === "spark") { return ""; }
+    if (column.kind === "picture") { return ""; }
     if (column.kind === "number") {
       var value = column.values[row];
       return value === null ? (column.texts && column.texts[row]) || "---" : (column.signed && value > 0 ? "+" : "") + value.toFixed(column.digits);
@@ -68,7 +68,7 @@
     this.sortBy = make("select");
     this.sortBy.append(new Option(this.page.order, ""));
     this.columns.forEach(function (column, place) {
-      if (column.kind === "spark") { return; }
+      if (column.kind === "picture") { return; }
       var name = column.unit ? column.label + " (" + column.unit + ")" : column.label;
       grid.sortBy.append(new Option(name + " ▲", place + " 1"), new Option(name + " ▼", place + " -1"));
     });
@@ -118,7 +118,7 @@
     this.heads = this.columns.map(function (column, place) {
       var cell = make("th", column.kind === "number" ? "n" : "");
       cell.scope = "col";
-      if (column.kind === "spark") {
+      if (column.kind === "picture") {
         cell.textContent = column.label;
         line.append(cell);
         return cell;
@@ -159,7 +159,7 @@
   function width(column) {
     var longest = Math.max(column.label.length, (column.unit || "").length) + 2;
     if (column.kind === "number") { return Math.max(longest, 9) + 3; }
-    if (column.kind === "spark") { return 20; }
+    if (column.kind === "picture") { return 20; }
     for (var i = 0; i < column.words.length; i += 1) { longest = Math.max(longest, column.words[i].length); }
     return Math.min(longest, 40) + 3;
   }
@@ -203,7 +203,7 @@
     this.draw();
   };
   Grid.prototype.matching = function (words) {
-    var columns = this.page.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "spark"; });
+    var columns = this.page.columns.filter(function (column) { return column.kind !== "number" && column.kind !== "picture"; });
     /* Each different word is searched once, not once for each row. */
     var hits = words.map(function (word) {
       return columns.map(function (column) {
@@ -290,8 +290,8 @@
           opener.href = "#c-" + column.cases[row];
           cell.append(opener);
         } else { cell.textContent = text; }
-      } else if (column.kind === "spark") {
-        cell.append(spark(grid.word(column, row), column.box));
+      } else if (column.kind === "picture") {
+        cell.append(report.fragment(grid.word(column, row)));
       } else if (column.kind === "badge") {
         if (text) { cell.append(make("span", "badge " + grid.word(column, row).split("|")[0], text)); }
       } else {
@@ -310,19 +310,9 @@
     return line;
   };
 
-  /* Paths that the page brings: the noise, the line, where it changed, and where that was expected or refuted. */
-  var SPARKS = ["spark-band", "spark-line", "spark-change", "spark-expected"];
-  function spark(paths, box) {
-    var picture = report.svg("svg", { "class": "spark", viewBox: box, preserveAspectRatio: "none", "aria-hidden": "true" });
-    paths.split("|").forEach(function (path, place) {
-      picture.append(report.svg("path", { "class": SPARKS[place], d: path }));
-    });
-    return picture;
-  }
-
-  /* The rows in view as words, by column; sparklines have none. */
+  /* The rows in view as words, by column; pictures have none. */
   Grid.prototype.lines = function (head, cell) {
-    var columns = this.page.columns.filter(function (column) { return column.kind !== "spark"; });
+    var columns = this.page.columns.filter(function (column) { return column.kind !== "picture"; });
     var lines = [columns.map(head)];
     this.rows.forEach(function (row) { lines.push(columns.map(function (column) { return cell(column, row); })); });
     return lines;
@@ -345,7 +335,7 @@
     report.save("benchfarm-" + this.host.dataset.grid + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
   };
   Grid.prototype.markdown = function () {
-    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "spark"; });
+    var grid = this, columns = this.columns.filter(function (column) { return column.kind !== "picture"; });
     return report.markdown(columns.map(title), columns.map(function (column) { return column.kind === "number"; }), this.rows.map(function (row) {
       return columns.map(function (column) {
         return grid.text(column, row) + (column === grid.columns[0] && grid.page.virtual[row] ? " (virtual)" : "");

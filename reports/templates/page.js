@@ -48,15 +48,12 @@ var report = (function () {
     root.dataset.theme = theme;
     byId("theme").setAttribute("aria-pressed", String(theme === "dark"));
   }
-  function tellTheme() { document.dispatchEvent(new Event("report-theme")); }
   if (stored() === "dark" || stored() === "light") { setTheme(stored()); }
   byId("theme").addEventListener("click", function () {
     var theme = isDark() ? "light" : "dark";
     setTheme(theme);
     try { localStorage.setItem("benchfarm-theme", theme); } catch (error) { /* a page from a file may not keep anything */ }
-    tellTheme();
   });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", tellTheme);
   byId("print").addEventListener("click", function () { window.print(); });
   /* Paper has the comparison, where it is drawn already, and the findings; the rest as it is on the screen. */
   var folded = [];
@@ -90,12 +87,6 @@ var report = (function () {
     var made = element("template");
     made.innerHTML = html;
     return made.content;
-  }
-
-  function svg(name, attributes) {
-    var made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    Object.keys(attributes).forEach(function (key) { made.setAttribute(key, attributes[key]); });
-    return made;
   }
 
   function save(name, type, content) {
@@ -139,5 +130,5 @@ var report = (function () {
     return lines.map(function (line) { return "| " + line.join(" | ") + " |"; }).join("\n") + "\n";
   }
 
-  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, isDark: isDark, element: element, fragment: fragment, svg: svg, save: save, copied: copied, markdown: markdown };
+  return { byId: byId, data: data, has: has, unfold: unfold, whenSeen: whenSeen, element: element, fragment: fragment, save: save, copied: copied, markdown: markdown };
 })();

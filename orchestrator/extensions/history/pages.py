@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -27,13 +26,6 @@ from orchestrator.extensions.history.site import (
     gather,
 )
 from orchestrator.extensions.history.site_folder import SiteFolder
-from orchestrator.extensions.history.sparklines import (
-    CHART_SIZE,
-    NightChart,
-    night_chart,
-    spark_box,
-    spark_path,
-)
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import ChangeAnswer
@@ -41,10 +33,11 @@ from orchestrator.records.case import CampaignId
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import Quality
+from orchestrator.report.drawing import Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html, render_template
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.html import mark, pack, page_data
+from orchestrator.tables.html import Html, mark, pack, page_data
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name, short_names
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
@@ -53,6 +46,8 @@ from orchestrator.units import US_PER_MS, format_change
 _PLAIN_ROWS: Final = 200
 _MOST_GROUPS: Final = 12
 _MOST_MEMBERS: Final = 20
+#: A line is broken where so many nights are without a figure.
+_GAP: Final = 8
 #: A figure this much off the window's median is told as slower or faster.
 _NOTEWORTHY: Final = 0.02
 
@@ -85,7 +80,7 @@ def shared_files() -> tuple[SharedFile, SharedFile]:
     """Return the style sheet and the script: the report's, and what only these pages have."""
     return (
         _shared("css", "report.css", "site.css"),
-        _shared("js", "page.js", "grid.js", "site.js", "farm.js"),
+        _shared("js", "page.js", "grid.js", "farm.js"),
     )
 
 
@@ -158,7 +153,6 @@ def campaigns_page(site: Site) -> str:
             key=lambda item: item.page if item.has_page else "",
             link=("", ""),
             is_virtual=lambda item: item.is_virtual,
-            marks=lambda item: {"night": f"{item.night}"},
         ),
         is_virtual=any(item.is_virtual for item in site.campaigns),
         is_mixed=site.has_real,
@@ -189,14 +183,6 @@ def farm_page(
 def series_page(site: Site, row: SiteSeries) -> str:
     """Return the page of one series."""
     nights = site.nights_of(row)
-    chart = night_chart(
-        [night.night for night in nights],
-        [night.median_us / US_PER_MS for night in nights],
-        [night.low_us / US_PER_MS for night in nights],
-        [night.high_us / US_PER_MS for night in nights],
-        [night.is_trusted for night in nights],
-    )
-    places = {night.night: at for night, at in zip(nights, chart.places, strict=True)}
     return _page(
         "site_series.html.j2",
         site,
@@ -204,24 +190,9 @@ def series_page(site: Site, row: SiteSeries) -> str:
         root="../",
         row=row,
         nights=nights,
-        chart=chart,
-        size=CHART_SIZE,
-        changes=[
-            (change, places[change.night]) for change in row.changes if change.night in places
-        ],
-        events=[
-            (event, at)
-            for event in row.events
-            if (at := _place(event.night, nights, chart)) is not None
-        ],
-        changed=Table(
-            name="changes",
-            caption="Changes",
-            columns=CHANGES,
-            rows=row.changes[::-1],
-            marks=lambda change: {"night": f"{change.night}"},
-        ),
-        table=_nights_table(site, row, nights, chart),
+        chart=_chart(row, nights),
+        changed=Table(name="changes", caption="Changes", columns=CHANGES, rows=row.changes[::-1]),
+        table=_nights_table(site, row, nights),
         origins=sorted(
             {
                 origin_of(site.by_id[item].campaign)
@@ -233,6 +204,48 @@ def series_page(site: Site, row: SiteSeries) -> str:
         quality=_quality(row, nights[-1]),
         is_virtual=row.is_virtual,
         is_mixed=False,
+    )
+
+
+def _chart(row: SiteSeries, nights: Sequence[SiteNight]) -> Html:
+    """Return a series' nights as a line of points with intervals, where the calendar has them, and
+    what changed and happened beside it.
+    """
+    points, ends = [], []
+    for night in nights:
+        low, high = (
+            end / US_PER_MS if math.isfinite(end) else None for end in (night.low_us, night.high_us)
+        )
+        figure = night.median_us / US_PER_MS
+        ends += [figure, low or figure, high or figure]
+        interval = "" if low is None else f" ({low:.4g} to {high:.4g})"
+        told = f"{night.night}: {figure:.4g} ms{interval}, {_quality(row, night)}"
+        look = "" if night.is_trusted else "suspect"
+        points.append(
+            Point(x=night.night.toordinal(), y=figure, low=low, high=high, told=told, look=look)
+        )
+    first, last = nights[0].night, nights[-1].night
+    marks = [
+        Mark(x=event.night.toordinal(), told=f"{event.night}: {event.text}", look="event")
+        for event in row.events
+        if first <= event.night <= last
+    ]
+    for change in row.changes:
+        ratio = format_change(change.ratio)
+        told = f"{ratio} on {change.night}, {change.state}"
+        look = "change" if change.counts else "change expected"
+        marks.append(Mark(x=change.night.toordinal(), told=told, label=ratio, look=look))
+    named = dict.fromkeys((first, nights[len(nights) // 2].night, last))
+    return lines(
+        [Line(points=points, look="virtual" if row.is_virtual else "nights")],
+        f"Latency in ms of {len(nights)} nights, {first} to {last}; the table below has all",
+        across="",
+        words=[(night.toordinal(), f"{night}") for night in named],
+        marks=marks,
+        # Never less than 4 % from end to end: noise isn't made large.
+        vertical=axis_of([0.98 * min(ends), 1.02 * max(ends)]),
+        break_at=_GAP,
+        height=320,
     )
 
 
@@ -279,16 +292,6 @@ def _assets() -> dict[str, str]:
     return {"css": style.path, "js": script.path}
 
 
-def _place(night: date, nights: Sequence[SiteNight], chart: NightChart) -> float | None:
-    """Return where a day is on the chart: at the first night from it on.
-
-    None when it is outside.
-    """
-    if not nights or not nights[0].night <= night <= nights[-1].night:
-        return None
-    return next(at for item, at in zip(nights, chart.places, strict=True) if item.night >= night)
-
-
 def _quality(row: SiteSeries, night: SiteNight) -> str:
     """Return what a night's figure is worth; however well it was measured, with wrong outputs it is
     nothing.
@@ -303,11 +306,8 @@ def _quality(row: SiteSeries, night: SiteNight) -> str:
     return quality.word if is_precise else f"{quality.word}, not precise"
 
 
-def _nights_table(
-    site: Site, row: SiteSeries, nights: Sequence[SiteNight], chart: NightChart
-) -> Table[SiteNight]:
-    """Return the nights of a series, newest first; the chart's script finds each by its place."""
-    places = {night.night: at for night, at in zip(nights, chart.places, strict=True)}
+def _nights_table(site: Site, row: SiteSeries, nights: Sequence[SiteNight]) -> Table[SiteNight]:
+    """Return the nights of a series, newest first."""
     digits = column_decimals([night.median_us / US_PER_MS for night in nights])
 
     def interval(night: SiteNight) -> str:
@@ -333,19 +333,17 @@ def _nights_table(
         caption="Table of nights",
         columns=columns,
         rows=nights[::-1],
-        marks=lambda night: {"x": f"{places[night.night]}", "night": f"{night.night}"},
     )
 
 
-def _spark(site: Site, row: SiteSeries) -> str:
+def _spark(site: Site, row: SiteSeries) -> Html:
     places = {night: place for place, night in enumerate(site.nights)}
-    marks = [
-        (places[change.night], change.counts) for change in row.changes if change.night in places
+    changes = [
+        (places[change.night], "change" if change.counts else "change expected")
+        for change in row.changes
+        if change.night in places
     ]
-    found, expected = (
-        [place for place, counts in marks if counts is wanted] for wanted in (True, False)
-    )
-    return spark_path(row.latency_us.tolist(), found, expected)
+    return sparkline(row.latency_us.tolist(), changes, _GAP)
 
 
 _CAMPAIGNS: Final[Sequence[Column[SiteCampaign]]] = (
@@ -426,8 +424,8 @@ def _series_table(site: Site) -> Table[SiteSeries]:
             "nights",
             "nights",
             lambda row: drawn[row.page],
-            Kind.SPARK,
-            box=spark_box(len(site.nights)),
+            Kind.PICTURE,
+            box="nights",
             forms=PAGE,
         ),
         Column("device", "device", lambda row: f"{row.phone} ({row.case.serial})", is_choice=True),

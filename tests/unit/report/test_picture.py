@@ -8,7 +8,7 @@ import pytest
 from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.drawing import Axis, Dot, axis_of, dots
+from orchestrator.report.drawing import Axis, Dot, axis_of, dots, sparkline
 from orchestrator.report.picture import model_pictures
 from orchestrator.tables.html import whole
 from orchestrator.tables.labels import short_names
@@ -179,3 +179,17 @@ def test_names_leave_out_what_is_the_same_everywhere_unless_two_would_be_alike()
     assert names.common == "native; gpu with 1 thread"
     twice = short_names([("gpu, 1 thread, a", cases[0]), ("gpu, 1 thread, a, a", cases[1])])
     assert len(set(twice.short.values())) == len(twice.short)
+
+
+def test_a_sparkline_breaks_where_nights_are_missing_and_marks_changes():
+    nan = float("nan")
+    drawn = sparkline([1.0, 1.1, *[nan] * 10, 1.2], [(2, "change")], 8)
+    assert drawn.count("<polyline") == 2
+    assert drawn.count('class="change"') == 1
+    assert "<polyline" not in sparkline([nan, nan], [], 8)
+    # One scale: ten percent are as high in every series, and what leaves it is cut.
+    heights = [
+        [int(y) for y in re.findall(r",(\d+)", sparkline([100.0, 100.0, last], [], 8))]
+        for last in (100.01, 110.0, 150.0)
+    ]
+    assert [first - last for first, *_, last in heights] == [0, 22, 96]
