@@ -29,7 +29,7 @@ import numpy as np
 
 from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.site import Site, gather
-from orchestrator.extensions.history.site_folder import SiteFolder
+from orchestrator.files import write_file
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import (
     Build,
@@ -201,17 +201,16 @@ def plain(site: Site, folder: Path) -> int:
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
     """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
-    shared, pages = site_pages.shared_files(), site_pages.all_pages(site)
-    target = SiteFolder(folder, [*(item.path for item in shared), *pages])
-    for item in shared:
-        target.write(item.path, item.content)
     begin = time.perf_counter()
-    for path, page in pages.items():
-        if path.startswith("series/"):
-            target.write(path, page().encode())
+    size = 0
+    for row in site.series:
+        content = site_pages.series_page(site, row).encode()
+        write_file(folder / "series" / row.page, content)
+        size += len(content)
     middle = time.perf_counter()
-    target.write("index.html", pages["index.html"]().encode())
-    return middle - begin, time.perf_counter() - middle, target.finish()["size_bytes"]
+    content = site_pages.overview_page(site).encode()
+    write_file(folder / "index.html", content)
+    return middle - begin, time.perf_counter() - middle, size + len(content)
 
 
 def main() -> None:
@@ -222,7 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     store = Nights(options.phones, options.nights)
     begin, begin_cpu = time.perf_counter(), time.process_time()
-    site, _ = gather(store, since=None, reports=0)
+    site, _ = gather(store, since=None)
     gathered_s = time.perf_counter() - begin
     with tempfile.TemporaryDirectory() as name:
         folder, other = Path(name) / "site", Path(name) / "plain"

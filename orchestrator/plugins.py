@@ -13,7 +13,7 @@ name is known by its entry point.
 | devices | any | a :class:`DeviceSource` |
 | exporters | the format, as ``benchfarm export --format`` takes it | an :class:`Exporter` |
 | importers | any | an :class:`Importer` |
-| notifiers | the scheme of an address (``mailto``) | a :class:`Notifier` |
+| notifiers | the scheme of an address (``https``) | a :class:`Notifier` |
 | pages | the page's file without its ending | a :class:`Page` |
 | program_sources | any | a :class:`ProgramSource` |
 | programs | a prefix, a dot and a name: ``acme.sleep`` | its :class:`Program` |
@@ -261,13 +261,10 @@ class Importer:
 class Message:
     """What a notifier sends."""
 
-    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text`` when
-    #: ``form`` is ``json``.
+    #: Plain values; a webhook gets them as ``report`` in one JSON object with ``text``.
     content: object
-    #: For people; its first line is a mail's subject.
+    #: For people; its first line is a headline.
     text: str
-    #: json or text.
-    form: str = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

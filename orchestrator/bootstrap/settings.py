@@ -119,13 +119,6 @@ class Settings:
         """What others must know to read what is served, from $BENCHFARM_TOKEN; empty for none."""
         return self.environ.get("BENCHFARM_TOKEN", "")
 
-    @property
-    def smtp(self) -> str:
-        """The mail server for messages: ``smtp://[USER:PASSWORD@]HOST[:PORT]`` or ``smtps://...``
-        ($BENCHFARM_SMTP).
-        """
-        return self.environ.get("BENCHFARM_SMTP") or "smtp://localhost"
-
 
 def _default_store(data_folder: Path) -> str:
     return str(data_folder / "store.sqlite")

@@ -28,7 +28,7 @@ def site(tmp_path_factory):
     # A folder with a space in it, as a sub-path.
     out = tmp_path_factory.mktemp("web") / "sub path" / "site"
     with Workspace(settings) as workspace:
-        build(workspace, SiteRequest(out=out, reports=1))
+        build(workspace, SiteRequest(out=out))
     return out
 
 

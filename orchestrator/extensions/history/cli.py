@@ -19,14 +19,14 @@ from orchestrator.extensions.history import changes as history
 from orchestrator.extensions.history.access import Listening, access_of, address_of
 from orchestrator.extensions.history.changepoint import LEAST_CHANGE
 from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
-from orchestrator.extensions.history.notifying import FORMS, receiver_of, send
+from orchestrator.extensions.history.notifying import receiver_of, send
 from orchestrator.extensions.history.regressions import (
     FoundChange,
     OutputsChange,
     Question,
     Regressions,
 )
-from orchestrator.extensions.history.site import TITLE, Since, SiteRequest, Title, first_night
+from orchestrator.extensions.history.site import Since, SiteRequest, first_night
 from orchestrator.files import write_file
 from orchestrator.installation import require_packages
 from orchestrator.plugins import Message, Settings, Workspace, command
@@ -63,12 +63,8 @@ class ChangesOptions:
     ] = "unrefuted"
     notify: Annotated[
         Texts,
-        opt(
-            "--notify",
-            "With exit code 1, send the report: a webhook's URL, mailto:ADDRESS, or @FILE.",
-        ),
+        opt("--notify", "With exit code 1, send the report: a webhook's URL, or @FILE."),
     ] = ()
-    notify_form: Annotated[str, opt("--notify-format", "json or text.")] = "json"
     out: Out = None
 
 
@@ -80,10 +76,6 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     """
     form, out = format_of(options.form, options.out, tuple(_RENDERERS), default="text"), options.out
     threshold = share_of(options.threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
-    if options.notify_form not in FORMS:
-        raise UsageError(
-            f"--notify-format {options.notify_form!r} isn't known", hint=" or ".join(FORMS)
-        )
     receivers = [receiver_of(text, "--notify", settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
         question = Question(
@@ -105,7 +97,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     undelivered = []
     if receivers and done.fails:
         content, told = json.loads(to_json(data)), done.nothing or _as_text(done.found)
-        message = Message(content=content, text=told, form=options.notify_form)
+        message = Message(content=content, text=told)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
         tell(settings.log_format, "notify", reason, level="error")
@@ -195,9 +187,7 @@ def write_site(settings: Settings, request: SiteRequest) -> CommandResult:
 
 
 @command("serve")
-def serve(
-    settings: Settings, listening: Listening, since: Since = "", title: Title = TITLE
-) -> CommandResult:
+def serve(settings: Settings, listening: Listening, since: Since = "") -> CommandResult:
     """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
@@ -220,7 +210,7 @@ def serve(
         workspace.store.campaigns()
         queue = queue_beside(settings, stack)
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
-        pages = LivePages(workspace, farm, since=first, title=title)
+        pages = LivePages(workspace, farm, since=first)
         numbers = Numbers(workspace, farm, lambda: recent_changes(pages.site()))
         answers = LiveAnswers(workspace, queue, pages, farm)
         opened = stack.enter_context(web.listen(listening.host, listening.port))

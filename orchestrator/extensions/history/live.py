@@ -40,7 +40,6 @@ from orchestrator.records.answers import (
     SeriesAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import CampaignId, Serial
 
 if TYPE_CHECKING:
@@ -57,15 +56,13 @@ class LivePages:
     since.
     """
 
-    def __init__(
-        self, workspace: Workspace, farm: FarmNow, *, since: date | None, title: str
-    ) -> None:
+    def __init__(self, workspace: Workspace, farm: FarmNow, *, since: date | None) -> None:
         self._workspace = workspace
         self._farm = farm
         self._since = since
-        self._title = title
         self._lock = threading.Lock()
-        self._known: tuple[Site, Mapping[CampaignId, str]] | None = None
+        self._site: Site | None = None
+        self._marks: Mapping[CampaignId, str] = {}
         self._seen: object = None
         self._fresh_until_s = 0.0
         self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
@@ -80,17 +77,17 @@ class LivePages:
         if path in {"farm", "farm/now"}:
             content = site_pages.farm_page(*self._now(), is_part=path != "farm")
             return page_of("farm.html", content.encode(), asks=True)
+        path = f"{path}index.html" if path in {"", "campaigns/"} else path
         with self._lock:
             found = self._content(path)
-        folder, _, name = path.partition("/")
-        is_report = folder == "campaigns" and name not in ("", "index.html")
+        is_report = path.startswith("campaigns/") and path != "campaigns/index.html"
         script = script_hash("report") if is_report else ""
-        return None if found is None else page_of(path or "index.html", found, script=script)
+        return None if found is None else page_of(path, found, script=script)
 
     def site(self) -> Site:
         """Return what the pages show now."""
         with self._lock:
-            return self._current()[0]
+            return self._current()
 
     def _now(self) -> tuple[Mapping[str, object], Sequence[ChangeAnswer]]:
         """Return what the farm's page shows.
@@ -111,53 +108,32 @@ class LivePages:
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
             return {item.path: item.content for item in site_pages.shared_files()}.get(path)
-        site, marks = self._current()
-        if path in ("", "index.html"):
-            return site_pages.overview_page(site).encode()
-        folder, _, name = path.partition("/")
-        if folder == "series" and name in site.by_name:
-            return site_pages.series_page(site, site.by_name[name]).encode()
-        if folder == "pages":
-            page = site_pages.plugin_pages(self._workspace).get(path)
-            return page().encode() if page is not None else None
-        if folder != "campaigns":
-            return None
-        if name in ("", "index.html"):
-            return site_pages.campaigns_page(site).encode()
-        campaign = next((item for item in site.campaigns if item.page == name), None)
-        if campaign is None:
-            return None
-        return self._report(campaign.campaign.campaign_id, marks[campaign.campaign.campaign_id])
+        site = self._current()
+        for item in site.campaigns:
+            if path == f"campaigns/{item.page}":
+                campaign_id = item.campaign.campaign_id
+                return self._report(campaign_id, self._marks[campaign_id])
+        page = site_pages.all_pages(self._workspace, site).get(path)
+        return page().encode() if page is not None else None
 
     def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
         return site_pages.campaign_html(self._workspace, campaign_id).encode()
 
-    def _current(self) -> tuple[Site, Mapping[CampaignId, str]]:
+    def _current(self) -> Site:
         begin_s = time.monotonic()
-        if self._known is not None and begin_s < self._fresh_until_s:
-            return self._known
+        if self._site is not None and begin_s < self._fresh_until_s:
+            return self._site
         store = self._workspace.store
         campaigns = store.campaigns()
-        seen = (
-            [(item.campaign_id, item.status, item.finished_at) for item in campaigns],
-            dict(store.progress()),
-            list(store.annotations()),
-            list(store.confirmations()),
-        )
-        if self._known is None or seen != self._seen or self._is_read_again(campaigns):
-            site, marks = gather(store, since=self._since, title=self._title)
-            self._known = replace(site, is_live=True), marks
-            self._seen = seen
+        seen = (len(campaigns), list(store.annotations()), list(store.confirmations()))
+        shown = [item for item in campaigns if item.campaign_id in self._marks]
+        is_known = seen == self._seen and report_marks(store, shown) == self._marks
+        if self._site is None or not is_known:
+            site, self._marks = gather(store, since=self._since)
+            self._site, self._seen = replace(site, is_live=True), seen
         took_s = time.monotonic() - begin_s
         self._fresh_until_s = time.monotonic() + max(_LEAST_AGE_S, _AGE_FACTOR * took_s)
-        return self._known
-
-    def _is_read_again(self, campaigns: Sequence[Campaign]) -> bool:
-        """Whether something else is read from what was stored: nothing else tells of that."""
-        assert self._known is not None, "only asked of what is known"
-        _, marks = self._known
-        shown = [item for item in campaigns if item.campaign_id in marks]
-        return report_marks(self._workspace.store, shown) != marks
+        return self._site
 
 
 class LiveAnswers:
@@ -229,7 +205,7 @@ class LiveAnswers:
                 item.campaign,
                 stored=item.stored,
                 planned=max(item.planned, item.stored),
-                page=f"campaigns/{item.page}" if item.has_page else "",
+                page=f"campaigns/{item.page}",
             )
             for item in self._pages.site().campaigns[offset : offset + limit]
         ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.reporting import report_data
+from orchestrator.errors import UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
 from orchestrator.extensions.history.regressions import ChangeGroup, FoundChange
@@ -25,7 +28,7 @@ from orchestrator.extensions.history.site import (
     first_night,
     gather,
 )
-from orchestrator.extensions.history.site_folder import SiteFolder
+from orchestrator.files import write_file
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import ChangeAnswer
@@ -38,7 +41,7 @@ from orchestrator.report.render import render_html, render_template
 from orchestrator.tables.column import NOTHING, PAGE, Column, Kind, column_decimals
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.html import Html, mark, pack, page_data
-from orchestrator.tables.labels import STATE_CLASSES, moment_text, page_name, short_names
+from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS, format_change
 
@@ -64,7 +67,6 @@ class WrittenSite:
     written: int
     unchanged: int
     removed: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +102,7 @@ def overview_page(site: Site) -> str:
         here="overview",
         root="",
         counts=_counts(site),
-        faulty=[
-            (item, f"{page_name(item.series_key)}.html" in site.by_name)
-            for item in site.faulty_outputs[:_MOST_GROUPS]
-        ],
+        faulty=site.faulty_outputs[:_MOST_GROUPS],
         more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
         groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
         more_groups=max(0, len(site.groups) - _MOST_GROUPS),
@@ -127,7 +126,6 @@ def _group(group: ChangeGroup) -> dict[str, object]:
     if all(item.expected for item in members):
         status = f"expected: {members[0].expected}"
     return {
-        "night": max(item.night for item in members),
         "sentence": group.sentence,
         "members": [
             (item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members
@@ -150,7 +148,7 @@ def campaigns_page(site: Site) -> str:
             columns=_CAMPAIGNS,
             rows=site.campaigns,
             nothing="There is none.",
-            key=lambda item: item.page if item.has_page else "",
+            key=lambda item: item.page,
             link=("", ""),
             is_virtual=lambda item: item.is_virtual,
         ),
@@ -249,23 +247,23 @@ def _chart(row: SiteSeries, nights: Sequence[SiteNight]) -> Html:
     )
 
 
-def all_pages(site: Site) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each page but the reports, by its path; those that lead to all others come
-    last.
+def all_pages(workspace: Workspace, site: Site) -> Mapping[str, Callable[[], str]]:
+    """Return what makes each page, by its path; those that lead to all others come last.
+
+    Raises PluginError.
     """
-    pages = {f"series/{row.page}": partial(series_page, site, row) for row in site.series}
     return {
-        **pages,
+        **{
+            f"campaigns/{item.page}": partial(campaign_html, workspace, item.campaign.campaign_id)
+            for item in site.campaigns
+        },
+        **{
+            f"pages/{name}.html": partial(page.render, workspace)
+            for name, page in every("pages", Page).items()
+        },
+        **{f"series/{row.page}": partial(series_page, site, row) for row in site.series},
         "campaigns/index.html": partial(campaigns_page, site),
         "index.html": partial(overview_page, site),
-    }
-
-
-def plugin_pages(workspace: Workspace) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each page that a plugin adds, by its path; raises PluginError."""
-    return {
-        f"pages/{name}.html": partial(page.render, workspace)
-        for name, page in every("pages", Page).items()
     }
 
 
@@ -444,7 +442,6 @@ def _series_table(site: Site) -> Table[SiteSeries]:
             is_choice=True,
             is_optional=True,
         ),
-        Column("grade", "grade", lambda row: row.grade, is_choice=True),
         Column("last_night", "last night", lambda row: site.nights[row.last_place], is_choice=True),
     )
     return Table(
@@ -460,33 +457,83 @@ def _series_table(site: Site) -> Table[SiteSeries]:
     )
 
 
+#: Which files of a folder are the site's, and the mark of each report.
+MANIFEST: Final = ".benchfarm-site.json"
+_OWN_PATH: Final = re.compile(
+    r"index\.html|(?:assets|series|campaigns|pages)/[a-z0-9-]{1,120}\.(?:html|css|js)"
+)
+
+
 def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
-    """Write or renew the pages; raises UsageError, HostStorageError."""
-    since = first_night(request.since, workspace)
-    site, marks = gather(workspace.store, since=since, title=request.title, reports=request.reports)
-    shown = {
-        f"campaigns/{item.page}": item.campaign.campaign_id
-        for item in site.campaigns
-        if item.has_page
+    """Write or renew the pages in an empty folder or that of a site: only what changed is written,
+    and only what was written here is removed.
+
+    Raises UsageError, HostStorageError.
+    """
+    out, since = request.out, first_night(request.since, workspace)
+    site, marks = gather(workspace.store, since=since)
+    of_page = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns}
+    makers: dict[str, Callable[[], bytes]] = {
+        item.path: partial(bytes, item.content) for item in shared_files()
     }
-    shared = shared_files()
-    pages = {**plugin_pages(workspace), **all_pages(site)}
-    folder = SiteFolder(request.out, [*(item.path for item in shared), *pages, *shown])
-    for item in shared:
-        folder.write(item.path, item.content)
-    for path, campaign_id in shown.items():
-        mark = marks[campaign_id]
-        if request.fresh or not folder.keeps(path, mark):
-            folder.write(path, campaign_html(workspace, campaign_id).encode(), note=mark)
-    for path, page in pages.items():
-        folder.write(path, page().encode())
+    for path, page in all_pages(workspace, site).items():
+        makers[path] = partial(_encoded, page)
+    files = {path: marks[of_page[path]] if path in of_page else "" for path in makers}
+    before = _known_files(out)
+    # A build that is cut off leaves pages that the next one knows as its own.
+    _save(out, {**dict.fromkeys(files, ""), **before})
+    written = 0
+    for path, make in makers.items():
+        target = out / path
+        if files[path] and before.get(path) == files[path] and target.is_file():
+            continue
+        content = make()
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
+            write_file(target, content)
+            written += 1
+    gone = before.keys() - files.keys()
+    for path in gone:
+        (out / path).unlink(missing_ok=True)
+    _save(out, files)
     return WrittenSite(
-        path=request.out / "index.html",
+        path=out / "index.html",
         series=len(site.series),
         nights=len(site.nights),
-        reports=len(shown),
-        **folder.finish(),
+        reports=len(site.campaigns),
+        written=written,
+        unchanged=len(files) - written,
+        removed=len(gone),
     )
+
+
+def _encoded(page: Callable[[], str]) -> bytes:
+    return page().encode()
+
+
+def _known_files(out: Path) -> dict[str, str]:
+    """Return the files that a build before wrote, with their marks; raises UsageError for a folder
+    of something else.
+    """
+    hint = "choose an empty folder with --out"
+    try:
+        found = json.loads((out / MANIFEST).read_text("utf-8"))
+        files = {str(path): str(mark) for path, mark in found.items() if _OWN_PATH.fullmatch(path)}
+    except FileNotFoundError:
+        if out.is_dir() and any(out.iterdir()):
+            raise UsageError(f"{out} isn't a folder of 'history site'", hint=hint) from None
+        return {}
+    except OSError as error:
+        raise UsageError(f"{out}: {error.strerror}", hint=hint) from error
+    except (ValueError, AttributeError):
+        raise UsageError(f"{out / MANIFEST} can't be read", hint=hint) from None
+    for name in ("assets", "series", "campaigns", "pages"):
+        if (out / name).is_symlink():
+            raise UsageError(f"{out / name} is a link", hint=hint)
+    return files
+
+
+def _save(out: Path, files: Mapping[str, str]) -> None:
+    write_file(out / MANIFEST, json.dumps(files, indent=0))
 
 
 def campaign_html(workspace: Workspace, campaign_id: CampaignId) -> str:

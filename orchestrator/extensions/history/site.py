@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
@@ -40,7 +40,6 @@ from orchestrator.extensions.history.regressions import (
 from orchestrator.extensions.history.series import (
     NightDetails,
     NightTable,
-    first_moment,
     night_details,
     night_of,
     night_table,
@@ -48,23 +47,19 @@ from orchestrator.extensions.history.series import (
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, SeriesKey
+from orchestrator.records.case import CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.history import Contents, DeviceSighting, Points, RunMark
+from orchestrator.records.history import DeviceSighting, Points
 from orchestrator.records.parity import ParityVerdict
-from orchestrator.records.run import THREADS_UNUSED, Outcome
-from orchestrator.records.verdict import Grade, Quality
 from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-TITLE: Final = "Benchmark history"
 #: A figure that is at least this many nights old is shown as missing.
 SILENT_NIGHTS: Final = 3
 
 Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 runs).")]
-Title = Annotated[str, opt("--title", "Title of the overview.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +68,6 @@ class SiteRequest:
 
     out: Annotated[Path, opt("--out -o", "Folder of the pages: empty, or that of a site.")]
     since: Since = ""
-    title: Title = TITLE
-    reports: Annotated[
-        int | None, opt("--limit", "Write a page for at most N campaigns (default: all).", min=0)
-    ] = None
-    fresh: Annotated[bool, opt("--force", "Write existing reports again.")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +77,7 @@ class SiteEvent:
     """
 
     night: date
-    #: ``note``, ``system``, ``build``, ``model``, ``file``, ``outputs``, ``figures`` or ``no
-    #: figure``.
+    #: ``note``, ``system``, ``build``, ``model``, ``file`` or ``outputs``.
     kind: str
     text: str
 
@@ -114,8 +103,6 @@ class SiteSeries:
     case: Case
     facts: DeviceFacts | None
     is_virtual: bool
-    #: Of the runs that the newest figure is of, the worst; empty when none was given.
-    grade: str
     changes: tuple[FoundChange, ...]
     events: tuple[SiteEvent, ...]
     #: Of each of the site's nights, NaN where there is none.
@@ -212,10 +199,6 @@ class SiteCampaign:
     stored: int
     planned: int
     is_virtual: bool
-    #: Whether the site has a page of it.
-    has_page: bool
-    #: The night in which it began.
-    night: date
 
     @property
     def name(self) -> str:
@@ -232,7 +215,6 @@ class SiteCampaign:
 class Site:
     """Everything that the pages show."""
 
-    title: str
     since: date | None
     table: NightTable
     details: NightDetails
@@ -314,9 +296,7 @@ class Site:
         return any(not item.is_virtual for item in self.series)
 
 
-def gather(
-    store: Store, *, since: date | None, title: str = TITLE, reports: int | None = None
-) -> tuple[Site, Mapping[CampaignId, str]]:
+def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignId, str]]:
     """Return what the pages show, and of each campaign a mark that changes when its report does.
 
     The marks are of the moment before the rest is read: later ones differ when something changes
@@ -337,10 +317,8 @@ def gather(
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
-    pages = len(chosen) if reports is None else reports
-    progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
+    progress, virtual = store.progress(), _virtual_campaigns(points)
     site = Site(
-        title=title,
         since=since,
         table=table,
         details=details,
@@ -363,10 +341,8 @@ def gather(
                 stored=progress.get(item.campaign_id, (0, 0))[0],
                 planned=progress.get(item.campaign_id, (0, 0))[1],
                 is_virtual=item.campaign_id in virtual,
-                has_page=number < pages,
-                night=night_of(item.created_at, store.zone),
             )
-            for number, item in enumerate(chosen)
+            for item in chosen
         ),
     )
     return site, marks
@@ -395,7 +371,6 @@ def _series(
     for turn in sorted(found.outputs, key=lambda item: item.night):
         outputs[turn.series_key].append(turn)
     last_of = [int(np.flatnonzero(np.isfinite(row))[-1]) for row in table.latency_us]
-    mishaps, grades = _mishaps(store, table, only), _grades(store, table, last_of, only)
     for place, key in enumerate(table.series):
         sketch, row = table.sketches[place], table.latency_us[place]
         last = last_of[place]
@@ -407,7 +382,6 @@ def _series(
             ),
             *updates.get(sketch.serial, ()),
             *_contents(table, place, builds),
-            *mishaps.get(key, ()),
             *(
                 SiteEvent(night=item.night, kind="outputs", text=f"outputs {item.turn}")
                 for item in outputs[key]
@@ -418,7 +392,6 @@ def _series(
             case=cases[key],
             facts=devices.get(sketch.serial),
             is_virtual=sketch.is_virtual,
-            grade=grades.get(key, ""),
             changes=tuple(changes[key]),
             events=tuple(sorted(events, key=lambda event: event.night)),
             outputs=tuple(outputs[key]),
@@ -452,95 +425,6 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, str]) -> Itera
             )
 
 
-def _mishaps(
-    store: Store, table: NightTable, only: Collection[CampaignId]
-) -> dict[SeriesKey, list[SiteEvent]]:
-    """Return of each series the nights that it has no figure of, with what became of their runs."""
-    if not table.nights:
-        return {}
-    place_of_night = {night: place for place, night in enumerate(table.nights)}
-    row_of = {key: row for row, key in enumerate(table.series)}
-    codes: dict[tuple[SeriesKey, date], Counter[str]] = defaultdict(Counter)
-    for mark in store.marks(since=first_moment(table.nights[0], store.zone)):
-        night, row = night_of(mark.created_at, store.zone), row_of.get(mark.series_key)
-        place = place_of_night.get(night)
-        is_figure = (
-            mark.run_pass is FIGURE_PASS
-            and mark.reason_code != THREADS_UNUSED
-            and mark.campaign_id in only
-        )
-        if (
-            is_figure
-            and row is not None
-            and place is not None
-            and not np.isfinite(table.latency_us[row][place])
-        ):
-            codes[mark.series_key, night][_what_became(mark)] += 1
-    events: dict[SeriesKey, list[SiteEvent]] = defaultdict(list)
-    for (key, night), counts in codes.items():
-        text = ", ".join(
-            code if count == 1 else f"{code} ({count} times)"
-            for code, count in counts.most_common()
-        )
-        events[key].append(SiteEvent(night=night, kind="no figure", text=text))
-    return events
-
-
-def _what_became(mark: RunMark) -> str:
-    """Return the code that says why a run has no figure."""
-    if mark.outcome is Outcome.COMPLETED:
-        return f"rejected: {', '.join(mark.findings) or mark.reason_code or 'its findings say why'}"
-    return ": ".join(dict.fromkeys(word for word in (mark.outcome.value, mark.reason_code) if word))
-
-
-def _grades(
-    store: Store, table: NightTable, last: Sequence[int], only: Collection[CampaignId]
-) -> dict[SeriesKey, Grade]:
-    """Return of each series the worst grade of the runs that its newest figure is of; of the newest
-    nights only.
-    """
-    first = max(0, len(table.nights) - SILENT_NIGHTS)
-    recent = {
-        key: (row, place)
-        for row, (key, place) in enumerate(zip(table.series, last, strict=True))
-        if place >= first
-    }
-    wanted = {table.nights[place] for _, place in recent.values()}
-    zone = store.zone
-    own = [item for item in store.campaigns() if item.campaign_id in only]
-    nights = {item.campaign_id: night_of(item.created_at, zone) for item in own}
-    asked = [campaign for campaign, night in nights.items() if night in wanted]
-    grades: dict[tuple[SeriesKey, Quality], list[Grade | None]] = defaultdict(list)
-    for run in store.runs(campaign_ids=asked) if asked else ():
-        key = run.case.series_key
-        row, place = recent.get(key, (-1, -1))
-        if place < 0 or table.nights[place] != nights[run.campaign_id]:
-            continue
-        if (
-            run.latency_us is not None
-            and _contents_of(run.case) == table.contents[int(table.contents_at[row][place])]
-        ):
-            grades[key, run.verdict.quality].append(run.verdict.grade)
-    # As the figure: of the trusted ones where there are any.
-    counted = {
-        key: grades.get((key, Quality.TRUSTED)) or grades.get((key, Quality.SUSPECT), [])
-        for key in recent
-    }
-    return {
-        key: max(known)
-        for key, of_key in counted.items()
-        if (known := [item for item in of_key if item])
-    }
-
-
-def _contents_of(case: Case) -> Contents:
-    return Contents(
-        model_sha256=case.model_sha256,
-        build_sha256=case.build_sha256,
-        files=tuple(sorted(case.files)),
-    )
-
-
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
     """Return of each campaign what its report depends on, as a hash: how far it is, and what was
     read from its runs.
@@ -565,25 +449,13 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
     return marks
 
 
-def _virtual_campaigns(
-    store: Store, campaigns: Sequence[Campaign], points: Points
-) -> Collection[CampaignId]:
-    """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
-    devices = store.devices()
-    is_virtual = [item.is_virtual for item in points.series]
-    places = {
-        at
+def _virtual_campaigns(points: Points) -> Collection[CampaignId]:
+    """Return the campaigns with figures of virtual phones."""
+    return {
+        points.campaigns[at].campaign_id
         for at, series in zip(points.campaign_at, points.series_at, strict=True)
-        if is_virtual[series]
+        if points.series[series].is_virtual
     }
-    virtual = {points.campaigns[place].campaign_id for place in places}
-    known = {item.campaign_id for item in points.campaigns}
-    for item in campaigns:
-        whole = None if item.campaign_id in known else store.campaign(item.campaign_id)
-        serials = {one.case.serial for one in whole.invocations} if whole is not None else set()
-        if any(devices[serial].is_virtual for serial in serials if serial in devices):
-            virtual.add(item.campaign_id)
-    return virtual
 
 
 def first_night(since: str, workspace: Workspace) -> date | None:

@@ -23,7 +23,6 @@ import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 from urllib.parse import quote
 
@@ -311,51 +310,24 @@ def answering(app: FastAPI, listening: socket.socket) -> Iterator[None]:
 
 
 class _Guarded(H11Protocol):
-    """A connection that is closed when it asks for nothing or doesn't read, and of which there are
-    never too many.
+    """A connection that is closed when it asks for nothing or doesn't read for a time, and when
+    there are too many and it is the oldest.
     """
 
+    begun_s = 0.0
     #: Bytes that waited for the one who asked when this was last looked at.
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin; when all places are taken, one that asks for nothing or doesn't read gives its
-        place to this one.
-        """
+        """Begin."""
         super().connection_made(transport)
+        self.begun_s = self.loop.time()
         self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
         # What was aborted is among them for a moment yet.
-        there = [
-            item
-            for item in self.connections
-            if isinstance(item, _Guarded) and not item.transport.is_closing()
-        ]
-        of_address = [item for item in there if item.address == self.address]
+        connections = (item for item in self.connections if isinstance(item, _Guarded))
+        there = [item for item in connections if not item.transport.is_closing()]
         if len(there) > most_connections():
-            self._make_room(there)
-        elif len(of_address) > max(1, most_connections() // 2):
-            self._make_room(of_address)
-
-    @property
-    def address(self) -> str:
-        """The address of the one who asks; empty when it isn't known."""
-        return self.client[0] if self.client else ""
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
-
-    @property
-    def unread_bytes(self) -> int:
-        """What was answered and isn't read."""
-        return self.transport.get_write_buffer_size()
-
-    def _make_room(self, held: Sequence[_Guarded]) -> None:
-        others = [item for item in held if item is not self]
-        silent = (item for item in others if item.is_silent)
-        unread = (item for item in others if item.unread_bytes)
-        next(chain(silent, unread), self).drop()
+            min(there, key=lambda item: item.begun_s).drop()
 
     def drop(self) -> None:
         """End the connection at once; what it didn't read is forgotten, by the system too."""
@@ -371,8 +343,9 @@ class _Guarded(H11Protocol):
         super().connection_lost(exc)
 
     def _end_idle(self) -> None:
-        unread, self._unread = self._unread, self.unread_bytes
-        if self.is_silent or 0 < unread <= self._unread:
+        unread, self._unread = self._unread, self.transport.get_write_buffer_size()
+        is_silent = self.cycle is None or self.cycle.response_complete
+        if is_silent or 0 < unread <= self._unread:
             self.drop()
         else:
             self._later = self.loop.call_later(_REQUEST_S, self._end_idle)

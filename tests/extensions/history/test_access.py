@@ -239,21 +239,6 @@ def test_who_reads_nothing_more_of_an_answer_is_disconnected(
                 size += len(connection.recv(1 << 16))
 
 
-def test_one_address_never_has_all_places() -> None:
-    app = web.make_app(lambda path: PAGE, access=web.Access())
-    with ExitStack() as stack:
-        listening = stack.enter_context(web.listen("127.0.0.1", 0))
-        stack.enter_context(web.answering(app, listening))
-        many = [
-            stack.enter_context(connected(listening.getsockname()))
-            for _ in range(web.most_connections())
-        ]
-        ended = select.poll()
-        for connection in many:
-            ended.register(connection, 0)
-        assert len(ended.poll(60_000)) >= len(many) // 2
-
-
 def test_a_browsers_cookie_reads_and_is_no_token(tmp_path: Path) -> None:
     def steer(url: str, token: str) -> int:
         request = urllib.request.Request(f"{url}/api/v1/pauses", method="POST", data=b"{}")

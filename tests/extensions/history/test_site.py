@@ -9,15 +9,14 @@ from urllib.parse import urljoin
 
 import pytest
 
+from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import pages as site_pages
-from orchestrator.extensions.history.site import gather
-from orchestrator.extensions.history.site_folder import MANIFEST, SiteFolder
-from orchestrator.records.campaign import Pairing
+from orchestrator.extensions.history.pages import MANIFEST
+from orchestrator.extensions.history.site import SiteRequest, gather
 from orchestrator.records.case import Pass
-from orchestrator.records.run import Outcome
-from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
-from orchestrator.store.opening import MemoryStore
+from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
+from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import NIGHTS, fill
 
@@ -46,12 +45,13 @@ def links_of(html):
     return parser.found
 
 
-def write_all(site, folder):
-    pages = site_pages.all_pages(site)
-    target = SiteFolder(folder, pages)
-    for path, page in pages.items():
-        target.write(path, page().encode())
-    return target.finish()
+def pages_of(site):
+    """The pages but the reports, by their paths."""
+    return {
+        **{f"series/{row.page}": site_pages.series_page(site, row) for row in site.series},
+        "campaigns/index.html": site_pages.campaigns_page(site),
+        "index.html": site_pages.overview_page(site),
+    }
 
 
 def test_series_that_became_slower_come_first_unless_it_was_expected_or_refuted(site):
@@ -80,39 +80,6 @@ def test_a_series_page_tells_change_cause_events_and_every_night(site):
     assert '<span class="badge">system</span> <bdi>GPU driver 1 -&gt; 2</bdi>' in html
     assert "suspect" in html
     assert "virtual</span>" not in html
-
-
-@pytest.mark.slow
-def test_a_night_without_a_figure_says_what_became_of_it_and_outputs_that_turned_wrong_are_told():
-    store = MemoryStore()
-    fill(store)
-    runs = list(store.runs())
-    night = max(run.campaign_id for run in runs)
-    case = next(run.case for run in runs if run.case.serial == "virtual-pixel-3")
-    model = next(run for run in runs if run.case.series_key == case.series_key)
-    timed_out = {"outcome": Outcome.TIMED_OUT, "reason_code": "timed-out", "report": None}
-    wrong = QualityVerdict(
-        quality=Quality.REJECTED,
-        findings=(Finding(code="wrong-outputs", severity=Severity.ERROR, message="", evidence=""),),
-    )
-    for number, changes in enumerate(
-        (timed_out, timed_out, {"run_pass": Pass.PARITY, "verdict": wrong})
-    ):
-        run = replace(
-            model, campaign_id=night, invocation=number, run_id=f"later-{number}", **changes
-        )
-        assert store.append_run(run)
-
-    site = gather(store, since=None)[0]
-
-    (row,) = [item for item in site.series if item.key == case.series_key]
-    events = {(event.kind, event.text) for event in row.events}
-    assert {
-        ("no figure", "timed-out (2 times)"),
-        ("outputs", "outputs not compared before -> wrong"),
-    } <= events
-    html = site_pages.series_page(site, row)
-    assert '<span class="badge">no figure</span> <bdi>timed-out (2 times)</bdi>' in html
 
 
 def outputs_of(run, number, verdict):
@@ -189,46 +156,6 @@ def test_with_too_few_nights_the_pages_say_how_many_are_needed():
         )
 
 
-def test_the_grade_is_that_of_the_runs_that_the_figure_is_of():
-    store = MemoryStore()
-    fill(store, nights=4)
-    newest = max(run.campaign_id for run in store.runs())
-    runs = {run.case.series_key: run for run in store.runs(campaign_ids=[newest])}
-    throttled, rejected, paired = list(runs.values())[:3]
-    grade = {row.key: row.grade for row in gather(store, since=None)[0].series}
-
-    def graded(run, number, quality, **changes):
-        verdict = QualityVerdict(quality=quality, grade=Grade.D)
-        return replace(run, run_id=f"later-{number}", invocation=number, verdict=verdict, **changes)
-
-    store.append_run(graded(throttled, 7, Quality.SUSPECT))
-    store.append_run(graded(rejected, 8, Quality.REJECTED))
-    campaign = store.campaign(newest)
-    pairing = Pairing(
-        sides=(),
-        baseline="old",
-        candidate="new",
-        kind="build",
-        detect=0.02,
-        level=0.99,
-        threshold=0.02,
-    )
-    turns = replace(
-        campaign, campaign_id="in-turns", terms=replace(campaign.terms, pairing=pairing)
-    )
-    store.begin_campaign(turns, devices=(), models=(), builds=())
-    store.append_run(graded(paired, 9, Quality.TRUSTED, campaign_id="in-turns"))
-    again = {row.key: row.grade for row in gather(store, since=None)[0].series}
-    assert {
-        again[key] for key in (run.case.series_key for run in (throttled, rejected, paired))
-    } == {"C"}
-    assert again == grade
-    store.append_run(graded(throttled, 10, Quality.TRUSTED))
-    assert {row.key: row.grade for row in gather(store, since=None)[0].series}[
-        throttled.case.series_key
-    ] == "D"
-
-
 def test_a_note_is_text_on_the_page_of_its_series(site):
     noted = [row for row in site.series if any(event.kind == "note" for event in row.events)]
     assert {row.label.split(" on ")[0] for row in noted} == {"mobilenet"}
@@ -238,7 +165,7 @@ def test_a_note_is_text_on_the_page_of_its_series(site):
 
 
 def test_every_relative_link_leads_to_a_page(site):
-    pages = {path: page() for path, page in site_pages.all_pages(site).items()}
+    pages = pages_of(site)
     known = {*pages, *(f"campaigns/{item.page}" for item in site.campaigns)}
     known |= {item.path for item in site_pages.shared_files()}
     assert len(known) > NIGHTS
@@ -262,9 +189,8 @@ def test_virtual_phones_are_labelled_on_overview_and_series(site):
 def test_names_are_never_paths_and_never_markup():
     store = MemoryStore()
     fill(store, nights=4, names=(HOSTILE, "b"), campaign=HOSTILE)
-    site = gather(store, since=None, title=HOSTILE)[0]
-    for page in site_pages.all_pages(site).values():
-        html = page()
+    site = gather(store, since=None)[0]
+    for html in pages_of(site).values():
         assert "<img" not in html
         assert "\u202e" not in html
     for identity in (
@@ -284,63 +210,55 @@ def test_names_are_never_paths_and_never_markup():
     assert page_name("Ab") != page_name("ab")
 
 
-def test_pages_that_are_gone_are_removed_and_other_files_stay(site, tmp_path):
-    folder = tmp_path / "out"
-    write_all(site, folder)
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A few nights in a store on the disk."""
+    settings = Settings.from_environment({}, home=tmp_path_factory.mktemp("home"))
+    store = open_store(settings.store)
+    fill(store, nights=3)
+    store.close()
+    with Workspace(settings) as workspace:
+        yield workspace
+
+
+def test_only_what_changed_is_written_and_only_what_was_written_is_removed(lab, tmp_path):
+    folder, precious = tmp_path / "out", tmp_path / "precious.html"
+    precious.write_text("x")
+    first = site_pages.build(lab, SiteRequest(out=folder))
+    assert (first.reports, first.unchanged, first.removed) == (3, 0, 0)
     foreign = folder / "series" / "mine.html"
     foreign.write_text("mine")
-    target = SiteFolder(folder, ["index.html"])
-    target.write("index.html", site_pages.overview_page(site).encode())
-    assert {name: count for name, count in target.finish().items() if name != "size_bytes"} == {
-        "written": 0, "unchanged": 1, "removed": 13,
-    }  # fmt: skip
-    assert [path.name for path in (folder / "series").iterdir()] == ["mine.html"]
-    # A build that was cut off is finished by the next.
-    first, page = next(iter(site_pages.all_pages(site).items()))
-    SiteFolder(folder, [first, "index.html"]).write(first, page().encode())
-    again = SiteFolder(folder, ["index.html"])
-    again.write("index.html", site_pages.overview_page(site).encode())
-    assert again.finish()["removed"] == 1
-    assert foreign.read_text() == "mine"
-
-
-def test_a_foreign_file_in_the_place_of_a_page_ends_the_build_before_anything_is_written(
-    site, tmp_path
-):
-    (tmp_path / "index.html").write_text("my home page")
-    with pytest.raises(UsageError, match="was not made by"):
-        write_all(site, tmp_path)
-    assert (tmp_path / "index.html").read_text() == "my home page"
-    assert not list((tmp_path / "series").iterdir())
-
-
-def test_links_and_a_manifest_lead_nowhere_outside(site, tmp_path):
-    outside, folder, precious = tmp_path / "outside", tmp_path / "out", tmp_path / "precious.html"
-    outside.mkdir()
-    folder.mkdir()
-    precious.write_text("x")
-    (folder / "series").symlink_to(outside)
-    with pytest.raises(UsageError, match="is a link"):
-        write_all(site, folder)
-    (folder / "series").unlink()
-    write_all(site, folder)
     (folder / "index.html").unlink()
     (folder / "index.html").symlink_to(precious)
     manifest = folder / MANIFEST
     listed = json.loads(manifest.read_text())
-    manifest.write_text(
-        json.dumps({**listed, "series/../../precious.html": "", "../precious.html": ""})
-    )
-    write_all(site, folder)
+    outside = {"series/../../precious.html": "", "../precious.html": ""}
+    manifest.write_text(json.dumps({**listed, **outside}))
+    again = site_pages.build(lab, SiteRequest(out=folder))
+    assert (again.written, again.unchanged, again.removed) == (1, first.written - 1, 0)
     assert not (folder / "index.html").is_symlink()
-    assert precious.read_text() == "x"
-    assert not list(outside.iterdir())
-    manifest.write_text("{")
-    with pytest.raises(UsageError, match="can't be read"):
-        write_all(site, folder)
+    newest = site_pages.build(lab, SiteRequest(out=folder, since="2026-03-03"))
+    assert (newest.reports, newest.removed) == (1, 2)
+    assert (foreign.read_text(), precious.read_text()) == ("mine", "x")
 
 
-def test_a_folder_that_cant_be_written_is_told(site, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="Not a directory"):
-        write_all(site, tmp_path / "file" / "out")
+def test_a_folder_of_something_else_is_left_as_it_is(lab, tmp_path):
+    taken, linked, file = tmp_path / "taken", tmp_path / "linked", tmp_path / "file"
+    taken.mkdir()
+    (taken / "index.html").write_text("my home page")
+    linked.mkdir()
+    (linked / "series").symlink_to(taken)
+    (linked / MANIFEST).write_text("{}")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / MANIFEST).write_text("{")
+    file.touch()
+    for out, told in (
+        (taken, "isn't a folder of"),
+        (linked, "is a link"),
+        (broken, "can't be read"),
+        (file / "out", "Not a directory"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            site_pages.build(lab, SiteRequest(out=out))
+    assert [path.name for path in taken.iterdir()] == ["index.html"]
