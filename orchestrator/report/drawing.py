@@ -21,7 +21,7 @@ _LOG_FROM: Final = 10.0
 #: The axis' ends in percent of the drawing.
 _BEGIN: Final = 2.5
 _END: Final = 97.5
-#: Pixels of a row of dots that labels are placed for; on a phone only the best has its label.
+#: Pixels of a row of dots that labels are placed for; in a narrower one there are none.
 _WIDTH: Final = 560.0
 _CHARACTER: Final = 6.3
 _DOT: Final = 7.0

@@ -5,24 +5,22 @@ private.
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.delegates import place_of
-from orchestrator.programs import program
 from orchestrator.records.case import Build, Model
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import Attachment, Outcome, RunRecord
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.tables.escapes import one_line, visible_block
-from orchestrator.units import format_bytes, format_figure
+from orchestrator.units import counted, format_bytes, format_figure
 
 #: Lines of each stream that are shown: of its beginning and of its end.
 _FIRST_LINES: Final = 20
 _LAST_LINES: Final = 40
 _LONGEST_LINE: Final = 400
+_STREAMS: Final = frozenset({"stdout", "stderr", "logcat"})
 #: A path of this computer or of a phone's folder of ours; its last part is what anybody needs.
 _PATH: Final = re.compile(
     r"(?<![\w./-])(?:/(?!(?:system|vendor|apex|odm|product|proc|sys|dev)/)[\w.@%+,~-]+)+/([\w.@%+,~-]+)"
@@ -56,170 +54,101 @@ def issue_text(reported: Reported) -> str:
     model is part of the question.
     """
     run, case = reported.run, reported.run.case
-    what = run.reason_code or (run.verdict.findings[0].code if run.verdict.findings else "")
-    result = (
-        ""
-        if run.latency_us is None
-        else format_figure(run.latency_us, is_per_token=case.is_per_token)
-    )
-    title = f"{case.model_name} with {case.delegate} ({case.tool}): {what or result or run.outcome}"
+    figure = ""
+    if run.latency_us is not None:
+        figure = format_figure(run.latency_us, is_per_token=case.is_per_token)
+    findings = {item.code: item.message for item in run.verdict.findings}
+    what = run.reason_code or next(iter(findings), "") or figure or run.outcome
     parts = [
-        f"# {title}",
+        f"# {case.model_name} with {case.delegate} ({case.tool}): {what}",
         "## What happens",
-        *_bullets(_happened(run, result)),
+        _bullets(
+            {
+                "outcome": f"{run.outcome} {run.reason_code}",
+                "reason": run.reason,
+                "exit code": "" if run.exit_code is None else f"{run.exit_code}",
+                "figure": figure,
+                **findings,
+            }
+        ),
         "## Where",
-        *_bullets(_where(reported)),
+        _bullets(_where(reported)),
         "## Where the operators ran",
-        *_bullets(_evidence(run)),
+        _bullets(_operators(run)),
         "## Command",
         _block([run.command]),
         "## Output",
-        *(
-            f"`{item.name}`:\n\n{_block(_excerpt(item.data))}"
-            for item in reported.attachments
-            if item.name in {"stdout", "stderr", "logcat"} and item.data.strip()
-        ),
     ]
-    shown = without_private("\n\n".join(parts), reported.private)
-    # Whose folders are no private ones.
-    steps = _without_words(
-        "\n\n".join(["## To reproduce", _block(_steps(reported))]), reported.private
-    )
-    return f"{shown}\n\n{steps}\n"
+    for item in reported.attachments:
+        if item.name in _STREAMS and item.data.strip():
+            parts += [f"`{item.name}`:", _block(_excerpt(item.data))]
+    return without_private("\n\n".join(parts), reported.private) + "\n"
+
+
+def _where(reported: Reported) -> dict[str, str]:
+    facts, build, model, case = reported.facts, reported.build, reported.model, reported.run.case
+    rows = {}
+    if reported.run.is_virtual:
+        rows["NOTE"] = "measured on a virtual phone, which no maintainer can help with"
+    if facts is not None:
+        # A computer's model is its name.
+        is_phone = bool(facts.kind.system)
+        rows |= {
+            "device": f"{facts.manufacturer} {facts.model}" if is_phone else "a computer",
+            "system": f"{facts.kind.system} {facts.os_version} {facts.fingerprint}",
+            "chip": f"{facts.soc} {facts.gpu} {facts.gpu_driver}",
+        }
+    if build is not None:
+        rows["program"] = f"{build.name} {build.version}"
+    size = f", {format_bytes(model.size_bytes)}" if model is not None else ""
+    return rows | {
+        "program's sha256": case.build_sha256,
+        **{f"beside it: {name}": sha256 for name, sha256 in case.files},
+        "model": f"{case.model_name}{size}, sha256 {case.model_sha256}",
+        "delegate asked for": case.delegate,
+        "threads": f"{case.threads}",
+        "flags": " ".join(f"--{name}={value}" for name, value in case.flags),
+        "measured with": f"benchfarm {reported.benchfarm_version}",
+    }
+
+
+def _operators(run: RunRecord) -> dict[str, str]:
+    if run.report is None:
+        return {"evidence": "none, nothing was read"}
+    found = run.report.delegate
+    taken = ""
+    if found.delegated_nodes is not None:
+        parts = counted(found.partitions or 0, "partition")
+        taken = f"{found.delegated_nodes} of {found.total_nodes}, in {parts}"
+    return {
+        "ran on": f"{place_of(found) or 'unknown'} ({found.truth})",
+        "operators taken": taken,
+        **{f"left to the CPU: {name}": reason for name, reason in found.cpu_operators[:10]},
+        **{f"printed ({place})": line for place, line in enumerate(found.lines[:10], start=1)},
+    }
 
 
 def without_private(text: str, private: Iterable[str]) -> str:
     """Return a text without these words, without folders in front of files, and without addresses."""
-    text = _without_words(_PATH.sub(r"./\1", text), private)
+    text = _PATH.sub(r"./\1", text)
+    for word in sorted(set(private), key=len, reverse=True):
+        if len(word) >= _SHORTEST_PRIVATE:
+            whole = rf"(?<!\w){re.escape(word)}(?!\w)"
+            text = re.sub(whole, "PRIVATE", text, flags=re.IGNORECASE)
     for pattern, instead in _ADDRESSES:
         text = pattern.sub(instead, text)
     return text
 
 
-def _without_words(text: str, private: Iterable[str]) -> str:
-    for word in sorted(
-        {word for word in private if len(word) >= _SHORTEST_PRIVATE}, key=len, reverse=True
-    ):
-        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "PRIVATE", text, flags=re.IGNORECASE)
-    return text
-
-
-def _bullets(rows: Iterable[tuple[str, str]]) -> list[str]:
-    return ["\n".join(f"- {name}: {one_line(value)}" for name, value in rows if value)]
+def _bullets(rows: Mapping[str, str]) -> str:
+    told = {name: " ".join(one_line(value).split()) for name, value in rows.items()}
+    return "\n".join(f"- {name}: {value}" for name, value in told.items() if value)
 
 
 def _block(lines: Iterable[str]) -> str:
     text = visible_block("\n".join(lines))
     fence = "`" * max(3, 1 + max((len(found) for found in re.findall(r"`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"
-
-
-def _happened(run: RunRecord, result: str) -> list[tuple[str, str]]:
-    rows = [
-        ("outcome", f"{run.outcome}" + (f" ({run.reason_code})" if run.reason_code else "")),
-        ("what was printed", run.reason if run.outcome is not Outcome.COMPLETED else ""),
-        ("exit code", "" if run.exit_code is None else str(run.exit_code)),
-        ("figure", result),
-        ("pass", str(run.run_pass)),
-    ]
-    return rows + [
-        (finding.code, finding.message)
-        for finding in run.verdict.findings
-        if finding.code != "virtual-device"
-    ]
-
-
-def _where(reported: Reported) -> list[tuple[str, str]]:
-    facts, build, model, case = reported.facts, reported.build, reported.model, reported.run.case
-    rows: list[tuple[str, str]] = []
-    if reported.run.is_virtual:
-        rows.append(("NOTE", "measured on a virtual phone, which no maintainer can help with"))
-    if facts is not None:
-        system = facts.kind.system
-        rows += [
-            # A computer's model is its name.
-            (
-                "device",
-                " ".join(dict.fromkeys(filter(None, (facts.manufacturer, facts.model))))
-                if system
-                else "a computer",
-            ),
-            (
-                "system",
-                f"{system} {facts.os_version}".strip()
-                + (f" (API {facts.sdk})" if facts.sdk else ""),
-            ),
-            ("build", facts.fingerprint if facts.kind is DeviceKind.ANDROID else ""),
-            ("chip", facts.soc),
-            ("GPU", " ".join(filter(None, (facts.gpu, facts.gpu_driver)))),
-            ("ABIs", ", ".join(facts.abis)),
-            ("rooted", "yes" if facts.is_rooted else ""),
-        ]
-    if build is not None:
-        rows += [
-            ("program", " ".join(dict.fromkeys(f"{build.name} {build.version}".split()))),
-            ("program's sha256", str(build.sha256)),
-        ]
-    else:
-        rows.append(("program's sha256", str(case.build_sha256)))
-    extra = reported.run.report.extra if reported.run.report is not None else {}
-    rows.append(("program's commit", str(extra.get("build_commit", ""))))
-    rows += [(f"beside it: {name}", sha256) for name, sha256 in case.files]
-    rows.append(("model", f"{case.model_name}, sha256 {case.model_sha256}"))
-    if model is not None:
-        rows.append(("model's size", format_bytes(model.size_bytes)))
-    rows += [
-        ("delegate asked for", str(case.delegate)),
-        ("threads", str(case.threads)),
-        ("flags", " ".join(f"--{name}={value}" for name, value in case.flags)),
-        ("measured with", f"benchfarm {reported.benchfarm_version}"),
-    ]
-    return rows
-
-
-def _evidence(run: RunRecord) -> list[tuple[str, str]]:
-    if run.report is None:
-        return [("evidence", "none, nothing was read")]
-    delegate = run.report.delegate
-    nodes = (
-        ""
-        if delegate.delegated_nodes is None
-        else f"{delegate.delegated_nodes} of {delegate.total_nodes}"
-    )
-    rows = [
-        ("ran on", f"{place_of(delegate) or 'unknown'} ({delegate.truth})"),
-        ("operators taken", nodes),
-        ("partitions", "" if delegate.partitions is None else str(delegate.partitions)),
-    ]
-    rows += [
-        (f"left to the CPU: {name}", reason or "no reason printed")
-        for name, reason in delegate.cpu_operators[:10]
-    ]
-    return rows + [("printed", line) for line in delegate.lines[:10]]
-
-
-def _steps(reported: Reported) -> list[str]:
-    run = reported.run
-    usual = program(run.case.tool).file_name
-    called = (
-        usual if (usual and usual in run.command) or reported.build is None else reported.build.name
-    )
-    if (
-        reported.facts is not None
-        and reported.facts.kind is DeviceKind.ANDROID
-        and not run.case.tool.is_app
-    ):
-        model = PurePosixPath(
-            next((word for word in shlex.split(run.command) if run.case.model_name in word), "")
-        )
-        files = [called, model.name or run.case.model_name, *(name for name, _ in run.case.files)]
-        return [
-            "adb shell mkdir -p /data/local/tmp/issue",
-            f"adb push {shlex.join(files)} /data/local/tmp/issue/",
-            f"adb shell chmod +x /data/local/tmp/issue/{shlex.quote(called)}",
-            "adb shell, cd /data/local/tmp/issue, then the command above",
-        ]
-    return ["the command above, where the program and the model lie"]
 
 
 def _excerpt(data: bytes) -> list[str]:

@@ -13,7 +13,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from orchestrator.tables.html import script_hash
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, serious_faults
-from tests.conftest import installed
+from tests.conftest import installed, poll_until
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     MOBILENET,
@@ -484,8 +484,13 @@ def test_theme_follows_the_system_until_the_button_changes_it(open_report, schem
     button = page.get_by_role("button", name="Change between dark and light")
     button.click()
     assert ground(page) != first
-    page.reload()
-    assert ground(page) != first
+
+    def is_kept():
+        # A browser writes what a page stores a little later, in another process.
+        page.reload()
+        return ground(page) != first
+
+    poll_until(is_kept, "the choice is kept", 60)
     button.click()
     assert ground(page) == first
 

@@ -326,7 +326,7 @@ def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Pat
     told = out.read_text()
     for wanted in (
         "# little with nnapi (onnxruntime_perf_test): delegate-failed", "Android", "disable_cpu_ep_fallback",
-        run["case"]["build_sha256"], run["case"]["model_sha256"], "adb push onnxruntime_perf_test", "./little.onnx",
+        run["case"]["build_sha256"], run["case"]["model_sha256"], "./little.onnx",
     ):  # fmt: skip
         assert wanted in told, told
     for private in (*lab.serials, str(tmp_path), str(lab.cli.home), "/data/local/tmp/benchfarm"):
