@@ -107,7 +107,7 @@ class LivePages:
 
     def _content(self, path: str) -> bytes | None:
         if path.startswith("assets/"):
-            return {item.path: item.content for item in site_pages.shared_files()}.get(path)
+            return site_pages.shared_files().get(path)
         site = self._current()
         for item in site.campaigns:
             if path == f"campaigns/{item.page}":

@@ -69,28 +69,21 @@ class WrittenSite:
     removed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedFile:
-    """A file that many pages refer to; its name has its content's hash."""
-
-    path: str
-    content: bytes
-
-
 @cache
-def shared_files() -> tuple[SharedFile, SharedFile]:
-    """Return the style sheet and the script: the report's, and what only these pages have."""
-    return (
-        _shared("css", "report.css", "site.css"),
-        _shared("js", "page.js", "grid.js", "farm.js"),
-    )
-
-
-def _shared(ending: str, *names: str) -> SharedFile:
+def shared_files() -> Mapping[str, bytes]:
+    """Return the style sheet and the script by their paths: the report's, and what only these pages
+    have. Their names have their content's hash.
+    """
     folder = data_folder("reports") / "templates"
-    content = b"".join((folder / name).read_bytes() for name in names)
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    return SharedFile(path=f"assets/benchfarm-{digest}.{ending}", content=content)
+    files = {}
+    for ending, names in (
+        ("css", ("report.css", "site.css")),
+        ("js", ("page.js", "grid.js", "farm.js")),
+    ):
+        content = b"".join((folder / name).read_bytes() for name in names)
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        files[f"assets/benchfarm-{digest}.{ending}"] = content
+    return files
 
 
 def overview_page(site: Site) -> str:
@@ -115,22 +108,16 @@ def overview_page(site: Site) -> str:
 
 
 def _group(group: ChangeGroup) -> dict[str, object]:
-    """Return what the overview shows of changes that happened together, those that changed most
-    first.
-    """
+    """Return what the overview shows of changes that happened together."""
     members = group.members
     states = Counter(item.state for item in members)
-    status = ", ".join(
-        state if len(states) == 1 else f"{count} {state}" for state, count in states.items()
-    )
-    if all(item.expected for item in members):
-        status = f"expected: {members[0].expected}"
     return {
         "sentence": group.sentence,
         "members": [
             (item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members
         ],
-        "status": status,
+        "status": ", ".join(f"{count} {state}" for state, count in states.items()),
+        "expected": ", ".join({item.expected for item in members} - {""}),
         "is_virtual": any(item.is_virtual for item in members),
     }
 
@@ -286,8 +273,7 @@ def _more() -> list[tuple[str, str]]:
 
 
 def _assets() -> dict[str, str]:
-    style, script = shared_files()
-    return {"css": style.path, "js": script.path}
+    return {path.rpartition(".")[2]: path for path in shared_files()}
 
 
 def _quality(row: SiteSeries, night: SiteNight) -> str:
@@ -474,7 +460,7 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
     site, marks = gather(workspace.store, since=since)
     of_page = {f"campaigns/{item.page}": item.campaign.campaign_id for item in site.campaigns}
     makers: dict[str, Callable[[], bytes]] = {
-        item.path: partial(bytes, item.content) for item in shared_files()
+        path: partial(bytes, content) for path, content in shared_files().items()
     }
     for path, page in all_pages(workspace, site).items():
         makers[path] = partial(_encoded, page)

@@ -105,6 +105,8 @@ class SiteSeries:
     is_virtual: bool
     changes: tuple[FoundChange, ...]
     events: tuple[SiteEvent, ...]
+    #: In the site's table.
+    place: int
     #: Of each of the site's nights, NaN where there is none.
     latency_us: NDArray[np.float64]
     last_place: int
@@ -234,53 +236,29 @@ class Site:
         return self.table.nights
 
     @cached_property
-    def by_name(self) -> Mapping[str, SiteSeries]:
-        """The series by the file name of their page."""
-        return {item.page: item for item in self.series}
-
-    @cached_property
     def by_id(self) -> Mapping[CampaignId, SiteCampaign]:
         """The campaigns by their ids."""
         return {item.campaign.campaign_id: item for item in self.campaigns}
 
-    @cached_property
-    def _places(self) -> Mapping[SeriesKey, int]:
-        return {key: place for place, key in enumerate(self.table.series)}
-
-    @cached_property
-    def _campaign_bounds(self) -> NDArray[np.int64]:
-        return np.searchsorted(self.details.campaigns[0], np.arange(len(self.table.series) + 1))
-
     def nights_of(self, series: SiteSeries) -> list[SiteNight]:
         """Return the nights of a series that have a figure, oldest first."""
-        place = self._places[series.key]
-        details = self.details
-        campaigns: dict[int, list[CampaignId]] = {}
-        begin, end = self._campaign_bounds[place : place + 2].tolist()
-        _, nights, ids = details.campaigns
-        for number in range(begin, end):
-            campaigns.setdefault(int(nights[number]), []).append(ids[number])
-        columns = zip(
-            self.nights,
-            self.table.latency_us[place].tolist(),
-            details.low_us[place].tolist(),
-            details.high_us[place].tolist(),
-            details.invocations[place].tolist(),
-            details.is_trusted[place].tolist(),
-            strict=True,
-        )
+        place, details = series.place, self.details
+        of_series, of_night, ids = details.campaigns
+        begin, end = np.searchsorted(of_series, [place, place + 1]).tolist()
+        campaigns: dict[int, list[CampaignId]] = defaultdict(list)
+        for night, campaign_id in zip(of_night[begin:end].tolist(), ids[begin:end], strict=True):
+            campaigns[night].append(campaign_id)
         return [
             SiteNight(
-                night=night,
-                median_us=median,
-                low_us=low,
-                high_us=high,
-                invocations=count,
-                is_trusted=is_trusted,
-                campaigns=tuple(campaigns.get(number, ())),
+                night=self.nights[night],
+                median_us=float(self.table.latency_us[place, night]),
+                low_us=float(details.low_us[place, night]),
+                high_us=float(details.high_us[place, night]),
+                invocations=int(details.invocations[place, night]),
+                is_trusted=bool(details.is_trusted[place, night]),
+                campaigns=tuple(campaigns[night]),
             )
-            for number, (night, median, low, high, count, is_trusted) in enumerate(columns)
-            if math.isfinite(median)
+            for night in np.flatnonzero(np.isfinite(self.table.latency_us[place])).tolist()
         ]
 
     @property
@@ -395,6 +373,7 @@ def _series(
             changes=tuple(changes[key]),
             events=tuple(sorted(events, key=lambda event: event.night)),
             outputs=tuple(outputs[key]),
+            place=place,
             latency_us=row,
             last_place=last,
             is_trusted=bool(trusted[place, last]),
