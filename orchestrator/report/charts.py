@@ -1,5 +1,5 @@
-"""The report's charts beside the first screen: runs, threads and what more of them bring, sustained
-runs.
+"""The report's charts beside the first screen: runs, threads and what more of them bring, layers,
+sustained runs.
 """
 
 from __future__ import annotations
@@ -13,24 +13,32 @@ from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.records.case import all_but, grouped
 from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
-from orchestrator.report.drawing import COLOURS, Line, Point, Spread, lines, strips
+from orchestrator.report.drawing import COLOURS, Line, Part, Point, Spread, lines, strips, treemap
 from orchestrator.report.winners import Contest, alike, fixed_cores
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import delegate_place, short_names
+from orchestrator.tables.operators import Profile
 from orchestrator.tables.rows import ResultRow
-from orchestrator.units import US_PER_MS, counted
+from orchestrator.units import US_PER_MS, counted, format_latency, format_percent
 
 _MOST_CHARTS: Final = 12
 _MOST_LINES: Final = 8
+#: Layers of a map; what is smaller is one part.
+_MOST_PARTS: Final = 60
 #: Runs of a case that are drawn.
 _MOST_RUNS: Final = 60
 
 
 def charts_of(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     """Return the charts with their titles, by the section that they stand in."""
+    profiled = sorted(
+        (row for row in data.results if row.profiles),
+        key=lambda row: (row.model.label, row.median_us or 0.0),
+    )
     return {
         "runs": _runs(data.contests),
         "threads": _threads(data.results),
+        "operators": [(row.who, _map(row, row.profiles[-1])) for row in profiled],
         "sustained": _sustained(data.results),
     }
 
@@ -88,6 +96,29 @@ def _series(steps: Iterable[ThreadStep]) -> Iterable[Sequence[ThreadStep]]:
 
 def _without_threads(configuration: str) -> str:
     return ", ".join(part for part in configuration.split(", ") if " thread" not in part)
+
+
+def _map(row: ResultRow, profile: Profile) -> Html:
+    """Return the layers of a profiled case as large as their shares."""
+    places = {kind.node_type: place for place, kind in enumerate(profile.by_type(), start=1)}
+    ordered = sorted(profile.rows, key=lambda item: -item.mean_us)
+    parts = [
+        Part(
+            label=f"{item.layer} {format_percent(item.share, 0)}",
+            share=item.mean_us,
+            told=f"{item.layer} ({item.node_type}): {format_latency(item.mean_us)}, {format_percent(item.share)}",
+            look=f"d{places[item.node_type] % COLOURS}",
+        )
+        for item in ordered[:_MOST_PARTS]
+    ]
+    rest = {
+        "smaller layers": sum(item.mean_us for item in ordered[_MOST_PARTS:]),
+        "outside of operators": profile.outside_us,
+    }
+    for name, us in rest.items():
+        told = f"{name}: {format_latency(us)}"
+        parts.append(Part(label=name, share=us, told=told, look="d0"))
+    return treemap(parts, f"{row.who}: the time of an inference by layer")
 
 
 def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:

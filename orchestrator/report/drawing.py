@@ -1,4 +1,4 @@
-"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, and strips.
+"""Drawings of pages as SVG: dots on an axis, lines over a quantity or over nights, strips and treemaps.
 
 Places are percentages of the drawing's width, so that it is as wide as there is room for and text
 keeps its size. Colours are classes of the style sheet: ``d0`` to ``d7``. Labels stand beside what
@@ -383,6 +383,60 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
 def trace(points: str, told: str) -> Html:
     """Return a small line of points in a box of 300 by 60."""
     return joined([_curve(points, "0 0 300 60", f' role="img" aria-label="{plain(told)}"')])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a whole."""
+
+    label: str
+    share: float
+    told: str
+    look: str = ""
+
+
+#: A treemap's sides, for the shape of its parts and for the room of their names; pixels.
+_MAP: Final = (1100.0, 220.0)
+_NAMED_FROM: Final = (46.0, 16.0)
+
+
+def treemap(items: Iterable[Part], told: str) -> Html:
+    """Return rectangles as large as the parts' shares, the largest first, each with its name."""
+    groups = []
+    ordered = sorted((item for item in items if item.share > 0), key=lambda item: -item.share)
+    for item, x, y, width, height in _tiles(ordered, 0, 0, *_MAP):
+        letters = int((width - 8) / _CHARACTER)
+        name = item.label if len(item.label) <= letters else f"{item.label[: letters - 1]}…"
+        shown = [tag("title", plain(item.told)), '<rect width="100%" height="100%"/>']
+        if width >= _NAMED_FROM[0] and height >= _NAMED_FROM[1]:
+            shown.append(_text("6", "15", name))
+        box = {"x": x / _MAP[0], "y": y / _MAP[1]}
+        box |= {"width": width / _MAP[0], "height": height / _MAP[1]}
+        places = {key: f"{share:.3%}" for key, share in box.items()}
+        groups.append(tag("svg", "".join(shown), item.look, **places))
+    return _drawing("treemap", told, _MAP[1], groups)
+
+
+def _tiles(
+    items: Sequence[Part], x: float, y: float, width: float, height: float
+) -> Iterator[tuple[Part, float, float, float, float]]:
+    """Yield the parts with their rectangles: the longer side is cut in two, again and again."""
+    if len(items) == 1:
+        yield items[0], x, y, width, height
+    if len(items) < 2:
+        return
+    whole, first, cut = sum(item.share for item in items), items[0].share, 1
+    while cut < len(items) - 1 and 2 * first + items[cut].share <= whole:
+        first += items[cut].share
+        cut += 1
+    if width >= height:
+        left = width * first / whole
+        yield from _tiles(items[:cut], x, y, left, height)
+        yield from _tiles(items[cut:], x + left, y, width - left, height)
+    else:
+        top = height * first / whole
+        yield from _tiles(items[:cut], x, y, width, top)
+        yield from _tiles(items[cut:], x, y + top, width, height - top)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from tests.samples.sample_lab import (
     START,
     case,
     lab_of,
+    rich_lab,
     run,
     series,
     small_lab,
@@ -116,6 +117,19 @@ def test_every_run_is_drawn_with_how_far_its_inferences_reach() -> None:
     words = re.findall(r">([^<]+)</text>", drawing)
     assert words[0] == "xnnpack: 8 runs, p50 16.02, p90 16.17, p99 16.17 ms"
     assert len(words) > 2
+
+
+def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
+    drawn = [
+        drawing for _, drawing in charts_of(build_report_data(**rich_lab().inputs()))["operators"]
+    ]
+    for drawing in drawn:
+        sides = re.findall(r'<svg [^>]*width="([0-9.]+)%" height="([0-9.]+)%"', drawing)
+        areas = [float(width) * float(height) / 10_000 for width, height in sides]
+        assert abs(sum(areas) - 1) < 0.001
+        assert areas == sorted(areas, reverse=True)
+    titles = re.findall(r"<title>(\w+) ", drawn[-1])
+    assert titles == ["conv2", "conv1", "top"]
 
 
 @pytest.mark.parametrize(
