@@ -275,6 +275,8 @@ class Mark:
     look: str
 
 
+#: Of lines, in pixels.
+_LINES_HEIGHT: Final = 170
 _LEAST_GAP: Final = 13.0
 
 
@@ -288,7 +290,6 @@ def lines(
     is_log: bool = False,
     vertical: Axis | None = None,
     break_at: float = math.inf,
-    height: int = 170,
 ) -> Html:
     """Return lines over a quantity, each named at its end.
 
@@ -316,7 +317,7 @@ def lines(
         more = ' dx="-4" text-anchor="end"' if horizontal.at(mark.x) > 60 else ' dx="4"'
         shapes = [_line(x, x, "0", "100%"), _text(x, "10", mark.label, more)]
         groups.append(_group(shapes, mark.look, mark.told))
-    ends = _spread([100 - upright.at(item.points[-1].y) for item in items], height)
+    ends = _spread([100 - upright.at(item.points[-1].y) for item in items])
     for item, end in zip(items, ends, strict=True):
         shapes = []
         for part in _unbroken(item.points, break_at):
@@ -330,7 +331,7 @@ def lines(
             shapes.append(_group(dot, point.look, point.told))
         shapes.append(_text("100%", f"{end}%", item.label, ' dx="8" dy="4"'))
         groups.append(_group(shapes, item.look))
-    return _drawing("lines", told, height, groups)
+    return _drawing("lines", told, _LINES_HEIGHT, groups)
 
 
 def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Point]]:
@@ -343,9 +344,9 @@ def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Poi
     yield points[begin:]
 
 
-def _spread(places: Sequence[float], height: int) -> list[float]:
+def _spread(places: Sequence[float]) -> list[float]:
     """Return places in percent of the height that are far enough apart for a line of text each."""
-    gap = 100 * _LEAST_GAP / height
+    gap = 100 * _LEAST_GAP / _LINES_HEIGHT
     spread = list(places)
     order = sorted(range(len(places)), key=places.__getitem__)
     for before, place in pairwise(order):

@@ -230,7 +230,6 @@ def _chart(row: SiteSeries, nights: Sequence[SiteNight]) -> Html:
         # Never less than 4 % from end to end: noise isn't made large.
         vertical=axis_of([0.98 * min(ends), 1.02 * max(ends)]),
         break_at=_GAP,
-        height=320,
     )
 
 

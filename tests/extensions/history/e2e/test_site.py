@@ -189,8 +189,9 @@ def test_nothing_can_be_changed(live, method):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "", "localhost.evil", "10.0.0.1"],
-)
+    ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1", "[::1]evil.example", "localhost:80:80",
+     "[::1]:80.evil.example", "localhost@evil.example", "[localhost", "localhost:evil.example"],
+)  # fmt: skip
 def test_a_request_for_another_host_gets_nothing(live, host):
     status, _, body = ask(live, Host=host)
     assert status in {400, 421}
