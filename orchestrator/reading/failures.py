@@ -5,7 +5,7 @@ together.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -419,14 +419,14 @@ def signal_failure(exit_code: int | None) -> Failure | None:
     return None
 
 
-def end_failure(raw: RawOutput, exit_ok: Collection[int] = (0,)) -> Failure | None:
+def end_failure(raw: RawOutput) -> Failure | None:
     """Return what a process's end alone says: its time limit, a signal, an exit code; None where it
     went well or isn't known.
     """
     if raw.timed_out:
         reason = f"no result after {raw.duration_s:.0f} s"
         return Failure(code="timed-out", reason=reason, outcome="truncated")
-    if raw.exit_code is None or raw.exit_code in exit_ok:
+    if not raw.exit_code:
         return None
     return signal_failure(raw.exit_code) or Failure(
         code="benchmark-failed", reason=f"exit code {raw.exit_code}"

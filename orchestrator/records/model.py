@@ -144,10 +144,6 @@ CACHE: Final = "cache"
 #: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has
 #: filled it.
 CACHES: Final = ("cold", "disk", "memory", "no")
-#: Whether a phone's program may raise its own priority and choose its cores, which no app gets.
-BOOST: Final = "boost"
-BOOSTS: Final = ("default", "disabled", "enabled")
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {CACHE: CACHES, BOOST: BOOSTS}
 _COUNTS: Final = frozenset({*TOKENS, REPETITIONS})
 _MOST: Final = 1_000_000
 #: How the files of language models' bundles end.
@@ -193,7 +189,7 @@ def worded(flags: Mapping[str, str]) -> str:
 
 def flag_faults(flags: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return what is wrong with a case's flags for a language model: the flag, and a sentence."""
-    known = sorted({*_COUNTS, CACHE, BOOST})
+    known = sorted({*_COUNTS, CACHE})
     faults = []
     for name, value in flags.items():
         if name in _COUNTS and not (
@@ -202,8 +198,8 @@ def flag_faults(flags: Mapping[str, str]) -> list[tuple[str, str]]:
             faults.append(
                 (name, f"--{name} must be a whole number from 1 to {_MOST}, not {value!r}")
             )
-        elif value not in (words := _WORDS.get(name, (value,))):
-            faults.append((name, f"--{name} must be one of {', '.join(words)}, not {value!r}"))
+        elif name == CACHE and value not in CACHES:
+            faults.append((name, f"--{name} must be one of {', '.join(CACHES)}, not {value!r}"))
         elif name not in (*known, FIGURE):
             faults.append((name, f"LiteRT-LM has no flag --{name} here; it has {', '.join(known)}"))
     return faults

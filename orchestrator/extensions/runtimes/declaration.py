@@ -31,7 +31,6 @@ from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, 
 from orchestrator.fields import AnyText, OneOrMany, Text, unique
 from orchestrator.installation import forget_programs_in, look_for_programs_in, program_places
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FOREIGN, PHASES
 
 #: Characters of an expression, at most.
@@ -110,10 +109,10 @@ class Pattern:
 SHIPPED: Final = Path(__file__).with_name("declarations")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
-_FILE: Final = re.compile(r"[A-Za-z0-9_][\w.*-]{0,79}")
+_FILE: Final = re.compile(r"[A-Za-z0-9_][\w.-]{0,79}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 #: What every command line may use beside a file's own parameters.
-GIVEN: Final = ("model", "model_folder", "model_name", "threads", "runs", "warmup_runs", "folder")
+GIVEN: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
 #: Words that a parameter of text may hold: nothing that begins an option or leaves a folder.
 _WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
 
@@ -145,10 +144,10 @@ class ParameterSection(Section):
 
     #: What it is, for people.
     meaning: AnyText = ""
-    type: Literal["int", "float", "word", "choice"]
+    type: Literal["int", "word", "choice"]
     default: AnyText | None = None
-    min: float | None = None
-    max: float | None = None
+    min: int = 0
+    max: int = 10**9
     values: OneOrMany[tuple[Text, ...]] = ()
 
     @model_validator(mode="after")
@@ -166,26 +165,17 @@ class ParameterSection(Section):
                 return "" if value in self.values else f"must be {self.kind}, not {value!r}"
             case "word":
                 return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
-        number = re.fullmatch(
-            r"-?\d{1,15}" if self.type == "int" else r"-?\d{1,15}(\.\d{1,15})?", value, re.ASCII
-        )
-        low, high = self.min, self.max
-        if (
-            number
-            and (low is None or float(value) >= low)
-            and (high is None or float(value) <= high)
-        ):
+        is_whole = re.fullmatch(r"-?\d{1,15}", value, re.ASCII) is not None
+        if is_whole and self.min <= int(value) <= self.max:
             return ""
         return f"must be {self.kind}, not {value!r}"
 
     @property
     def kind(self) -> str:
         """What it may be, in words."""
-        if self.type not in {"int", "float"}:
-            return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
-        bounds = "" if self.min is None else f" from {self.min:.15g}"
-        bounds += "" if self.max is None else f" up to {self.max:.15g}"
-        return f"a {'whole ' if self.type == 'int' else ''}number{bounds}"
+        if self.type == "int":
+            return f"a whole number from {self.min} up to {self.max}"
+        return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
 
 
 class VariantSection(Section):
@@ -269,23 +259,17 @@ class ProgramSection(Section):
     version: Annotated[int, Field(ge=1, le=1)]
     #: The executable's file name; without one its output is read, and it isn't started.
     program: FileName | None = None
-    beside: OneOrMany[tuple[FileName, ...]] = ()
     models: OneOrMany[
         tuple[Annotated[Text, _matching(re.compile(r"\.[a-z0-9]{1,12}"), "a file's ending")], ...]
     ] = ()
-    runs_on: OneOrMany[tuple[DeviceKind, ...]] = (DeviceKind.ANDROID, DeviceKind.HOST)
-    environment: dict[
-        Annotated[Text, _matching(re.compile(r"[A-Z][A-Z0-9_]*"), "a variable")], AnyText
-    ] = Field(default_factory=dict)
     argv: tuple[Text, ...] = ()
     #: What stands behind the words of the delegate and the figure.
     operands: tuple[Text, ...] = ()
     parameters: dict[Name, ParameterSection] = Field(default_factory=dict)
     figures: dict[Name, VariantSection] = Field(default_factory=dict)
     delegates: dict[DelegateName, VariantSection] = Field(default_factory=dict)
-    #: ``stdout``, ``stderr``, ``logcat:TAG``, ``file:NAME``, read in this order.
+    #: ``stdout``, ``stderr``, ``logcat:TAG``, read in this order.
     streams: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ("stdout", "stderr")
-    exit_ok: OneOrMany[tuple[int, ...]] = (0,)
     #: Fields in which the program repeats what it was asked for, and the parameters (or what is
     #: given) that they are.
     echo: dict[FieldName, Name] = Field(default_factory=dict)
@@ -307,14 +291,9 @@ class ProgramSection(Section):
         """Return the placeholders of a text."""
         return _PLACEHOLDER.findall(text)
 
-    def filled(self, text: str, values: Mapping[str, str], *, depth: int = 0) -> str:
-        """Return a text with its placeholders' values; a value may itself have placeholders, once."""
-        return _PLACEHOLDER.sub(
-            lambda found: (
-                self.filled(values[found[1]], values, depth=depth + 1) if depth < 2 else found[0]
-            ),
-            text,
-        )
+    def filled(self, text: str, values: Mapping[str, str]) -> str:
+        """Return a text with its placeholders' values; one without a value is empty."""
+        return _PLACEHOLDER.sub(lambda found: values.get(found[1], ""), text)
 
     def used(self, delegate: DelegateName, figure: str) -> list[str]:
         """Return the parameters that a command line for a delegate and a figure uses."""
@@ -357,10 +336,6 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
         ]
         for key in each.set.keys() & {*GIVEN, *section.parameters}:
             yield (at, name, "set", key), f"{key!r} is a parameter already"
-    texts += [
-        (("environment", key), text, {*GIVEN, "program_folder"})
-        for key, text in section.environment.items()
-    ]
     for location, text, allowed in texts:
         for name in section.names_in(text):
             if name not in allowed:
@@ -372,10 +347,8 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
         yield ("parameters", name), f"{name!r} is given already"
     for number, stream in enumerate(section.streams):
         kind, _, rest = stream.partition(":")
-        if not (
-            stream in {"stdout", "stderr"} or (kind in {"logcat", "file"} and _FILE.fullmatch(rest))
-        ):
-            yield ("streams", number), f"{stream!r} isn't stdout, stderr, logcat:TAG or file:NAME"
+        if stream not in {"stdout", "stderr"} and not (kind == "logcat" and _FILE.fullmatch(rest)):
+            yield ("streams", number), f"{stream!r} isn't stdout, stderr or logcat:TAG"
     for number, result in enumerate(section.results):
         if result.figure is not None and result.figure not in section.figures:
             yield ("results", number, "figure"), f"{result.figure!r} isn't among the figures"

@@ -20,17 +20,19 @@ from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs.native import command_line
-from orchestrator.programs.running import library_folders, run_and_collect
+from orchestrator.programs.running import run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import parse_line
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
+_KINDS: Final = frozenset({DeviceKind.ANDROID, DeviceKind.HOST})
 
 
 class DeclaredTool:
@@ -52,20 +54,16 @@ class DeclaredTool:
 
         Raises DeviceError kinds.
         """
-        section = self._section
-        command = command_of(section, request, device.run_folder(request.run_id))
-        files = [
-            stream.partition(":")[2] for stream in section.streams if stream.startswith("file:")
-        ]
-        has_log = any(stream.startswith("logcat:") for stream in section.streams)
+        command = command_of(self._section, request)
+        has_log = any(stream.startswith("logcat:") for stream in self._section.streams)
         return run_and_collect(
-            device, request, command, files=files, cancelled=cancelled, with_log=has_log
+            device, request, command, files=(), cancelled=cancelled, with_log=has_log
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's figure.
 
-        An error or an exit code that isn't declared as good leaves no figure.
+        An error or another exit code than 0 leaves no figure.
         """
         section, flags = self._section, dict(case.flags)
         variant = section.delegates.get(case.delegate)
@@ -73,17 +71,14 @@ class DeclaredTool:
         try:
             for stream in section.streams:
                 kind, _, what = stream.partition(":")
-                data = raw.data(what if kind == "file" else kind)[:_MOST_BYTES]
-                for each in data.split(b"\n"):
+                for each in raw.data(kind)[:_MOST_BYTES].split(b"\n"):
                     line = parse_line(each)
                     if kind != "logcat" or line.tag in {"", what}:
                         reader.feed(line.raw)
             reader.end()
         except OutputParseError as error:
             return _failed("benchmark-failed", str(error), case)
-        proven = (
-            variant is not None and variant.proof == "success" and raw.exit_code in section.exit_ok
-        )
+        proven = variant is not None and variant.proof == "success" and raw.exit_code == 0
         reports = reports_of(
             reader,
             section,
@@ -105,7 +100,7 @@ class DeclaredTool:
         self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
     ) -> ToolReport:
         told = next((report for report in reports if report.outcome != "ok"), None)
-        ended = end_failure(raw, self._section.exit_ok)
+        ended = end_failure(raw)
         outcome = "failed"
         if errors and not raw.timed_out:
             outcome = ended.outcome if ended is not None else outcome
@@ -155,11 +150,10 @@ def _given(case: Case) -> dict[str, str]:
         "threads": str(case.threads),
         "runs": str(case.num_runs),
         "warmup_runs": str(case.warmup_runs),
-        "model_name": case.model_name,
     }
 
 
-def command_of(section: ProgramSection, request: InvocationRequest, folder: str) -> str:
+def command_of(section: ProgramSection, request: InvocationRequest) -> str:
     """Return the command line for the device's shell, every word quoted."""
     case, flags = request.case, dict(request.case.flags)
     variants = [
@@ -170,10 +164,8 @@ def command_of(section: ProgramSection, request: InvocationRequest, folder: str)
         **{name: own.default or "" for name, own in section.parameters.items()},
         **flags,
         **_given(case),
-        "folder": folder,
         "model": request.model_path,
         "model_folder": str(PurePosixPath(request.model_path).parent),
-        "program_folder": library_folders(request)[0],
     }
     for variant in variants:
         values |= {name: section.filled(text, values) for name, text in variant.set.items()}
@@ -182,9 +174,8 @@ def command_of(section: ProgramSection, request: InvocationRequest, folder: str)
         *(text for variant in variants for text in variant.argv),
         *section.operands,
     ]
-    variables = {name: section.filled(text, values) for name, text in section.environment.items()}
     arguments = [section.filled(text, values) for text in words]
-    return f"{command_line(request, arguments, **variables)} < /dev/null"
+    return f"{command_line(request, arguments)} < /dev/null"
 
 
 def _options(section: ProgramSection, delegate: Delegate, given: Option) -> tuple[Option, ...]:
@@ -271,14 +262,14 @@ def program_of(tool: ToolName) -> Program:
     return Program(
         name=section.tool,
         tool=lambda: DeclaredTool(section),
-        kinds=frozenset(section.runs_on) if section.program else frozenset(),
+        kinds=_KINDS if section.program else frozenset(),
         own_delegates=frozenset(section.delegates),
         has_flags=True,
         options=functools.partial(_options, section),
         flag_faults=functools.partial(_flag_faults, section),
         endings=frozenset(section.models),
         file_name=section.program or "",
-        beside=section.beside,
+        beside=("lib*.so",),
         declared_in=file_of(section),
         own_schema=_schema(section),
         installed=functools.partial(installed_build, section),

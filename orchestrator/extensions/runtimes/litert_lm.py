@@ -37,8 +37,6 @@ from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import (
-    BOOST,
-    BOOSTS,
     CACHE,
     CACHES,
     FIGURE,
@@ -330,7 +328,8 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
     ]
     newer = {
         _METRICS_FLAG: f"{folder}/{METRICS}",
-        "boost_performance": flags.get(BOOST, "disabled"),
+        # Its own priority and choice of cores are what no app gets.
+        "boost_performance": "disabled",
     }
     arguments += [f"--{name}={value}" for name, value in newer.items() if name not in left_out]
     arguments += format_flags(
@@ -408,13 +407,6 @@ _FLAGS: Final = FlagSchema(
                 "repetitions of a phone's process; the first warms up",
             ),
             (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
-            (
-                BOOST,
-                "string",
-                "disabled",
-                BOOSTS,
-                "whether a phone's program raises its own priority",
-            ),
         )
     }
 )

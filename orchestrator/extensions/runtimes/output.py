@@ -460,7 +460,8 @@ def _report(
         latency.pop("p5", None)
         latency.pop("p95", None)
     mean = latency.get("mean") or latency.get("median")
-    label = section.filled(result.label, _Filled(fields)).strip() or result.figure or ""
+    words = {name: value for name, value in fields.items() if isinstance(value, str)}
+    label = section.filled(result.label, words).strip() or result.figure or ""
     report = ToolReport(
         outcome="ok",
         label=label,
@@ -492,16 +493,6 @@ def _failed(report: ToolReport, code: str, reason: str) -> ToolReport:
         inference=None,
         inference_mean_us=None,
     )
-
-
-class _Filled(dict[str, str]):
-    """The fields of a label; one that isn't there is empty."""
-
-    def __init__(self, fields: Fields) -> None:
-        super().__init__({name: value for name, value in fields.items() if isinstance(value, str)})
-
-    def __missing__(self, name: str) -> str:
-        return ""
 
 
 def _fits(fields: Fields, where: Mapping[str, Any]) -> bool:

@@ -286,10 +286,9 @@ def test_memory_is_the_processs_last_high_water_mark() -> None:
 
 
 def test_flags_that_change_what_is_measured_are_refused() -> None:
-    assert flag_faults(FLAGS | {"cache": "cold", "boost": "default"}) == []
+    assert flag_faults(FLAGS | {"cache": "cold"}) == []
     for name, value in {
         "cache": "warm",
-        "boost": "on",
         "multi_turns": "true",
         "decode_tokens": "0",
     }.items():
