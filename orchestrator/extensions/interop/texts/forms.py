@@ -28,32 +28,13 @@ _MOST_MEMBERS: Final = 1000
 #: JSON and HTML are taken apart as a whole, so that larger ones are read as the text that they are.
 _MOST_WHOLE_BYTES: Final = 1 << 26
 _SAMPLE_BYTES: Final = 65_536
+_HEAD_BYTES: Final = 512
 #: Keys of a notebook that hold nothing that was printed.
 _NOT_TEXT: Final = frozenset(
     {"metadata", "execution_count", "cell_type", "output_type", "name", "image/png", "text/html"}
 )
 _HINT: Final = "give the program's output as text, or that text in gzip or zip"
 
-#: (offset, first bytes, what the file is) of what can't be read.
-_FOREIGN: Final = (
-    (0, b"BZh", "is compressed by bzip2"),
-    (0, b"\xfd7zXZ", "is compressed by xz"),
-    (0, b"\x28\xb5\x2f\xfd", "is compressed by zstd"),
-    (0, b"7z\xbc\xaf", "is a 7-Zip archive"),
-    (0, b"%PDF", "is a PDF document"),
-    (0, b"\x89PNG", "is a picture (PNG)"),
-    (0, b"\xff\xd8\xff", "is a picture (JPEG)"),
-    (0, b"\xd0\xcf\x11\xe0", "is a document of an old Excel or Word"),
-    (0, b"SQLite format 3", "is an SQLite database"),
-    (0, b"\x7fELF", "is a program, not its output"),
-    (4, b"TFL3", "is a TFLite model, not a program's output"),
-)
-#: A name in an archive -> what the archive is.
-_FOREIGN_MEMBERS: Final = (
-    ("xl/workbook.xml", "is an Excel workbook"),
-    ("word/document.xml", "is a Word document"),
-    ("AndroidManifest.xml", "is an Android app"),
-)
 _TAG: Final = re.compile(
     r"</?(?:html|head|body|pre|p|div|span|code|samp|kbd|td|th|tr|table|tbody|thead|li|ul|ol|b|i|em|strong|font|a|h[1-6]"
     r"|details|summary|blockquote|small|tt)(?:\s[^<>]{0,2000})?/?>",
@@ -81,13 +62,18 @@ def unwrapped(buffer: Buffer) -> Iterator[Buffer]:
             buffer = _in_file(stack, _gzip_pieces(buffer))
         elif buffer[:4] == b"PK\x03\x04":
             buffer = _in_file(stack, _zip_pieces(buffer))
-        for offset, start, what in _FOREIGN:
-            if buffer[offset : offset + len(start)] == start:
-                raise OutputParseError(f"the file {what}", hint=_HINT)
         buffer = to_utf8(buffer)
+        if _is_binary(buffer[:_HEAD_BYTES]):
+            raise OutputParseError("the file is no text", hint=_HINT)
         if len(buffer) <= _MOST_WHOLE_BYTES and _HTML.search(buffer[:_SAMPLE_BYTES]):
             buffer = _without_tags(buffer)
         yield buffer
+
+
+def _is_binary(head: bytes) -> bool:
+    """Whether a file's first bytes are of no text: a model, a picture, another archive."""
+    controls = sum(byte < 32 and byte not in b"\t\n\r\x1b\f\b" for byte in head)
+    return controls > len(head) // 16
 
 
 def json_text(buffer: Buffer) -> bytes | None:
@@ -217,9 +203,6 @@ def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(buffer[:])) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
-            for name, what in _FOREIGN_MEMBERS:
-                if any(member.filename == name for member in members):
-                    raise OutputParseError(f"the file {what}", hint=_HINT)
             if len(members) > _MOST_MEMBERS:
                 raise OutputParseError(
                     f"the archive has more than {_MOST_MEMBERS} files", hint="unpack it"
@@ -227,7 +210,7 @@ def _zip_pieces(buffer: Buffer) -> Iterator[bytes]:
             for member in members:
                 with archive.open(member) as file:
                     piece = file.read(_PIECE_BYTES)
-                    if b"\0" in piece[:4096]:
+                    if _is_binary(piece[:_HEAD_BYTES]):
                         continue
                     while piece:
                         yield piece

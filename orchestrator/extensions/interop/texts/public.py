@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orchestrator.delegates import place_of
 from orchestrator.delegates.evidence import family
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, ToolReport
-from orchestrator.units import US_PER_MS, US_PER_S, format_latency
+from orchestrator.units import US_PER_MS, US_PER_S
 
 _SUMMARY_NAMES = {
     "min_us": "min",
@@ -211,89 +210,21 @@ def _ms(latency_us: float) -> float:
     return float(f"{latency_us / US_PER_MS:.9g}")
 
 
-def _is_setting(name: str, value: object) -> bool:
-    """Whether a declared program's own word is short enough to be shown: how it was set tells its
-    rows apart.
-    """
-    return (
-        isinstance(value, str)
-        and len(value) <= 40
-        and name not in {"program", "unit", "repetitions_us"}
-    )
-
-
 def _file_name(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
 def describe(report: ToolReport) -> list[str]:
-    """Return the report as lines for people, the most important first."""
-    graph = _file_name(str(report.extra.get("graph", "")))
-    name = report.label or str(report.extra.get("title", "")) or graph or "run"
-    program = report.extra.get("program", "")
-    lines = [f"{name} ({program}): {report.outcome}" if program else f"{name}: {report.outcome}"]
-    if report.failure_code:
-        lines.append(f"  {report.failure_code}: {report.failure_reason}")
-        if step := next_step_of(report.failure_code, report.failure_reason):
-            lines.append(f"  next: {step}")
-    summary = report.inference
-    if report.inference_mean_us and report.extra.get("unit") == "token":
-        lines.append(
-            f"  {US_PER_S / report.inference_mean_us:.5g} tokens/s ({format_latency(report.inference_mean_us)} a token)"
-            + (f" over {summary.count} tokens" if summary and summary.count else "")
-        )
-        if first_us := report.extra.get("derived_first_token_us"):
-            lines.append(
-                f"  first token after {format_latency(float(first_us))}, derived: prompt + one mean token"
-            )
-    elif report.inference_mean_us is not None:
-        count = f" over {summary.count} inferences" if summary and summary.count is not None else ""
-        spread = ""
-        if summary is not None and summary.median_us is not None:
-            spread = f", median {format_latency(summary.median_us)}"
-        if summary is not None and summary.p95_us is not None:
-            spread += f", p95 {format_latency(summary.p95_us)}"
-        lines.append(f"  inference {format_latency(report.inference_mean_us)} mean{count}{spread}")
-    if program and (
-        kept := [f"{key} {value}" for key, value in report.extra.items() if _is_setting(key, value)]
-    ):
-        lines.append("  " + ", ".join(kept))
-    parts = [
-        f"{label} {format_latency(value)}"
-        for label, value in (
-            ("init", report.init_us),
-            ("first", report.first_inference_us),
-            ("warm-up", report.warmup_mean_us),
-        )
-        if value is not None
+    """Return the report as lines for people: how the run ended, then a line for each value."""
+    public = to_public(report)
+    name = report.label or str(public.get("title", "") or public.get("graph", "")) or "run"
+    return [
+        f"{name}: {public.pop('outcome')}",
+        *(f"  {key}: {_worded(value)}" for key, value in public.items() if key != "name"),
     ]
-    if parts:
-        lines.append("  " + ", ".join(parts))
-    lines.append("  " + describe_delegate(report.delegate))
-    lines += [
-        f"    {operator} stayed on the CPU: {reason}"
-        for operator, reason in report.delegate.cpu_operators
-    ]
-    if report.unconsumed_flags:
-        lines.append("  flags the program didn't know: " + " ".join(report.unconsumed_flags))
-    lines += [f"  {sentence}" for sentence in report.disagreements]
-    if log_cut := report.extra.get("log_cut"):
-        lines.append(f"  {log_cut}")
-    return lines
 
 
-def describe_delegate(evidence: DelegateEvidence) -> str:
-    """Return where the operators ran as one phrase: ``delegate gpu -> gpu+xnnpack: partial, 54/559
-    nodes in 3 ...``.
-    """
-    text = f"delegate {evidence.requested or 'unknown'} -> {place_of(evidence) or 'unknown'}: {evidence.truth.value}"
-    if evidence.delegated_nodes is not None:
-        total = "?" if evidence.total_nodes is None else str(evidence.total_nodes)
-        text += f", {evidence.delegated_nodes}/{total} nodes"
-        if evidence.partitions is not None:
-            text += f" in {evidence.partitions} partition{'s' if evidence.partitions != 1 else ''}"
-    if evidence.backend:
-        text += f", {evidence.backend}"
-    if evidence.accelerator:
-        text += f", {evidence.accelerator}"
-    return text
+def _worded(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_worded(each)}" for key, each in value.items())
+    return "; ".join(map(_worded, value)) if isinstance(value, list) else str(value)

@@ -117,19 +117,14 @@ def test_a_gzip_file_that_was_cut_off_gives_what_it_still_holds() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (
-            zipped(xl__workbook_xml="<x/>").replace(b"workbook_xml", b"workbook.xml"),
-            "Excel workbook",
-        ),
-        (b"%PDF-1.7 ...", "PDF document"),
-        (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "TFLite model"),
+        (b"\x1c\x00\x00\x00TFL3" + b"\0" * 40, "the file is no text"),
         (b"\x1f\x8bnot really", "gzip file is damaged"),
         (b"PK\x03\x04not really", "zip archive can't be read"),
         (json.dumps({"latency": [1, 2, 3]}).encode(), "nothing in the JSON"),
         (json.dumps([["cell", 1.5], ["cell", 2]]).encode(), "nothing in the JSON"),
         (b"[" * 100_000, "nothing in the text"),
     ],
-    ids=["xlsx", "pdf", "model", "gzip", "zip", "object", "array", "deep"],
+    ids=["model", "gzip", "zip", "object", "array", "deep"],
 )
 def test_what_holds_no_output_is_refused_by_its_name(data: bytes, said: str) -> None:
     with pytest.raises(OutputParseError, match=said) as refused:

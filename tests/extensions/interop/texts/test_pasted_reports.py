@@ -257,7 +257,7 @@ def test_what_tells_two_rows_of_a_table_apart_is_kept_and_shown() -> None:
         ("0", 198.69),
         ("1", 274.75),
     ]
-    assert ["fa 0" in "\n".join(describe(report)) for report in parse_text(text)] == [True, False]
+    assert ["fa: 0" in "\n".join(describe(report)) for report in parse_text(text)] == [True, False]
 
 
 @pytest.mark.parametrize("rest", ["", "| qwen2 1.5B Q8_0"])
