@@ -191,7 +191,6 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
     """Read a program's streams, log and result files; an unreadable output is a report that says
     so.
     """
-    profile = raw.data(PROFILE_FILE)
     program = _PROGRAM.search(raw.command)
     return parse_run(
         stdout=raw.data("stdout"),
@@ -202,8 +201,7 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
         files=RunFiles(
             result_pb=raw.data(RESULT_FILE),
             runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
-            op_profile=profile,
-            op_profile_format="proto" if profile else "",
+            op_profile_pb=raw.data(PROFILE_FILE),
         ),
         requested=case.delegate.value,
         started=Started(program=program[1] if program is not None else "", flags=dict(case.flags)),

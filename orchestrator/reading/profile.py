@@ -8,7 +8,6 @@ Times come back in microseconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -216,15 +215,3 @@ def _figure(cell: str | None) -> float | None:
 
 def _us(milliseconds: float) -> float:
     return float(f"{milliseconds * US_PER_MS:.12g}")
-
-
-def parse_tables(lines: Iterable[str]) -> OperatorProfile:
-    """Read tables as the log or the output file holds them, text or CSV; what doesn't fit is passed
-    over.
-
-    A last row without a line end must not be among the lines: its figures may lack digits.
-    """
-    reader = TableReader()
-    for line in lines:
-        reader.feed(line)
-    return reader.finish()

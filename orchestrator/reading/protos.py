@@ -17,7 +17,7 @@ from typing import Any, Final
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.litert_lm import Process, Repetition
-from orchestrator.reading.profile import OperatorProfile, parse_tables
+from orchestrator.reading.profile import OperatorProfile
 from orchestrator.records.case import grouped
 from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
@@ -132,7 +132,7 @@ def decode_message(name: str, data: bytes) -> Any:  # noqa: ANN401 - the classes
     return message
 
 
-def _parsed_text(name: str, text: bytes) -> Any:  # noqa: ANN401
+def _parsed_text(name: str, text: str) -> Any:  # noqa: ANN401
     from google.protobuf import text_format
 
     message = _messages()[name]()
@@ -317,16 +317,11 @@ def _types(operators: Iterable[OperatorTime]) -> tuple[OperatorTypeTime, ...]:
     )
 
 
-def parse_op_profile(data: bytes, kind: str) -> OperatorProfile:
-    """Read an operator profile file; ``kind`` is "proto", "text" (the proto's text form), "csv" or
-    "stdout".
+def decode_op_profile(data: bytes) -> OperatorProfile:
+    """Decode ``tflite.profiling.BenchmarkProfilingData``; raises OutputParseError."""
+    return _profile(decode_message("BenchmarkProfilingData", data))
 
-    Raises:
-        OutputParseError: the proto can't be decoded.
-    """
-    if kind == "proto":
-        return _profile(decode_message("BenchmarkProfilingData", data))
-    if kind == "text":
-        return _profile(_parsed_text("BenchmarkProfilingData", data))
-    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
-    return parse_tables(line.rstrip("\r\n") for line in lines if line.endswith(("\n", "\r")))
+
+def parse_op_profile(text: str) -> OperatorProfile:
+    """Read the same message in its text form; raises OutputParseError."""
+    return _profile(_parsed_text("BenchmarkProfilingData", text))

@@ -20,7 +20,12 @@ from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
 from orchestrator.reading.lines import iterate_blocks, mean_as_printed, own_lines, without_foreign
 from orchestrator.reading.profile import OperatorProfile
-from orchestrator.reading.protos import decode_result, decode_runtime_info, parse_op_profile
+from orchestrator.reading.protos import (
+    decode_op_profile,
+    decode_result,
+    decode_runtime_info,
+    parse_op_profile,
+)
 from orchestrator.reading.transcript import Transcript, logged_processes, of_the_benchmark
 from orchestrator.records.run import (
     SETUP_CODES,
@@ -43,6 +48,7 @@ _TELLS_LITTLE: Final = frozenset({"benchmark-failed", "aborted"})
 _NO_RESULT: Final = ToolReport(outcome="ok")
 _NO_PROFILE: Final = OperatorProfile()
 _Decoded = TypeVar("_Decoded")
+_Data = TypeVar("_Data", bytes, str)
 _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 
@@ -54,9 +60,8 @@ class RunFiles:
     result_pb: bytes = b""
     #: A ModelRuntimeDetails.
     runtime_info_pb: bytes = b""
-    op_profile: bytes = b""
-    #: "proto", "csv" or "stdout".
-    op_profile_format: str = ""
+    #: A BenchmarkProfilingData.
+    op_profile_pb: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,15 +148,9 @@ def build_report(
     doubts: list[str] = []
     result, runtime, written = _NO_RESULT, None, None
     if files is not None:
-        profile_format = files.op_profile_format
         result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
         runtime = _decoded(decode_runtime_info, files.runtime_info_pb, "runtime info", doubts)
-        written = _decoded(
-            lambda data: parse_op_profile(data, profile_format),
-            files.op_profile,
-            "operator profile",
-            doubts,
-        )
+        written = _decoded(decode_op_profile, files.op_profile_pb, "operator profile", doubts)
     run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
     run.warmup, run.inference = _warmup_and_inference(log)
     doubts += _contradictions(log, run.warmup, run.inference)
@@ -184,7 +183,7 @@ def build_report(
     )
     profile = written or _NO_PROFILE
     if written is None and (log.profile_proto or not log.profile.is_empty):
-        profile = _own_profile(_profile_in_log(log, doubts), run, doubts)
+        profile = _profile_in_log(log, doubts)
     if profile.blocks:
         profile = _in_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
@@ -228,7 +227,7 @@ def build_report(
 
 
 def _decoded(
-    read: Callable[[bytes], _Decoded], data: bytes, what: str, doubts: list[str]
+    read: Callable[[_Data], _Decoded], data: _Data, what: str, doubts: list[str]
 ) -> _Decoded | None:
     try:
         return read(data) if data else None
@@ -524,46 +523,13 @@ def _judge(
 
 
 def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
-    text = "\n".join(log.profile_proto).encode()
-    profile = _decoded(
-        lambda data: parse_op_profile(data, "text"), text, "operator profile in the log", doubts
-    )
-    return profile or log.profile.finish()
-
-
-def _own_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
-    """Return a log's operator tables where their sum can be of the run's inferences; nothing, and
-    why, where not.
-
-    What the operators take is a part of each inference: more can't be, and much less only where
-    little is measured. A run's tables are of as many inferences as its statistics; LiteRT's count
-    the warm-up too.
-    """
-    log, mean = run.log, run.mean
     if log.profile.left_out:
         doubts.append(
             f"the operator tables have {log.profile.left_out} more rows, which aren't kept"
         )
-    total = next(
-        (
-            b.timings
-            for b in profile.blocks
-            if b.phase == "run" and b.block != "delegate" and b.timings
-        ),
-        None,
-    )
-    if mean is None or total is None or total.mean_us is None:
-        return profile
-    operators = total.mean_us
-    counts = {total.count, *(stats.count for stats, _ in log.stats[-1:])}
-    is_more = operators > 1.25 * mean + US_PER_MS
-    is_of_others = operators < mean / 2 and len(counts) > 1 and not log.is_litert
-    if not (is_more or is_of_others or operators < mean / 50 - 10 * US_PER_MS):
-        return profile
-    doubts.append(
-        f"the operator tables are of another run: {operators:.12g} us an inference, the result line says {mean:.12g}"
-    )
-    return OperatorProfile()
+    text = "\n".join(log.profile_proto)
+    in_text = _decoded(parse_op_profile, text, "operator profile in the log", doubts)
+    return in_text or log.profile.finish()
 
 
 def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:

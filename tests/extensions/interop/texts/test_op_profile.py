@@ -3,29 +3,28 @@
 import pytest
 
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.profile import OperatorProfile, parse_tables
-from orchestrator.reading.protos import parse_op_profile
-from orchestrator.records.run import DelegateTruth
+from orchestrator.reading.protos import decode_op_profile
+from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.places import NATIVE
 
 FILES = NATIVE / "files"
 
 
-def read(name: str, kind: str) -> OperatorProfile:
-    return parse_op_profile((FILES / name).read_bytes(), kind)
+def read(name: str) -> ToolReport:
+    (report,) = parse_text((FILES / name).read_bytes())
+    return report
 
 
 def test_text_csv_and_proto_of_one_model_name_the_same_operators() -> None:
-    forms = [read("op_prof.txt", "stdout"), read("op_prof.csv", "csv"), read("op_prof.pb", "proto")]
-    names = [
-        [(row.phase, row.node_type, row.run_order) for row in form.operators] for form in forms
-    ]
+    proto = decode_op_profile((FILES / "op_prof.pb").read_bytes())
+    forms = [read("op_prof.txt").operators, read("op_prof.csv").operators, proto.operators]
+    names = [[(row.phase, row.node_type, row.run_order) for row in form] for form in forms]
     assert names[0] == names[1] == names[2]
     assert len(names[0]) == 35
 
 
 def test_commas_in_node_types_of_a_csv_file_don_t_shift_the_columns() -> None:
-    rows = read("op_prof_xnnpack.csv", "csv").operators
+    rows = read("op_prof_xnnpack.csv").operators
     row = next(row for row in rows if row.node_type == "Convolution (NHWC, F32) IGEMM")
     assert row.name == "Delegate/Convolution (NHWC, F32) IGEMM:0"
     assert row.times_called == 1
@@ -33,14 +32,14 @@ def test_commas_in_node_types_of_a_csv_file_don_t_shift_the_columns() -> None:
 
 
 def test_initialisation_and_running_are_told_apart() -> None:
-    profile = read("op_prof_xnnpack.csv", "csv")
+    profile = read("op_prof_xnnpack.csv")
     assert {row.node_type for row in profile.operators if row.phase == "init"} == {
         "ModifyGraphWithDelegate",
         "AllocateTensors",
     }
-    assert [block.phase for block in profile.blocks] == ["init", "run"]
-    assert profile.blocks[1].timings is not None
-    assert profile.blocks[1].timings.count == 2325
+    assert [block.phase for block in profile.profile_blocks] == ["init", "run"]
+    assert profile.profile_blocks[1].timings is not None
+    assert profile.profile_blocks[1].timings.count == 2325
 
 
 def test_each_subgraph_is_a_block_of_its_own() -> None:
@@ -67,15 +66,15 @@ def test_tables_of_2019_padded_with_spaces_and_with_a_start_column_are_read() ->
         "    [node type]    [start]   [first]  [avg ms]     [%]   [cdf%]  [mem KB]  [times called]  [Name]",
         "        CONV_2D      0.000     5.567     7.237  6.297%   6.297%     0.000               1  [Mobile/Conv]",
     ]
-    profile = parse_tables(lines)
-    assert profile.blocks[0].has_start_column
+    (profile,) = parse_text("\n".join(lines) + "\n")
+    assert profile.profile_blocks[0].has_start_column
     assert (profile.operators[0].mean_us, profile.operators[0].name) == (7237.0, "[Mobile/Conv]")
 
 
 def test_row_that_was_cut_off_is_left_out() -> None:
     whole = (FILES / "op_prof.txt").read_bytes()
     place = whole.index(b"DEPTHWISE_CONV_2D") + 60
-    assert len(parse_op_profile(whole[:place], "stdout").operators) == 2
+    assert len(parse_text(whole[:place])[0].operators) == 2
 
 
 def test_cycles_of_a_hexagon_profile_are_not_called_times() -> None:

@@ -75,15 +75,15 @@ def test_no_text_raises_anything_but_the_parse_error(data: bytes) -> None:
 @given(
     damaged(SEEDS), damaged(SEEDS), damaged(PROTOS), damaged(PROTOS), damaged(PROTOS),
     st.sampled_from([None, 0, 1, 124, 127, 134, 137, -9, 255]), st.booleans(),
-    st.sampled_from(["proto", "csv", "stdout", ""]), st.sampled_from(["", "cpu", "gpu", "external"]),
+    st.sampled_from(["", "cpu", "gpu", "external"]),
 )  # fmt: skip
 def test_reading_an_invocation_never_fails(
     stdout: bytes, logcat: bytes, result: bytes, runtime: bytes, profile: bytes, exit_code: int | None,
-    timed_out: bool, kind: str, requested: str,
+    timed_out: bool, requested: str,
 ) -> None:  # fmt: skip
     report = parse_run(
         stdout=stdout, stderr=stdout[:300], logcat=logcat, exit_code=exit_code, timed_out=timed_out,
-        files=RunFiles(result_pb=result, runtime_info_pb=runtime, op_profile=profile, op_profile_format=kind),
+        files=RunFiles(result_pb=result, runtime_info_pb=runtime, op_profile_pb=profile),
         requested=requested,
     )  # fmt: skip
     json.dumps(to_public(report), allow_nan=False)
