@@ -14,17 +14,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
@@ -87,29 +79,22 @@ class Pattern:
             return None
         return {name: value for name, value in found.groupdict().items() if value is not None}
 
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        def read(value: Any) -> Pattern:  # noqa: ANN401 - whatever stands in the file
-            if not isinstance(value, str):
-                raise ValueError("must be a regular expression in one line")
-            return cls(value)
 
-        return core_schema.no_info_plain_validator_function(read)
+def _expression(value: object) -> Pattern:
+    if not isinstance(value, str):
+        raise ValueError("must be a regular expression in one line")
+    return Pattern(value)
 
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string"}
 
+#: A pattern as a file writes it.
+Expression = Annotated[Pattern, PlainValidator(_expression)]
 
 #: The files that come with benchfarm.
 SHIPPED: Final = Path(__file__).with_name("declarations")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_.-]{0,39}")
 _FIELD: Final = re.compile(r"[A-Za-z_][\w /.]{0,40}")
 _FILE: Final = re.compile(r"[A-Za-z0-9_][\w.-]{0,79}")
+_STREAM: Final = re.compile(r"stdout|stderr|logcat:[A-Za-z0-9_][\w.-]{0,79}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 #: What every command line may use beside a file's own parameters.
 GIVEN: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
@@ -137,6 +122,7 @@ FieldName = Annotated[Text, _matching(_FIELD, "the name of a field")]
 FileName = Annotated[
     Text, _matching(_FILE, "a file name here; it is one in the program's own folder")
 ]
+Stream = Annotated[Text, _matching(_STREAM, "a stream: stdout, stderr or logcat:TAG")]
 
 
 class ParameterSection(Section):
@@ -205,7 +191,7 @@ class ResultSection(Section):
     figure: Name | None = None
     label: AnyText = ""
     #: Fields and what they hold; a field that isn't there holds nothing.
-    where: dict[FieldName, Pattern] = Field(default_factory=dict)
+    where: dict[FieldName, Expression] = Field(default_factory=dict)
     unit: Literal["inference", "token"] = "inference"
     #: Of several ways to a figure the first is taken whose fields are there.
     latency: dict[Figure, OneOrMany[tuple[MeasureSection, ...]]]
@@ -220,17 +206,29 @@ class ResultSection(Section):
     #: Fields that are kept as they are printed.
     keep: tuple[FieldName, ...] = ()
 
+    @model_validator(mode="after")
+    def _has_figure(self) -> ResultSection:
+        if not (self.latency.get("mean") or self.latency.get("median") or self.samples):
+            raise ValueError("needs a mean, a median or samples")
+        return self
+
 
 class LineSection(Section):
     """One form of line."""
 
-    regex: Pattern
+    regex: Expression
     does: LineDoes
     #: Of ``fail``: a code of benchfarm's.
     code: Name = "benchmark-failed"
     #: Whether the expression matches whole figures only, so that a text may end without a line end
     #: after it.
     whole: bool = False
+
+    @model_validator(mode="after")
+    def _has_group(self) -> LineSection:
+        if self.does in {"part", "row", "samples"} and not self.regex.groups:
+            raise ValueError("needs a named group, whose text is the field")
+        return self
 
 
 class TableSection(Section):
@@ -240,15 +238,15 @@ class TableSection(Section):
     #: Of JSON: the list of results in its object, whose other values hold for each.
     each: FieldName | None = None
     #: The line that it begins in: JSON's own first characters, or the row of column names.
-    start: Pattern
+    start: Expression
 
 
 class RanOnSection(Section):
     """What shows where the operators ran: a line, fields of the result, or both."""
 
     is_: Annotated[DelegateName, Field(alias="is")]
-    line: Pattern | None = None
-    where: dict[FieldName, Pattern] = Field(default_factory=dict)
+    line: Expression | None = None
+    where: dict[FieldName, Expression] = Field(default_factory=dict)
 
 
 class ProgramSection(Section):
@@ -269,7 +267,7 @@ class ProgramSection(Section):
     figures: dict[Name, VariantSection] = Field(default_factory=dict)
     delegates: dict[DelegateName, VariantSection] = Field(default_factory=dict)
     #: ``stdout``, ``stderr``, ``logcat:TAG``, read in this order.
-    streams: Annotated[OneOrMany[tuple[Text, ...]], AfterValidator(unique)] = ("stdout", "stderr")
+    streams: Annotated[OneOrMany[tuple[Stream, ...]], AfterValidator(unique)] = ("stdout", "stderr")
     #: Fields in which the program repeats what it was asked for, and the parameters (or what is
     #: given) that they are.
     echo: dict[FieldName, Name] = Field(default_factory=dict)
@@ -278,7 +276,7 @@ class ProgramSection(Section):
     lines: tuple[LineSection, ...] = ()
     tables: tuple[TableSection, ...] = ()
     #: Fields that are taken apart into others.
-    split: dict[FieldName, Pattern] = Field(default_factory=dict)
+    split: dict[FieldName, Expression] = Field(default_factory=dict)
     results: Annotated[tuple[ResultSection, ...], Field(min_length=1)]
     ran_on: tuple[RanOnSection, ...] = ()
 
@@ -345,10 +343,6 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
             yield location, "a brace begins a placeholder such as {model}; controls can't be passed"
     for name in section.parameters.keys() & {*GIVEN}:
         yield ("parameters", name), f"{name!r} is given already"
-    for number, stream in enumerate(section.streams):
-        kind, _, rest = stream.partition(":")
-        if stream not in {"stdout", "stderr"} and not (kind == "logcat" and _FILE.fullmatch(rest)):
-            yield ("streams", number), f"{stream!r} isn't stdout, stderr or logcat:TAG"
     for number, result in enumerate(section.results):
         if result.figure is not None and result.figure not in section.figures:
             yield ("results", number, "figure"), f"{result.figure!r} isn't among the figures"
@@ -357,15 +351,6 @@ def _faults_of(section: ProgramSection) -> Iterator[tuple[tuple[str | int, ...],
                 ("results", number, "unit"),
                 f"figures of tokens, and no others, are called {' and '.join(PHASES)}",
             )
-        if (
-            not result.latency.get("mean")
-            and not result.latency.get("median")
-            and result.samples is None
-        ):
-            yield ("results", number), "needs a mean, a median or samples"
-    for number, line in enumerate(section.lines):
-        if line.does in {"part", "row", "samples"} and not line.regex.groups:
-            yield ("lines", number, "regex"), "needs a named group, whose text is the field"
 
 
 def load_declared(path: Path) -> ProgramSection:

@@ -379,50 +379,44 @@ def reports_of(
     reports: list[ToolReport] = []
     for process in reader.processes:
         own: list[ToolReport] = []
-        before: list[ToolReport] = []
+        #: What a table or document before said, which a program may repeat in lines.
+        said: set[tuple[str, int | None]] = set()
         for found in process.found:
+            delegate = _evidence(found, section, requested, proven)
             each = [
-                _report(found, section, result, _evidence(found, section, requested, proven))
+                _report(found, section, result, delegate)
                 for result in section.results
                 if _fits(found.fields, result.where)
                 and (not figure or result.figure in {None, figure})
             ]
-            # A program may print in lines what it printed as a document just before.
-            repeated = {
-                (report.label, _count(report)) for report in ([] if found.is_of_table else before)
-            }
-            own += [report for report in each if (report.label, _count(report)) not in repeated]
-            before = each if found.is_of_table else []
+            names = [
+                (item.label, item.inference.count if item.inference else None) for item in each
+            ]
+            if found.is_of_table:
+                said = set(names)
+            else:
+                each = [item for item, name in zip(each, names, strict=True) if name not in said]
+                said = set()
+            own += each
         reports += own
         is_of_another = not process.is_begun and any(other.found for other in reader.processes)
         if process.errors and not is_of_another and not any(found.error for found in process.found):
-            code, line = process.errors[0]
-            reports.append(_without(section, "failed", code, line, requested))
+            ended = ("failed", *process.errors[0])
         elif process.is_cut:
-            reports.append(
-                _without(section, "truncated", "no-result", "the output is cut off", requested)
-            )
+            ended = ("truncated", "no-result", "the output is cut off")
         elif process.is_begun and not own:
-            reports.append(
-                _without(section, "failed", "no-result", "no result was printed", requested)
-            )
+            ended = ("failed", "no-result", "no result was printed")
+        else:
+            continue
+        report = ToolReport(
+            outcome=ended[0],
+            failure_code=ended[1],
+            failure_reason=ended[2],
+            delegate=DelegateEvidence(requested=requested),
+            extra={"program": section.name},
+        )
+        reports.append(report)
     return reports
-
-
-def _count(report: ToolReport) -> int | None:
-    return report.inference.count if report.inference is not None else None
-
-
-def _without(
-    section: ProgramSection, outcome: str, code: str, reason: str, requested: str
-) -> ToolReport:
-    return ToolReport(
-        outcome=outcome,
-        failure_code=code,
-        failure_reason=reason,
-        delegate=DelegateEvidence(requested=requested),
-        extra={"program": section.name},
-    )
 
 
 def _report(
@@ -477,14 +471,12 @@ def _report(
         extra=_extra(found, section, result, samples),
     )
     if found.error is not None:
-        reason = f"{found.error[1]} (what was printed after it is no result)"
-        return _failed(report, found.error[0], reason)
-    if mean is None or mean <= 0:
-        return _failed(report, "no-inferences", "the program printed no time above 0")
-    return report
-
-
-def _failed(report: ToolReport, code: str, reason: str) -> ToolReport:
+        code, line = found.error
+        reason = f"{line} (what was printed after it is no result)"
+    elif mean is None or mean <= 0:
+        code, reason = "no-inferences", "the program printed no time above 0"
+    else:
+        return report
     return replace(
         report,
         outcome="failed",

@@ -349,13 +349,19 @@ def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> 
         "program", "parameters.n", "delegates.gpux", "lines[0].regex", "lines[1].regex", "lines[2].does",
         "results[0].latency.mean.unit", "shell",
     ]  # fmt: skip
-    path.write_text(BROKEN.replace("../mine", "mine").replace("many", "3").replace("gpux", "gpu")
-                    .replace("(a)\\1", "(?P<ms>a)").replace("(?=a)b", "b").replace("jump", "fail")
-                    .replace("hours", "ms").replace("shell: rm -rf /\n", ""))  # fmt: skip
-    with pytest.raises(PlanError) as caught:
-        load_declared(path)
-    assert "argv[0]: nothing is called {modle}; did you mean 'model'?" in str(caught.value)
-    assert "lines[1].regex: needs a named group" in str(caught.value)
+    mended = (
+        BROKEN.replace("../mine", "mine").replace("many", "3").replace("gpux", "gpu")
+        .replace("(a)\\1", "(?P<ms>a)").replace("jump", "fail").replace("hours", "ms")
+        .replace("shell: rm -rf /\n", "")
+    )  # fmt: skip
+    for expression, told in (
+        ("b", "lines[1]: needs a named group"),
+        ("(?P<x>b)", "argv[0]: nothing is called {modle}; did you mean 'model'?"),
+    ):
+        path.write_text(mended.replace("(?=a)b", expression))
+        with pytest.raises(PlanError) as caught:
+            load_declared(path)
+        assert told in str(caught.value)
 
 
 @pytest.mark.slow
