@@ -133,7 +133,7 @@ class ParameterSection(Section):
     type: Literal["int", "word", "choice"]
     default: AnyText | None = None
     min: int = 0
-    max: int = 10**9
+    max: int | None = None
     values: OneOrMany[tuple[Text, ...]] = ()
 
     @model_validator(mode="after")
@@ -152,7 +152,7 @@ class ParameterSection(Section):
             case "word":
                 return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
         is_whole = re.fullmatch(r"-?\d{1,15}", value, re.ASCII) is not None
-        if is_whole and self.min <= int(value) <= self.max:
+        if is_whole and self.min <= int(value) and (self.max is None or int(value) <= self.max):
             return ""
         return f"must be {self.kind}, not {value!r}"
 
@@ -160,7 +160,8 @@ class ParameterSection(Section):
     def kind(self) -> str:
         """What it may be, in words."""
         if self.type == "int":
-            return f"a whole number from {self.min} up to {self.max}"
+            most = "" if self.max is None else f" up to {self.max}"
+            return f"a whole number from {self.min}{most}"
         return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
 
 

@@ -1,14 +1,106 @@
-"""``benchfarm parse``: pipes, and texts of other programs."""
+"""``benchfarm parse``: the logs that benchfarm itself shows, pipes, and texts of other programs."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tests.e2e.conftest import Lab
 from tests.samples.command import Cli
 from tests.samples.places import BENCHFARM
+
+#: How ``parse --json`` calls what a stored report holds.
+FIGURES = {
+    "init_us": "init_us",
+    "first_inference_us": "first_inference_us",
+    "warmup_avg_us": "warmup_mean_us",
+    "inference_avg_us": "inference_mean_us",
+    "overall_mem_mb": "overall_memory_mib",
+    "model_mb": "model_size_mb",
+}
+SPREAD = {"inference_count": "count", "inference_min_us": "min_us", "inference_p95_us": "p95_us"}
+
+
+@pytest.fixture(scope="module")
+def running_lab(lab_of: Callable[..., Lab]) -> Lab:
+    return lab_of("galaxy-s23")
+
+
+def expect_the_stored_run(cli: Cli, run: dict[str, Any]) -> None:
+    """Fail unless ``log RUN | parse -`` gives that one run, with its figures and what was asked
+    for."""
+    shown = cli("results", "log", run["run_id"]).ok().stdout
+    read = cli("parse", "-", "--json", stdin=shown).ok().json
+    assert isinstance(read, dict), "one run"
+    report = run["report"]
+    assert {new: read.get(new) for new in FIGURES} == {
+        new: report[old] for new, old in FIGURES.items()
+    }
+    if report["inference"]:
+        assert {new: read.get(new) for new in SPREAD} == {
+            new: report["inference"][old] for new, old in SPREAD.items()
+        }
+    assert (read["outcome"], read.get("failure_code", "")) == (
+        report["outcome"],
+        report["failure_code"],
+    )
+    assert read["requested_delegate"] == report["delegate"]["requested"] == run["case"]["delegate"]
+    assert read["delegate_truth"] == report["delegate"]["truth"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("native", "-d", "cpu,gpu"),
+        ("native", "-d", "gpu", "--flag", "gpu_backend=gl"),
+        ("apk", "-d", "xnnpack,nnapi"),
+        ("litert-native", "-d", "npu"),
+        ("perf-options", "-d", "gpu"),
+    ],
+    ids=" ".join,
+)
+def test_a_shown_log_is_read_as_the_run_that_is_stored(
+    lab: Lab, model: Path, words: tuple[str, ...]
+) -> None:
+    done = lab.cli(
+        "bench", model, "--tool", *words, "-t", "1", "--min-secs", "0.1", "-n", "1", "--json"
+    )
+    runs = done.json["runs"]
+    assert runs
+    for run in runs:
+        expect_the_stored_run(lab.cli, run)
+
+
+def test_a_log_of_this_computer_is_read_as_the_run_that_is_stored(cli: Cli, model: Path) -> None:
+    done = cli(
+        "bench",
+        model,
+        "-d",
+        "xnnpack",
+        "-s",
+        "host",
+        "--min-secs",
+        "0.1",
+        "-n",
+        "1",
+        "-t",
+        "1,2",
+        "--json",
+    )
+    runs = done.json["runs"]
+    assert {run["case"]["tool"] for run in runs} == {"litert"}
+    for run in runs:
+        expect_the_stored_run(cli, run)
+    logs = "".join(cli("results", "log", run["run_id"]).ok().stdout for run in runs)
+    assert [
+        item["inference_avg_us"] for item in cli("parse", "-", "--json", stdin=logs).ok().json
+    ] == [run["report"]["inference_mean_us"] for run in runs]
 
 
 def test_what_litert_lm_printed_is_read_as_prefill_and_decode(cli: Cli, tmp_path: Path) -> None:
