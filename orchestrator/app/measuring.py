@@ -13,7 +13,7 @@ from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
 from orchestrator.app.beginning import begin, identify, inputs_of, prepare
 from orchestrator.app.phones import unchecked_hint
-from orchestrator.app.reporting import load_ahead, report_data
+from orchestrator.app.reporting import report_data
 from orchestrator.app.status import PublishedStatus, resumable
 from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.campaign import run_on_devices
@@ -32,7 +32,7 @@ from orchestrator.passes import is_around_others
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import Build, Case, Model, Serial, ToolName
-from orchestrator.records.device import HOST_SERIAL, DeviceKind
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
@@ -234,9 +234,6 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     Raises CampaignInterruptedError.
     """
     campaign, opened = prepared.campaign, prepared.opened
-    if not any(device.kind is DeviceKind.HOST for device, _ in opened.devices):
-        # This computer has time for it while phones measure; when it is measured itself, it hasn't.
-        load_ahead(len(campaign.invocations))
     try:
         result = run_campaign(workspace, prepared)
     except InterruptedByUserError as error:

@@ -4,9 +4,8 @@ notebooks.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from orchestrator.app.reporting import report_title, write_html
 from orchestrator.records.campaign import Campaign
 from orchestrator.report.data import ReportData
 from orchestrator.tables.column import Form
-from orchestrator.tables.rows import BestMark, ResultRow
+from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
 from orchestrator.units import US_PER_MS
 
@@ -31,15 +30,6 @@ _TIMES = {"median_us": "ms", "interval_low_us": "ci_low", "interval_high_us": "c
 _USUAL = {name: name for name in ("model", "device", "serial", "delegate", "threads")}
 _USUAL |= _TIMES | {"invocations_used": "runs", "quality": "quality", "outputs": "outputs"}
 _USUAL |= {"campaign_id": "campaign"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowMark:
-    """What a row of a notebook's table has beside its cells."""
-
-    #: Of its bar.
-    percent: float
-    is_winner: bool
 
 
 class Results(Sequence[ResultRow]):
@@ -138,9 +128,9 @@ class Results(Sequence[ResultRow]):
             ]
         from orchestrator.tables.results import results_table
 
-        table = results_table(self.data.results)
-        marks = _bars(table.listed[:_SHOWN])
-        return notebook_html(table, self.title, notes, marks=marks, report=self._report)
+        return notebook_html(
+            results_table(self.data.results), self.title, notes, report=self._report
+        )
 
 
 def notebook_html(
@@ -148,46 +138,28 @@ def notebook_html(
     title: str,
     notes: Sequence[str] = (),
     *,
-    marks: Sequence[RowMark] = (),
     report: Path | None = None,
 ) -> str:
-    """Return a table for a notebook: its first rows, and how many more there are.
+    """Return a table for a notebook: its first rows, winners bold, and how many more there are.
 
-    ``marks``: what each row has beside its cells; ``report`` is linked to.
+    ``report`` is linked to.
     """
     from orchestrator.tables.html import template
 
     shown = replace(table, rows=table.listed[:_SHOWN])
     columns = shown.of(Form.MARKDOWN)
-    cells = list(zip(*(column.cells(shown.listed) for column in columns), strict=True))
+    cells = zip(*(column.cells(shown.listed) for column in columns), strict=True)
+    looks = map(shown.look, shown.listed)
     return template("notebook.html.j2").render(
         title=title,
         headers=[column.title for column in columns],
-        rows=list(itertools.zip_longest(cells, marks)),
-        has_bars=bool(marks),
+        rows=[
+            (own, look in {"winner", "unproven"}) for own, look in zip(cells, looks, strict=True)
+        ],
         notes=notes,
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(shown.listed),
     )
-
-
-def _bars(rows: Sequence[ResultRow]) -> list[RowMark]:
-    """Return each row's share of the slowest of its model on its phone, and who is the fastest."""
-    figures = [
-        row.own.median_us or 0.0 if row.own is not None and row.result.is_judged else 0.0
-        for row in rows
-    ]
-    slowest: dict[tuple[str, str], float] = {}
-    for row, figure in zip(rows, figures, strict=True):
-        group = (row.model.label, row.device.serial)
-        slowest[group] = max(figure, slowest.get(group, 0.0))
-    return [
-        RowMark(
-            percent=100.0 * figure / (slowest[row.model.label, row.device.serial] or 1.0),
-            is_winner=row.best is not BestMark.NONE,
-        )
-        for row, figure in zip(rows, figures, strict=True)
-    ]
 
 
 class Comparison(Sequence[ComparedCase]):

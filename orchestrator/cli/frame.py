@@ -451,7 +451,6 @@ Wait = Annotated[
     opt("--wait", "Wait at most this long for phones that are in use, 10m (default: do without)."),
 ]
 HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", callback=_html)]
-Accuracy = Annotated[Path | None, opt("--accuracy", "CSV of model,accuracy in percent.")]
 
 
 @dataclass(slots=True)

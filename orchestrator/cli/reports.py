@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from orchestrator.app import exporting
@@ -14,14 +13,13 @@ from orchestrator.app.exporting import ExportRequest
 from orchestrator.app.importing import Imported, ImportRequest
 from orchestrator.app.options import Campaigns, Out, Texts, opt
 from orchestrator.app.reporting import (
-    load_accuracy,
     report_data,
     report_title,
     write_html,
 )
 from orchestrator.app.stored import named_campaigns
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import Accuracy, Legend, command
+from orchestrator.cli.frame import Legend, command
 from orchestrator.cli.result import ENDINGS, CommandResult, format_of
 from orchestrator.cli.terminal import columns
 from orchestrator.errors import UsageError
@@ -41,7 +39,6 @@ def report(
     form: Annotated[
         str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
     ] = "",
-    accuracy: Accuracy = None,
     *,
     legend: Legend = False,
 ) -> CommandResult:
@@ -53,7 +50,7 @@ def report(
 
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
-    chosen, data = _data(settings, campaigns, accuracy)
+    chosen, data = _data(settings, campaigns)
     named = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # One report of a submission, called as it is.
@@ -74,14 +71,11 @@ def report(
     )
 
 
-def _data(
-    settings: Settings, campaigns: Texts, accuracy: Path | None
-) -> tuple[list[Any], ReportData]:
+def _data(settings: Settings, campaigns: Texts) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, or the newest one, and what a report shows of them."""
-    known = load_accuracy(accuracy) if accuracy is not None else {}
     with Workspace(settings, makes_store=False) as workspace:
         chosen = named_campaigns(workspace.store, campaigns or ("",))
-        return chosen, report_data(workspace, chosen, accuracy=known)
+        return chosen, report_data(workspace, chosen)
 
 
 def _report_text(data: ReportData, form: str) -> str:
@@ -103,7 +97,7 @@ def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     """
     from orchestrator.report.advice import advice_of, format_text
 
-    chosen, data = _data(settings, campaigns, None)
+    chosen, data = _data(settings, campaigns)
     advice = advice_of(data)
     return CommandResult(
         text=format_text(advice),

@@ -37,7 +37,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import Quality, Severity
 from orchestrator.report.data import ReportData, headline_of
-from orchestrator.report.winners import contests_of, with_comparisons
+from orchestrator.report.winners import ranked
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
 from orchestrator.tables.labels import (
@@ -111,8 +111,7 @@ def build_report_data(
         devices: facts by serial; devices that no case or skip names are left out.
         models: by sha256.
         builds: by sha256; builds that no case names are left out.
-        accuracy: in percent by model name (with or without ``.tflite``) or sha256, where somebody
-            measured it.
+        accuracy: in percent by sha256 of the model, where somebody measured it.
         outputs: what the runs left behind, asked for those runs whose logs are shown; none are
             without it.
     """
@@ -135,10 +134,9 @@ def build_report_data(
             configuration_order(row.case, row.configuration),
         )
     )
-    results = tuple(with_comparisons(_with_layers(rows)))
+    results, contests = ranked(_with_layers(rows))
     used_builds = {case.build_sha256 for case in cases.values()}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
-    contests = contests_of(results)
     return ReportData(
         campaigns=tuple(campaigns),
         devices=shown_devices,
@@ -429,7 +427,6 @@ def _model_rows(
         names[case.subject] = case.model_name.removesuffix(_MODEL_SUFFIX) or case.model_name
         _, _, figure = case.subject.partition(" ")
         labels[case.subject] = f"{names[case.subject]}, {figure}" if figure else names[case.subject]
-    by_name = {name.removesuffix(_MODEL_SUFFIX): value for name, value in accuracy.items()}
     rows = {}
     for subject, label in unique_labels(labels, shown=MODEL_HASH).items():
         sha256 = subject.partition(" ")[0]
@@ -438,6 +435,6 @@ def _model_rows(
             subject=subject,
             label=label,
             size_bytes=models[sha256].size_bytes if sha256 in models else None,
-            accuracy=accuracy.get(sha256, by_name.get(names[subject])),
+            accuracy=accuracy.get(sha256),
         )
     return rows

@@ -197,10 +197,7 @@ def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...
         result = row.result
         if result.is_judged or result.status is CaseStatus.UNTIMED or row.is_unused_thread_count:
             continue
-        not_its_own = (
-            ": not a result of the delegate" if result.status is CaseStatus.FELL_BACK else ""
-        )
-        groups[f"{row.unclean_reason}{not_its_own}"].append(row)
+        groups[row.why_not_clean].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
     if len(ordered) > _MOST_WARNINGS:

@@ -135,61 +135,44 @@ def json_pieces(parts: Iterable[ReportData]) -> Iterator[str]:
         "interval_level": LEVEL,
     }
     yield f'{_inner(head).removesuffix("}").rstrip()},\n "results": ['
-    tail = _Tail()
+    #: The last record of each key, in the order of the first ones.
+    campaigns: dict[str, object] = {}
+    devices: dict[str, object] = {}
+    models: dict[str, object] = {}
+    builds: dict[str, object] = {}
+    skipped: list[Mapping[str, object]] = []
+    tail: dict[str, object] = {"has_virtual": False, "headline": None}
     separator = "\n"
     for part in parts:
-        tail.add(part)
+        tail["has_virtual"] = tail["has_virtual"] or part.has_virtual
+        tail["headline"] = tail["headline"] or fields_of(
+            part.headline, "scope", "answers", "trust", "warnings"
+        )
+        campaigns |= {str(item.campaign_id): _record(CAMPAIGNS, item) for item in part.campaigns}
+        devices |= {row.serial: _record(DEVICES, row) for row in part.devices}
+        models |= {row.sha256: _record(MODELS, row) for row in part.models}
+        builds |= {build.sha256: _record(BUILDS, build) for build in part.builds}
+        campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
+        skips = skips_table(part.skipped)
+        skipped += ({"campaign_id": campaign_id, **skips.record(row)} for row in skips.listed)
         table = table_of([part])
         for row in table.rows:
             yield f"{separator}  {_inner(table.record(row), depth=2)}"
             separator = ",\n"
-    yield f"\n ],{_inner(tail.document()).removeprefix('{')}\n"
+    tail |= {
+        "campaigns": list(campaigns.values()),
+        "devices": list(devices.values()),
+        "models": list(models.values()),
+        "builds": list(builds.values()),
+        "skipped": skipped,
+    }
+    yield f"\n ],{_inner(tail).removeprefix('{')}\n"
 
 
 def _inner(value: object, *, depth: int = 0) -> str:
     """Return a value as it stands in a document that indents by one, so deep inside."""
     # A line break in a text is an escape: each one here is the encoder's.
     return json.dumps(value, indent=1, allow_nan=False).replace("\n", "\n" + " " * depth)
-
-
-class _Tail:
-    """What the JSON says beside its results, gathered while they are written."""
-
-    def __init__(self) -> None:
-        self._has_virtual = False
-        self._headline: Mapping[str, object] | None = None
-        self._skipped: list[Mapping[str, object]] = []
-        #: The last record of each key, in the order of the first ones.
-        self._once: dict[str, dict[object, Mapping[str, object]]] = {
-            "campaigns": {},
-            "devices": {},
-            "models": {},
-            "builds": {},
-        }
-
-    def add(self, part: ReportData) -> None:
-        """Take in what a part says of its campaigns, devices, models and builds."""
-        self._has_virtual |= part.has_virtual
-        if self._headline is None:
-            self._headline = fields_of(part.headline, "scope", "answers", "trust", "warnings")
-        for campaign in part.campaigns:
-            self._once["campaigns"][campaign.campaign_id] = _record(CAMPAIGNS, campaign)
-        self._once["devices"] |= {row.serial: _record(DEVICES, row) for row in part.devices}
-        self._once["models"] |= {row.sha256: _record(MODELS, row) for row in part.models}
-        self._once["builds"] |= {build.sha256: _record(BUILDS, build) for build in part.builds}
-        campaign_id = part.campaigns[0].campaign_id if len(part.campaigns) == 1 else None
-        skips = skips_table(part.skipped)
-        self._skipped += ({"campaign_id": campaign_id, **skips.record(row)} for row in skips.listed)
-
-    def document(self) -> Mapping[str, object]:
-        """Return all of it by the document's keys."""
-        lists = {name: list(items.values()) for name, items in self._once.items()}
-        return {
-            "has_virtual": self._has_virtual,
-            "headline": self._headline,
-            **lists,
-            "skipped": self._skipped,
-        }
 
 
 def _record(columns: Sequence[Column[Item]], item: Item) -> Mapping[str, object]:

@@ -118,7 +118,7 @@ def _word(row: ResultRow, digits: int) -> str:
     if row.is_unused_thread_count:
         return "same: uses no threads"
     if row.own is None:
-        return row.unclean_reason
+        return row.why_not_clean
     notes = unusual(row, is_mixed=True)
     if not notes and not row.case.is_per_token:
         return ""

@@ -238,12 +238,12 @@ def _take(contest: Contest, names: ShortNames) -> str:
 def _winner(contest: Contest, names: ShortNames) -> str:
     """Return whether the winner is one: ``clear``, ``tied``, ``only one``, or what may be faster."""
     if contest.best is None:
-        return "; ".join(dict.fromkeys(row.unclean_reason for row in contest.rows))
+        return "; ".join(dict.fromkeys(row.why_not_clean for row in contest.rows))
     if not contest.best.result.is_judged:
         return contest.best.why_not_clean
     if contest.doubted:
         first = contest.doubted[0]
-        return f"{names.of(first.configuration)} may be faster: {first.unclean_reason}"
+        return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
     return contest.best.best.value
 
 
@@ -262,6 +262,6 @@ def _without(contest: Contest, names: ShortNames) -> str:
     """Return the configurations without a figure of their own, each with what happened."""
     untried = {CaseStatus.SKIPPED, CaseStatus.NOT_RUN}
     rows = [row for row in contest.rows if row.own is None and row.result.status not in untried]
-    named = [f"{names.of(row.configuration)}: {row.unclean_reason}" for row in rows[:_MOST_NAMED]]
+    named = [f"{names.of(row.configuration)}: {row.why_not_clean}" for row in rows[:_MOST_NAMED]]
     more = [f"{len(rows) - _MOST_NAMED} more"] if len(rows) > _MOST_NAMED else []
     return "; ".join([*named, *more])

@@ -47,6 +47,9 @@ class Contest:
     tied: tuple[ResultRow, ...] = ()
     #: False where a figure has one process, so that the order rests on a margin.
     is_tested: bool = False
+    #: The next fastest that can be told from the winner, and how many times as fast as it the
+    #: winner is.
+    second: tuple[ResultRow, Ratio] | None = None
 
     @property
     def shown(self) -> ResultRow:
@@ -72,17 +75,6 @@ class Contest:
             for row in self.rows
             if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
         ]
-
-    @property
-    def second(self) -> tuple[ResultRow, Ratio] | None:
-        """The next fastest that can be told from the winner, and how many times as fast as it the
-        winner is.
-        """
-        others = [row for row in self.clean if row is not self.best and row not in self.tied]
-        if self.best is None or not others:
-            return None
-        second = min(others, key=lambda row: figure_of(row).median_us)
-        return second, speed_up(figure_of(second), figure_of(self.best))
 
 
 def _best(contest: Contest) -> ResultRow | None:
@@ -189,30 +181,40 @@ def figure_of(row: ResultRow) -> Summary:
     return row.compared
 
 
-def with_comparisons(rows: Sequence[ResultRow]) -> Iterator[ResultRow]:
-    """Yield the rows with best marks and speed-ups: each among the rows of its model on its device."""
-    marks: dict[str, BestMark] = {}
-    compared: dict[str, Summary] = {}
-    for group in grouped(rows, _place).values():
-        summaries = alike({row.key: row.result for row in group if row.result.is_judged})
-        compared |= summaries
-        best = best_of(summaries)
-        if best is not None:
-            marks |= dict.fromkeys(best.tied, BestMark.TIED)
-            marks[best.fastest] = _mark(best, is_alone=len(summaries) == 1)
+def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
+    """Return the rows with best marks and speed-ups, each among its model on its device, and what
+    each of these groups comes to, without cases that have no timing pass.
+    """
     gains = {
         key: gain for group in grouped(rows, _like).values() for key, gain in _speed_ups(group)
     }
-    for row in rows:
-        gain, baseline = gains.get(row.key, (None, ""))
-        mark = marks.get(row.key, BestMark.NONE)
-        yield replace(
-            row, best=mark, compared=compared.get(row.key), speed_up=gain, baseline=baseline
-        )
+    marked: dict[str, ResultRow] = {}
+    contests = []
+    for group in grouped(rows, _place).values():
+        summaries = alike({row.key: row.result for row in group if row.result.is_judged})
+        best = best_of(summaries)
+        for row in group:
+            gain, baseline = gains.get(row.key, (None, ""))
+            marked[row.key] = replace(
+                row,
+                best=_mark(row.key, best, is_alone=len(summaries) == 1),
+                compared=summaries.get(row.key),
+                speed_up=gain,
+                baseline=baseline,
+            )
+        timed = [
+            marked[row.key]
+            for row in group
+            if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
+        ]
+        if timed:
+            contests.append(_contest(timed, best))
+    return tuple(marked[row.key] for row in rows), tuple(contests)
 
 
-def _mark(best: BestOfSet[str], *, is_alone: bool) -> BestMark:
-    """Return what the fastest is."""
+def _mark(key: str, best: BestOfSet[str] | None, *, is_alone: bool) -> BestMark:
+    if best is None or (key != best.fastest and key not in best.tied):
+        return BestMark.NONE
     if is_alone:
         return BestMark.ALONE
     if best.tied:
@@ -220,28 +222,19 @@ def _mark(best: BestOfSet[str], *, is_alone: bool) -> BestMark:
     return BestMark.BEST if best.is_tested else BestMark.UNTESTED
 
 
-def contests_of(rows: Iterable[ResultRow]) -> tuple[Contest, ...]:
-    """Return all cases by model and device, in their order, with the winner; without those that
-    have no timing pass.
-    """
-    timed = (
-        row
-        for row in rows
-        if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
-    )
-    return tuple(map(contest_of, grouped(timed, _place).values()))
-
-
-def contest_of(rows: Sequence[ResultRow]) -> Contest:
-    """Return the cases of one model on one device with the fastest of them."""
-    keys = {row.key: row for row in rows}
-    best = best_of({row.key: row.compared for row in rows if row.compared is not None})
-    tied = [keys[key] for key in best.tied] if best is not None else []
+def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
+    if best is None:
+        return Contest(rows=tuple(rows), best=None)
+    clean = [row for row in rows if row.compared is not None]
+    clean.sort(key=lambda row: figure_of(row).median_us)
+    first = next(row for row in clean if row.key == best.fastest)
+    slower = [row for row in clean if row.best is BestMark.NONE]
     return Contest(
         rows=tuple(rows),
-        best=keys[best.fastest] if best is not None else None,
-        tied=tuple(sorted(tied, key=lambda row: figure_of(row).median_us)),
-        is_tested=best is not None and best.is_tested,
+        best=first,
+        tied=tuple(row for row in clean if row.key in best.tied),
+        is_tested=best.is_tested,
+        second=(slower[0], speed_up(figure_of(slower[0]), figure_of(first))) if slower else None,
     )
 
 
@@ -295,15 +288,13 @@ def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, s
     summaries = alike({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU: where that one isn't judged, another one's figure would
     # flatter.
-    fastest = best_of(
-        {key: summary for key, summary in summaries.items() if rows[key].case.delegate.is_cpu}
-    )
-    if fastest is None or not rows[fastest.fastest].result.is_judged:
+    on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
+    fastest = min(on_cpu, key=lambda key: summaries[key].median_us, default=None)
+    if fastest is None or not rows[fastest].result.is_judged:
         return
     for key, summary in summaries.items():
         if rows[key].result.is_judged:
-            gain = speed_up(summaries[fastest.fastest], summary)
-            yield key, (gain, rows[fastest.fastest].configuration)
+            yield key, (speed_up(summaries[fastest], summary), rows[fastest].configuration)
 
 
 def kind_title(row: ResultRow) -> str:

@@ -19,7 +19,6 @@ from orchestrator.tables.column import (
     DATA,
     EVERYWHERE,
     FLAT,
-    LINES,
     NESTED,
     NOTHING,
     PAGE,
@@ -68,10 +67,6 @@ def _winner_class(row: ResultRow) -> str:
     return "best" if row.is_proven_best else "tied"
 
 
-def _spread(row: ResultRow) -> str:
-    return row.spread_text if row.own is not None else NOTHING
-
-
 def _ratio(row: ResultRow) -> str:
     return NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
 
@@ -81,7 +76,8 @@ def _truth_class(row: ResultRow) -> str:
 
 
 def _quality(row: ResultRow) -> str:
-    return row.quality_text
+    is_fake = row.is_virtual and not row.device.is_virtual
+    return f"{row.quality_text}{', virtual' if is_fake else ''}"
 
 
 def _quality_class(row: ResultRow) -> str:
@@ -146,8 +142,9 @@ WHO: Final[Sequence[Column[ResultRow]]] = (
     Column("configuration", "configuration", lambda row: row.configuration, is_choice=True),
 )
 #: Its figure, beside others that are about another thing.
-_MEDIAN: Final = _own(
-    "median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True
+_MEDIAN: Final = replace(
+    _own("median_us", "median", lambda own: own.median_us, forms=EVERYWHERE, is_optional=True),
+    shown=lambda row: NOTHING if row.case.is_per_token else None,
 )
 _FIGURE: Final[Column[ResultRow]] = Column(
     "figure",
@@ -181,15 +178,15 @@ _PRECISION: Final[Column[ResultRow]] = Column(
     100,
     digits=1,
     exact=6,
-    shown=_spread,
+    shown=lambda row: row.spread_text if row.own is not None else NOTHING,
 )
 _SPEED_UP: Final = _ratio_of(
     "speed_up",
     lambda ratio: ratio.value,
-    head="speed-up",
-    unit="x CPU",
+    head="vs CPU",
     digits=2,
-    forms=DATA | PAGE,
+    forms=EVERYWHERE,
+    shown=_ratio,
 )
 #: A case's figure and what it is worth, behind the columns of its parts.
 OWN_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
@@ -209,12 +206,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column("flags", "flags", lambda row: row.case.flags, Kind.RECORD, forms=NESTED),
     Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
     Column("status", "status", lambda row: row.result.status, forms=DATA),
-    replace(_MEDIAN, forms=DATA | PAGE),
-    replace(
-        _MEDIAN,
-        forms=LINES,
-        shown=lambda row: NOTHING if row.case.is_per_token or row.own is None else None,
-    ),
+    _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
     _own(
@@ -237,13 +229,11 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         lambda row: row.own and row.own.interval and row.own.interval.method,
         forms=DATA,
     ),
-    replace(_PRECISION, head="±", unit="%, 95 %", forms=DATA | PAGE),
-    replace(_PRECISION, forms=LINES),
+    _PRECISION,
     Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
-    _ratio_of("speed_up", lambda ratio: ratio.value, head="vs CPU", forms=LINES, shown=_ratio),
     _ratio_of("speed_up_low", lambda ratio: ratio.interval and ratio.interval.low),
     _ratio_of("speed_up_high", lambda ratio: ratio.interval and ratio.interval.high),
     Column(
@@ -269,12 +259,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA,
     ),
     Column("total_nodes", "nodes", _of_delegate("total_nodes"), Kind.COUNT, forms=DATA),
-    replace(_QUALITY, forms=DATA | PAGE),
-    replace(
-        _QUALITY,
-        forms=LINES,
-        shown=lambda row: row.quality_text + (", virtual" if row.is_virtual else ""),
-    ),
+    _QUALITY,
     Column(
         "outputs",
         "outputs",
@@ -388,8 +373,9 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         rows,
         [replace(column, digits=digits) if column.name in shared else column for column in RESULTS],
         groups=2,
-        instead=lambda row: row.why_none if row.own is None else "",
+        instead=lambda row: row.why_not_clean if row.own is None else "",
         is_judged=lambda row: row.result.is_judged,
+        look=look_of,
     )
 
 
@@ -406,7 +392,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         most_us = slowest[row.model.subject, row.device.serial]
         return (row.median_us or 0.0) / most_us if most_us else 0.0
 
-    named = {column.name: column for column in RESULTS if column.forms & LINES}
+    named = {column.name: column for column in RESULTS}
     figures = [row for row in rows if row.own is not None]
     digits = figures_decimals(rows)
     is_mixed = len({row.is_virtual for row in rows}) > 1
@@ -431,7 +417,7 @@ def listed_table(rows: Sequence[ResultRow], names: ShortNames) -> Table[ResultRo
         rows,
         [replace(column, forms=_TEXT_ONLY) for column in columns],
         groups=2,
-        instead=lambda row: row.why_none if row.own is None else "",
+        instead=lambda row: row.why_not_clean if row.own is None else "",
         look=look_of,
     )
 
@@ -442,9 +428,9 @@ def look_of(row: ResultRow) -> str:
         return "" if row.result.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"
     if not row.result.is_judged:
         return "doubt"
-    if row.best in {BestMark.BEST, BestMark.ALONE}:
-        return "winner" if row.is_proven_best else "unproven"
-    return ""
+    if row.best is BestMark.NONE:
+        return ""
+    return "winner" if row.is_proven_best else "unproven"
 
 
 def _model_title(model: ModelRow) -> str:
@@ -622,7 +608,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         [row for row in rows if not row.case.delegate.is_cpu],
         (
             *WHO,
-            replace(_SPEED_UP, forms=EVERYWHERE),
+            _SPEED_UP,
             _MEDIAN,
             _FIGURE,
             _DELEGATE,

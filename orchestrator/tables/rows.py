@@ -384,37 +384,16 @@ class ResultRow:
         )
 
     @property
-    def why_none(self) -> str:
-        """Why there is no figure of its own: ``rejected: fell back to CPU``, ``failed: crashed``."""
-        if self.result.status is CaseStatus.FELL_BACK:
-            return f"{self.quality_word}: {self.delegate_text}"
-        return (
-            f"{self.quality_word}: {self.result.reason_code}"
-            if self.result.reason_code
-            else self.quality_word
-        )
-
-    @property
     def why_not_clean(self) -> str:
-        """Why the figure isn't clean, or why there is none: ``suspect: few-runs``, ``failed:
-        crashed``.
+        """Why the figure isn't clean, or why there is none: ``suspect (few-runs)``, ``failed
+        (crashed)``, ``fell back to CPU``.
         """
-        is_measured = self.result.status is CaseStatus.MEASURED
-        return f"{self.quality_word}: {self.worst_code}" if is_measured else self.why_none
-
-    @property
-    def unclean_reason(self) -> str:
-        """Why there is no clean figure, in a few words."""
-        result = self.result
-        if result.status is CaseStatus.FELL_BACK:
+        status = self.result.status
+        if status is CaseStatus.FELL_BACK:
             return self.delegate_text
-        if result.status is CaseStatus.UNCONFIRMED:
-            return "not confirmed where it ran"
-        if result.status in {CaseStatus.MEASURED, CaseStatus.REJECTED}:
-            return f"{'rejected' if result.status is CaseStatus.REJECTED else 'suspect'} ({self.worst_code})"
-        return STATUS_WORDS[result.status] + (
-            f" ({result.reason_code})" if result.reason_code else ""
-        )
+        is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
+        code = self.worst_code if is_judged else self.result.reason_code
+        return f"{self.quality_word} ({code})" if code else self.quality_word
 
     @property
     def worst_code(self) -> str:

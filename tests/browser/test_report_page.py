@@ -33,8 +33,6 @@ from tests.samples.sample_lab import (
 
 expect = installed("playwright.sync_api").expect
 
-ACCURACY = {"mobilenet_v1_1.0_224": 71.8, "mobilenet_v1_1.0_224_int8": 70.7}
-
 
 def means_lab():
     """Return a lab in which one case's invocations printed no medians."""
@@ -127,7 +125,7 @@ def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     for name, lab in LABS.items():
         title = HOSTILE_NAMES[0] if name == "hostile" else "Nightly"
-        data = build_report_data(**lab().inputs(), accuracy=ACCURACY)
+        data = build_report_data(**lab().inputs())
         (folder / f"{name}.html").write_text(render_html(data, title=title), encoding="utf-8")
     return folder
 
@@ -222,7 +220,7 @@ def test_evidence_looks_the_same_from_the_page_and_from_its_data(
 ):
     monkeypatch.setattr("orchestrator.report.render._LAID_OUT_CASES", 0)
     folded = tmp_path / "folded.html"
-    data = build_report_data(**LABS[name]().inputs(), accuracy=ACCURACY)
+    data = build_report_data(**LABS[name]().inputs())
     folded.write_text(render_html(data, title="Nightly"), encoding="utf-8")
     keys = [row.key for row in data.results]
     laid_out, drawn = (

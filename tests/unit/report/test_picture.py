@@ -155,7 +155,7 @@ def test_of_one_phone_each_configuration_has_a_row_the_fastest_first() -> None:
     assert cells(picture, "configuration", "median", "winner") == [
         ("gpu", "6.00", "clear"),
         ("xnnpack, 4 threads", "12.0", ""),
-        ("xnnpack, 1 thread", "40.0", "suspect: throttled"),
+        ("xnnpack, 1 thread", "40.0", "suspect (throttled)"),
     ]
     column = {column.name: column for column in picture.table.columns}["picture"]
     drawn = [column.value(line) for line in picture.table.listed]

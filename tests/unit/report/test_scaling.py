@@ -5,18 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-
-import pytest
 
 from orchestrator.analysis.sustained import ATTEMPT_NUMBERS
-from orchestrator.app.reporting import load_accuracy
-from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import charts_of, thread_steps
 from tests.samples.sample_lab import (
+    MOBILENET,
     MOBILENET_INT8,
     PIXEL_3,
     PIXEL_4,
@@ -29,7 +25,7 @@ from tests.samples.sample_lab import (
     small_lab,
 )
 
-ACCURACY = {"mobilenet_v1_1.0_224.tflite": 71.8, MOBILENET_INT8.sha256: 70.7}
+ACCURACY = {MOBILENET.sha256: 71.8, MOBILENET_INT8.sha256: 70.7}
 
 
 def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
@@ -64,7 +60,7 @@ def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
     assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
-def test_accuracy_is_known_by_name_and_by_content() -> None:
+def test_accuracy_is_known_by_content() -> None:
     data = build_report_data(**small_lab().inputs(), accuracy=ACCURACY)
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
 
@@ -130,26 +126,3 @@ def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
         assert areas == sorted(areas, reverse=True)
     titles = re.findall(r"<title>(\w+) ", drawn[-1])
     assert titles == ["conv2", "conv1", "top"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("name,top1\n", ":1: the columns must be model,accuracy"),
-        ("model,accuracy\nm,high\n", ":2: 'high' isn't a percentage"),
-        ("model,accuracy\nm,70\n\nn,170\n", ":4: there is no accuracy from 0 to 100"),
-        ("model,accuracy\nm\n", ":2: '' isn't a percentage"),
-        (
-            "model,accuracy\nm,0.7\n",
-            ":2: 0.7 may be meant as a percentage or as a share; write 0.7% or 70%",
-        ),
-    ],
-)
-def test_accuracy_file_that_cant_be_read_is_named_with_its_line(
-    tmp_path: Path, text: str, said: str
-) -> None:
-    path = tmp_path / "accuracy.csv"
-    path.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        load_accuracy(path)
-    assert said in str(caught.value)
