@@ -335,8 +335,8 @@ class ProgramSource:
     #: ProgramInUseError, PlanError.
     lent: Callable[[Sequence[Path]], AbstractContextManager[None]]
     #: Returns the runs of its programs in a text of unknown origin, given what yields the text's
-    #: lines and the delegate that was asked for.
-    read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]], str], list[ToolReport]]
+    #: lines.
+    read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]
 
 
 def program_sources() -> Iterable[ProgramSource]:

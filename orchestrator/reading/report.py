@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final, TypeVar
 
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
@@ -145,6 +144,7 @@ def build_report(
 
     ``requested``: the delegate that was asked for, where the caller knows.
     """
+    system = system or SystemLog()
     doubts: list[str] = []
     result, runtime, written = _NO_RESULT, None, None
     if files is not None:
@@ -403,7 +403,7 @@ def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None
     return Failure(code=best.code, reason=best.reason, outcome="ok")
 
 
-def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
+def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     """Return why there is no result, or what happened after it; None for a run that is well."""
     log, exit_code = run.log, run.exit_code
     said, by_code = log.failures.text_failure(), signal_failure(exit_code)
@@ -425,7 +425,7 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
         )
     # A file that can't be mapped is named by a number: any denial of the process explains it.
     named = said.reason if said is not None and said.code != "model-unreadable" else ""
-    denial = system.denial_of(log.pid, named) if system is not None else None
+    denial = system.denial_of(log.pid, named)
     if said is not None:
         if denial is not None:
             # The program names the file that it couldn't have, and SELinux says why.
@@ -452,23 +452,18 @@ def _find_failure(run: _Run, system: SystemLog | None) -> Failure | None:
     return Failure(code="no-result", reason=reason, outcome="truncated")
 
 
-def _with_last_words(failure: Failure, log: Transcript, system: SystemLog | None) -> Failure:
+def _with_last_words(failure: Failure, log: Transcript, system: SystemLog) -> Failure:
     """Return a failure with the abort message of its tombstone and the last line that the program
     printed.
     """
-    crash = system.end_of(log.pid) if system is not None else None
-    words = (
-        [f"abort message: {crash.abort_message}"]
-        if crash is not None and crash.abort_message
-        else []
-    )
-    told = (
-        line
-        for line in log.last_lines
-        if line and line not in failure.reason and failure.reason not in line
-    )
-    words += [f"last line: {line[:300]}" for line in islice(told, 1)]
-    return dataclasses.replace(failure, reason="; ".join([failure.reason, *words]))
+    reason, crash = failure.reason, system.end_of(log.pid)
+    if crash is not None and crash.abort_message:
+        reason += f"; abort message: {crash.abort_message}"
+    for line in log.last_lines:
+        if line and line not in failure.reason and failure.reason not in line:
+            reason += f"; last line: {line[:300]}"
+            break
+    return dataclasses.replace(failure, reason=reason)
 
 
 def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
@@ -489,8 +484,8 @@ def _after_result(run: _Run, by_code: Failure | None) -> Failure | None:
     return None
 
 
-def _crash_in_system_log(log: Transcript, system: SystemLog | None) -> Failure | None:
-    crash = system.end_of(log.pid) if system is not None else None
+def _crash_in_system_log(log: Transcript, system: SystemLog) -> Failure | None:
+    crash = system.end_of(log.pid)
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)

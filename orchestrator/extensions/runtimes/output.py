@@ -323,9 +323,7 @@ def _cells(kind: str, text: str) -> list[str]:
     return rows[0] if rows else []
 
 
-def declared_reports(
-    buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], requested: str
-) -> list[ToolReport]:
+def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
     """Return the reports of every declared program of which a text has a mark.
 
     Raises PlanError for a faulty file.
@@ -340,7 +338,7 @@ def declared_reports(
     found: list[list[ToolReport]] = []
     for section, reader in readers:
         reader.end()
-        found.append(reports_of(reader, section, requested=requested))
+        found.append(reports_of(reader, section))
     # A text with results of one program may mention another.
     telling = [reports for reports in found if any(each.inference is not None for each in reports)]
     return [each for reports in telling or found[:1] for each in reports]

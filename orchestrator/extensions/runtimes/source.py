@@ -41,12 +41,10 @@ def _lent(files: Sequence[Path]) -> Iterator[None]:
         yield
 
 
-def _read(
-    buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]], requested: str
-) -> list[ToolReport]:
+def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
     from orchestrator.extensions.runtimes.output import declared_reports
 
-    return declared_reports(buffer, lines, requested)
+    return declared_reports(buffer, lines)
 
 
 SOURCE: Final = ProgramSource(names=_names, named=_named, program=_program, lent=_lent, read=_read)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from orchestrator.extensions.runtimes.declaration import ProgramSection
     from orchestrator.records.case import Case
-    from orchestrator.records.run import ToolReport
+    from orchestrator.records.run import DelegateEvidence, ToolReport
 
 #: As the program printed it, with a model of random weights.
 LLAMA_BENCH = DATA / "declared" / "llama_bench"
@@ -226,17 +226,21 @@ def test_executions_count_without_the_first_and_from_the_phones_log_too() -> Non
 
 
 def test_where_a_program_ran_is_told_by_evidence_not_by_what_was_asked() -> None:
-    (report,) = parse_text(MNN, requested="gpu")
-    assert (report.delegate.actual, report.delegate.truth) == ("cpu", "fell-back")
-    (report,) = parse_text(
-        MNN.replace("Can't Find type=3 backend, use 0 instead\n", ""), requested="gpu"
+    def on_gpu(name: str, text: str) -> DelegateEvidence:
+        case = case_of(declared(name).tool, DelegateName.GPU)
+        return DeclaredTool(declared(name)).parse(raw_of(text), case).delegate
+
+    delegate = on_gpu("mnn-benchmark", MNN)
+    assert (delegate.actual, delegate.truth) == ("cpu", "fell-back")
+    delegate = on_gpu(
+        "mnn-benchmark", MNN.replace("Can't Find type=3 backend, use 0 instead\n", "")
     )
-    assert (report.delegate.actual, report.delegate.truth) == ("", "unknown")
+    assert (delegate.actual, delegate.truth) == ("", "unknown")
     # It names the GPU at its start also when it doesn't use it.
     assert only(NCNN.format(gpu=-1)).delegate.actual == "cpu"
-    assert parse_text(NCNN.format(gpu=0), requested="gpu")[0].delegate.truth == "full"
+    assert on_gpu("benchncnn", NCNN.format(gpu=0)).truth == "full"
     offloaded = f"load_tensors: offloaded 20/33 layers to GPU\n{JSONL}\n"
-    delegate = parse_text(offloaded, requested="gpu")[0].delegate
+    delegate = on_gpu("llama-bench", offloaded)
     assert (delegate.truth, delegate.delegated_nodes, delegate.total_nodes) == ("partial", 20, 33)
 
 

@@ -101,21 +101,19 @@ _TELLING_WORDS: Final = tuple(
 _MOST_HELD_RUNS: Final = 1024
 
 
-def parse_text(text: bytes | str, *, requested: str = "") -> tuple[ToolReport, ...]:
+def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
     """Read a text that somebody gives us and return one report per run, in the order of the text.
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row,
             the summary of performance options, the LiteRT banner, the iOS app's view or console, an
             adb session.
-        requested: the delegate that was asked for where that is known; the flags in the output are
-            used else.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    return tuple(_reports_in(data, requested))
+    return tuple(_reports_in(data))
 
 
 def parse_file(path: Path) -> tuple[ToolReport, ...]:
@@ -187,7 +185,7 @@ def _lines(
     yield from rejoiner.end()
 
 
-def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
+def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
     with unwrapped(packed) as buffer:
         if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
             rest, refused = without_refused_starts(
@@ -197,11 +195,11 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
                 yield from refused
                 # A log below it is of a run before: what was typed isn't its command.
                 with contextlib.suppress(OutputParseError):
-                    yield from filter(_has_figure, _reports_in(rest.encode(), requested))
+                    yield from filter(_has_figure, _reports_in(rest.encode()))
                 return
         texts = json_text(buffer)
         held: list[ToolReport] | None = []
-        for report in _runs_in(buffer if texts is None else texts, requested):
+        for report in _runs_in(buffer if texts is None else texts):
             if held is not None and not _has_figure(report) and len(held) < _MOST_HELD_RUNS:
                 # What tells only of a failure may be another program's.
                 held.append(report)
@@ -211,7 +209,7 @@ def _reports_in(packed: Buffer, requested: str = "") -> Iterator[ToolReport]:
             yield report
         others = _litert_result(buffer) if texts is not None else []
         for source in program_sources():
-            others = others or source.read(buffer, _lines, requested)
+            others = others or source.read(buffer, _lines)
         if held is None or any(map(_has_figure, others)):
             yield from filter(_is_surely_ours, held or ())
             yield from others if held is not None else filter(_has_figure, others)
@@ -246,7 +244,7 @@ def _is_surely_ours(report: ToolReport) -> bool:
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 
-def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
+def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
     """Yield the runs of a text; those of a part that is closed by a summary, or of the oldest part,
     before the rest.
     """
@@ -258,21 +256,21 @@ def _runs_in(buffer: Buffer, requested: str) -> Iterator[ToolReport]:
         if language_model is not None:
             language_model.feed(line.raw)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
-            yield from _released(splitter, _MOST_HELD_RUNS // 2, requested)
+            yield from _released(splitter, _MOST_HELD_RUNS // 2)
     splitter.end()
-    reports = _released(splitter, 0, requested)
+    reports = _released(splitter, 0)
     for process in language_model.end() if language_model is not None else ():
-        reports += reports_of(process, requested=requested)
+        reports += reports_of(process)
     # An app that crashed at its start has no line of the tool itself.
     yield from reports or map(_crash_report, splitter.system.crashes)
 
 
-def _released(splitter: RunSplitter, held: int, requested: str) -> list[ToolReport]:
+def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries'
     rows.
     """
     reports = [
-        build_report(run, system=splitter.system, requested=requested)
+        build_report(run, system=splitter.system)
         for run in splitter.release(held)
         if not (run.is_empty or run.is_of_litert_lm)
     ]
