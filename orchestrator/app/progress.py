@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 from orchestrator.analysis.sustained import measured_us
@@ -22,7 +22,7 @@ from orchestrator.engine.events import (
     RunStored,
 )
 from orchestrator.passes import pass_of
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Severity
@@ -44,6 +44,8 @@ _EVENTS: Final = (
     RoundAdded,
     RunStored,
 )
+#: Fields of events that programs know by another name.
+_KEYS: Final = {"done": "stored", "name": "file"}
 
 
 def describe(event: object) -> str:
@@ -206,7 +208,7 @@ def record_of(event: object) -> dict[str, Any] | None:
         return None
     text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
     name = re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
-    return {"event": name, "level": _level_of(event), "text": text, **_keys_of(event)}
+    return {**_keys_of(event), "event": name, "level": _level_of(event), "text": text}
 
 
 def _level_of(event: object) -> str:
@@ -227,46 +229,23 @@ def _level_of(event: object) -> str:
             return "info"
 
 
-def _keys_of(event: object) -> dict[str, object]:
-    match event:
-        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
-            found = {**_of_run(run), "position": position, "total": total, "side": side}
-            return {
-                **found,
-                **(
-                    {f"so_far_{name}": value for name, value in asdict(so_far).items()}
-                    if so_far
-                    else {}
-                ),
-            }
-        case InvocationStarted(invocation=invocation, position=position, total=total, side=side):
-            about = {**_of_case(invocation.case), "side": side}
-            about |= {"run_pass": str(invocation.run_pass), "invocation": invocation.number + 1}
-            return {**about, "position": position, "total": total}
-        case CampaignStarted(campaign=campaign, total=total, done=done):
-            return {**_of_campaign(campaign), "host": campaign.host, "total": total, "stored": done}
-        case CampaignEnded(
-            campaign=campaign, status=status, stored=stored, not_run=not_run, left=left
-        ):
-            counts = {"stored": stored, "not_run": not_run, "left": left}
-            return {**_of_campaign(campaign), "status": str(status), **counts}
-        case DeviceFinished(serial=serial, left=left):
-            return {"serial": serial, "left": left}
-        case FilePlaced(serial=serial, name=name, pushed_bytes=pushed_bytes, duration_s=duration_s):
-            return {
-                "serial": serial,
-                "file": name,
-                "pushed_bytes": pushed_bytes,
-                "duration_s": round(duration_s, 3),
-            }
-        case DeviceNote(serial=serial) | RoundAdded(serial=serial):
-            return {"serial": serial}
-        case _:
-            return {}
-
-
-def _of_campaign(campaign: Campaign) -> dict[str, object]:
-    return {"campaign_id": campaign.campaign_id, "campaign": campaign.name}
+def _keys_of(event: Any) -> dict[str, object]:  # noqa: ANN401 - any of the events
+    """Return the plain fields of an event, and what its records are about."""
+    found: dict[str, object] = {}
+    for item in fields(event):
+        match getattr(event, item.name):
+            case RunRecord() as run:
+                found |= _of_run(run)
+            case Invocation(case=case, run_pass=run_pass, number=number):
+                found |= {**_of_case(case), "run_pass": str(run_pass), "invocation": number + 1}
+            case Campaign(campaign_id=campaign_id, name=name, host=host, status=status):
+                found |= {"campaign_id": campaign_id, "campaign": name, "host": host}
+                found["status"] = str(status)
+            case PairsSoFar() as so_far:
+                found |= {f"so_far_{name}": value for name, value in asdict(so_far).items()}
+            case str() | int() | float() as value:
+                found[_KEYS.get(item.name, item.name)] = value
+    return found
 
 
 def _of_case(case: Case) -> dict[str, object]:

@@ -99,8 +99,6 @@ def submit(
         chosen, left_out, is_whole = choose_phones(queue, plan.devices, workspace.inventory)
         packed = pack(workspace, plan, chosen, models)
         ids = {facts.serial: campaign_id_of(submission, facts.serial) for facts in chosen}
-        if queue.jobs(submission):
-            raise UsageError(f"{submission}: this submission is in the queue already")
         if any(workspace.store.campaign(name) is not None for name in ids.values()):
             raise UsageError(
                 f"{submission}: a submission of this name was measured before",

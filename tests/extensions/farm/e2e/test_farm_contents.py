@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,13 +197,3 @@ def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(
     os.utime(path, (1, 1))
     host("two").clean_copies()
     assert not path.exists()
-
-
-def test_a_content_that_is_wanted_by_many_at_once_is_kept_whole(
-    host: Callable[[str], Contents], source: Path
-) -> None:
-    def keep(name: str) -> bytes:
-        host(name).keep(source, SHA256)
-        return host(name).fetch(SHA256, "m.tflite").read_bytes()
-
-    assert at_once(partial(keep, f"h{number}") for number in range(3)) == [CONTENT] * 3

@@ -174,7 +174,7 @@ def test_a_database_that_is_started_again_costs_no_result(
     farm.expect_no_loss(name, 8, before)
     twice = farm.one.cli("farm", "submit", plan_file(serials), "--name", name, **farm.one.environ())
     assert twice.exit_code == 2
-    assert "in the queue already" in twice.stderr
+    assert "a submission of this name was measured before" in twice.stderr
 
 
 def test_what_a_timer_submits_is_submitted_once_and_says_what_it_overlaps_with(
