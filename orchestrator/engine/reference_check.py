@@ -78,14 +78,8 @@ def keep_doubts(
             # A run without a report has no number that could be doubted.
             if run.run_id not in findings or run.report is None or run.verdict.has(CODE):
                 continue
-            store.replace_reading(
-                run.run_id,
-                report=run.report,
-                outcome=run.outcome,
-                reason_code=run.reason_code,
-                reason=run.reason,
-                verdict=with_doubt(run.verdict, findings[run.run_id]),
-            )
+            doubt = with_doubt(run.verdict, findings[run.run_id])
+            store.replace_reading(replace(run, verdict=doubt))
             changed.append(run)
     return tuple(changed)
 

@@ -139,14 +139,7 @@ def reparse(
         )
         assert again.report is not None, "reading always makes one"
         if (again.report, again.verdict, again.outcome) != (run.report, run.verdict, run.outcome):
-            store.replace_reading(
-                run.run_id,
-                report=again.report,
-                outcome=again.outcome,
-                reason_code=again.reason_code,
-                reason=again.reason,
-                verdict=again.verdict,
-            )
+            store.replace_reading(again)
             changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
     known = set(changed)

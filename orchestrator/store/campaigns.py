@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, TypeVar
 
@@ -55,12 +54,8 @@ from orchestrator.store.schema import (
 
 Value = TypeVar("Value")
 
-_LOG: Final = logging.getLogger("orchestrator.store")
 #: Values that are named in one statement (SQLite takes 32,766).
 _PAGE: Final = 500
-#: A campaign that is dated later than the one that begins now, by more than this, was begun by a
-#: wrong clock.
-_CLOCK: Final = timedelta(days=1)
 #: Fields of a campaign that lie in columns and tables of their own.
 _BESIDE: Final = frozenset({"invocations", "skipped", "status", "finished_at"})
 
@@ -84,9 +79,6 @@ class Campaigns(Database):
     ) -> None:
         """Store a campaign with its planned runs and skips, and what it refers to."""
         where = f"campaign {campaign.campaign_id}"
-        check_moment(campaign.created_at, f"{where}: created_at")
-        check_moment(campaign.finished_at, f"{where}: finished_at")
-        check_moment(campaign.terms.until, f"{where}: until")
         with self.writing() as connection:
             if connection.scalar(
                 select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))
@@ -97,7 +89,6 @@ class Campaigns(Database):
                 for record in records:
                     _keep(connection, table, record)
             numbers = keep_cases(connection, (item.case for item in campaign.invocations), where)
-            _warn_of_clock(connection, campaign)
             number = insert_numbered(
                 connection,
                 CAMPAIGNS,
@@ -138,7 +129,6 @@ class Campaigns(Database):
         self, campaign_id: CampaignId, status: CampaignStatus, finished_at: datetime | None
     ) -> None:
         """Record how far a campaign is."""
-        check_moment(finished_at, f"campaign {campaign_id}: finished_at")
         with self.writing() as connection:
             # It gets new runs, or has got them: their raw output wasn't pruned.
             values = {"status": status.value, "finished_at": finished_at, "pruned": None}
@@ -312,12 +302,6 @@ class Campaigns(Database):
             lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"),
         )
         return {row["sha256"]: record for row, record in read}
-
-
-def check_moment(moment: datetime | None, what: str) -> None:
-    """Raise StoreError when a moment could mean another one elsewhere."""
-    if moment is not None and moment.utcoffset() is None:
-        raise StoreError(f"{what} has no time zone; use the clock's now()")
 
 
 def device_kind(is_virtual: bool) -> str:
@@ -495,26 +479,6 @@ def _keep(connection: Connection, table: Table, record: Model | Build) -> None:
         == 0
     ):
         connection.execute(insert(table), {"sha256": record.sha256, **values})
-
-
-def _warn_of_clock(connection: Connection, campaign: Campaign) -> None:
-    """Log when a stored campaign is dated later than one that begins now."""
-    if campaign.terms.origin is not None:
-        return
-    later = (
-        select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
-        .order_by(CAMPAIGNS.c.created_at.desc())
-        .limit(1)
-    )
-    newest = connection.execute(later).one_or_none()
-    if newest is not None and newest.created_at > campaign.created_at + _CLOCK:
-        _LOG.warning(
-            "campaign %s is dated %s, after this one: a clock was wrong. 'newest' goes by the order of storing, but "
-            "the history shows nights by their dates; 'benchfarm results hide %s' leaves it out",
-            newest.campaign_id,
-            f"{newest.created_at:%Y-%m-%d}",
-            newest.campaign_id,
-        )
 
 
 def _change(connection: Connection, campaign_id: CampaignId, values: Mapping[str, object]) -> None:

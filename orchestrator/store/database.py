@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, StatementError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from orchestrator.clock import Deadline
@@ -30,15 +30,18 @@ from orchestrator.errors import (
 _WRITER_LOCK: Final = 0x62666172
 #: Option of a writer's connection: for how many seconds it waits for the write lock.
 _LOCK_S: Final = "benchfarm_lock_s"
-#: Option of a writer's connection: whether one statement may take as long as it likes.
-_IS_LONG: Final = "benchfarm_is_long"
 #: Connections to PostgreSQL that a process keeps, and those that it opens for a moment: a farm has
 #: many hosts, each with many threads that read. No thread that has one asks for a second.
 _KEPT: Final = 2
 _MORE: Final = 3
-#: Seconds for a server to take a connection, and for its answer to one question of a reader.
-_CONNECT_S: Final = 10
-_READ_S: Final = 900.0
+#: Seconds in which libpq gives up a server that can't be reached, or a host that is gone.
+_LIMITS: Final = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 
 
 class Database:
@@ -57,7 +60,6 @@ class Database:
         self.name = name
         #: The file of an SQLite store, None for a server.
         self.path = path
-        self._file = None if path is None else _file_at(path)
         self._engine = engine
         # All that one call reads is of one moment, on PostgreSQL as on SQLite.
         self._reader = (
@@ -75,33 +77,23 @@ class Database:
             yield connection
 
     @contextmanager
-    def writing(self, *, is_long: bool = False) -> Iterator[Connection]:
+    def writing(self) -> Iterator[Connection]:
         """Hold the write lock and a connection; commit durably at the end, roll all back when
         anything is raised.
-
-        ``is_long``: whether a server may work on one statement for as long as it takes.
         """
+        self._check_open()
         deadline = Deadline(self._busy_timeout_s)
-        if not self._turn.acquire(timeout=self._busy_timeout_s):
+        if not self._turn.acquire(timeout=self._busy_timeout_s) or deadline.expired:
             raise locked(self.name)
         try:
-            with self._transaction(deadline, is_long=is_long) as connection:
+            with (
+                store_errors(self.name, path=self.path),
+                self._engine.connect() as connection,
+                connection.execution_options(**{_LOCK_S: deadline.remaining_s}).begin(),
+            ):
                 yield connection
         finally:
             self._turn.release()
-
-    @contextmanager
-    def _transaction(self, deadline: Deadline, *, is_long: bool) -> Iterator[Connection]:
-        self._check_open()
-        if deadline.expired:
-            raise locked(self.name)
-        options: dict[str, Any] = {_LOCK_S: deadline.remaining_s, _IS_LONG: is_long}
-        with (
-            store_errors(self.name, path=self.path),
-            self._engine.connect() as connection,
-            connection.execution_options(**options).begin(),
-        ):
-            yield connection
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""
@@ -109,22 +101,9 @@ class Database:
         with store_errors(self.name, path=self.path):
             self._engine.dispose()
 
-    def is_in(self, path: Path) -> bool:
-        """Whether it is open, and lies in this file; one that took its place meanwhile is another."""
-        return self._is_open and self._file is not None and self._file == _file_at(path)
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise StoreError("the store is closed")
-
-
-def _file_at(path: Path) -> tuple[int, int] | None:
-    """Return the device and the number of the file that has a path now, None when there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def sqlite_engine(path: Path, *, busy_timeout_s: float, is_durable: bool = True) -> Engine:
@@ -165,16 +144,13 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
     Raises:
         ModuleNotFoundError: psycopg isn't installed.
     """
-    from orchestrator.store.answering import PROMPT_S, AnsweringConnection
-
     options = f"-c timezone=UTC -c lock_timeout={_ms(busy_timeout_s)}"
     given = url.query.get("options")
-    limits = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_S}
     engine = create_engine(
         url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         connect_args={
             "options": f"{given} {options}" if isinstance(given, str) else options,
-            **limits,
+            **{name: limit for name, limit in _LIMITS.items() if name not in url.query},
         },
         pool_size=_KEPT,
         max_overflow=_MORE,
@@ -182,35 +158,19 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         pool_pre_ping=True,
     )
 
-    @event.listens_for(engine, "do_connect")
-    def _connect(
-        _dialect: object, _record: object, _given: object, named: dict[str, Any]
-    ) -> AnsweringConnection:
-        connection = AnsweringConnection.connect(**named)
+    @event.listens_for(engine, "connect")
+    def _check(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver is an extra
         # The server says it with each connection: it costs no question.
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
-            connection.close()
             raise StoreEncodingError(
                 url.set(query={}).render_as_string(hide_password=True), str(encoding)
             )
-        return connection
-
-    @event.listens_for(engine, "checkin")
-    def _prepare(connection: AnsweringConnection | None, _record: object) -> None:
-        if connection is not None:
-            # For the question whether it still lives, before it is used again.
-            connection.answer_s = PROMPT_S
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        options = connection.get_execution_options()
-        lock_s = options.get(_LOCK_S)
-        driver = cast("AnsweringConnection", connection.connection.dbapi_connection)
-        driver.answer_s = _READ_S
+        lock_s = connection.get_execution_options().get(_LOCK_S)
         if lock_s is not None:
-            # The server itself ends the waiting for a lock.
-            driver.answer_s = None if options.get(_IS_LONG) else busy_timeout_s + PROMPT_S
             # In this order, and in one question: what comes after the lock waits in full again.
             connection.exec_driver_sql(
                 f"SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock({_WRITER_LOCK}),"
@@ -253,9 +213,6 @@ _SQLSTATES: Final[dict[str, tuple[Kind, str]]] = {
     "XX002": (StoreCorruptError, "the database server found a damaged index"),
     "55P03": (StoreError, _LOCKED),
     "40P01": (StoreError, "another process kept the store locked; try again when it is done"),
-    "28P01": (StoreError, "the database server refused the password"),
-    "28000": (StoreError, "the database server refused this user"),
-    "3D000": (StoreError, "the database server has no such database; create it first"),
 }
 _NO_SPACE: Final = "no space left on this computer; free some, what was stored before is kept"
 #: SQLite's code -> kind of error and what it means, with SQLite's own words in the place of {}.
@@ -304,10 +261,6 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
         raise StoreError(
             f"{name}: this process waited for too long for one of its connections to the database, all in use",
             hint="see whether the database server still answers (pg_stat_activity shows what it is at), and try again",
-        ) from error
-    except NoSuchModuleError as error:
-        raise StoreError(
-            f"{name}: this kind of database isn't supported; use SQLite or PostgreSQL"
         ) from error
 
 

@@ -1,20 +1,16 @@
-"""Opening a store by path or URL: its file is looked at before SQLite may touch it, made, copied."""
+"""Opening a store by path or URL: made where there is none, and copied."""
 
 from __future__ import annotations
 
-import errno
 import functools
 import os
 import shutil
 import sqlite3
 import stat
-import struct
 import tempfile
-import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import tzinfo
 from pathlib import Path
 from typing import Final
@@ -24,7 +20,6 @@ from sqlalchemy.exc import ArgumentError
 
 from orchestrator.clock import Deadline, own_timezone, zone_of
 from orchestrator.errors import (
-    BenchfarmError,
     HostStorageError,
     StoreCorruptError,
     StoreError,
@@ -32,7 +27,7 @@ from orchestrator.errors import (
     StoreReadOnlyError,
     UsageError,
 )
-from orchestrator.files import make_private
+from orchestrator.files import draft_of, make_private
 from orchestrator.installation import require_packages
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import Database, postgresql_engine, sqlite_engine, store_errors
@@ -40,9 +35,6 @@ from orchestrator.store.retention import Retention
 from orchestrator.store.schema import METADATA, SETTINGS, VERSION
 from orchestrator.store.usage import Usage
 
-#: The stores in files that this process has open, and who opens one more.
-_OPENED: Final[weakref.WeakSet[Store]] = weakref.WeakSet()
-_OPENING: Final = threading.Lock()
 #: The name of a store that is gone with its process.
 IN_MEMORY: Final = ":memory:"
 
@@ -74,27 +66,19 @@ class MemoryStore(Store):
     def __init__(self, name: str = IN_MEMORY) -> None:
         try:
             folder = Path(tempfile.mkdtemp(prefix="benchfarm-store-"))
-            self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            path = folder / "store.sqlite"
-            path.write_bytes(_empty())
         except OSError as error:
             raise HostStorageError(f"a temporary file can't be written: {error}") from error
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = folder / "store.sqlite"
+        prepare_file(path, busy_timeout_s=30.0)
         engine = sqlite_engine(path, busy_timeout_s=30.0, is_durable=False)
         super().__init__(engine, name=name, path=path, busy_timeout_s=30.0)
+        _prepare(self)
 
     def close(self) -> None:
         """Let go of the database, and delete it."""
         super().close()
         self._remove()
-
-
-@functools.cache
-def _empty() -> bytes:
-    """Return the file of an empty store: copying it takes a tenth of making its tables."""
-    with tempfile.TemporaryDirectory(prefix="benchfarm-store-") as folder:
-        path = Path(folder) / "store.sqlite"
-        open_store(path).close()
-        return path.read_bytes()
 
 
 def open_store(where: str | Path, *, makes_new: bool = True, busy_timeout_s: float = 30.0) -> Store:
@@ -165,19 +149,14 @@ def _absolute(path: Path) -> Path:
 def _open_file(path: Path, makes_new: bool, busy_timeout_s: float) -> Store:
     if not makes_new and is_missing(path):
         raise _missing(f"{path}: there is no store")
-    create_folder(path)
-    with _OPENING:
-        # Whoever opens and closes the file beside SQLite takes the locks from all connections of
-        # this process (POSIX): another process then deletes the log in which they write.
-        if not any(other.is_in(path) for other in _OPENED):
-            check_file(path)
-        prepare_file(path, busy_timeout_s=busy_timeout_s)
-        engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
-        store = Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s)
-        _OPENED.add(store)
-    with _closed_on_failure(store):
-        _prepare(store, makes_new=True)
-    return store
+    try:
+        make_private(path.parent)
+    except OSError as error:
+        kind = StoreReadOnlyError if isinstance(error, PermissionError) else StoreError
+        raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
+    prepare_file(path, busy_timeout_s=busy_timeout_s)
+    engine = sqlite_engine(path, busy_timeout_s=busy_timeout_s)
+    return _prepared(Store(engine, name=str(path), path=path, busy_timeout_s=busy_timeout_s))
 
 
 def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
@@ -186,12 +165,19 @@ def _open_server(url: URL, makes_new: bool, busy_timeout_s: float) -> Store:
     # Parameters may hold a password too.
     name = url.set(query={}).render_as_string(hide_password=True)
     store = Store(engine, name=name, path=None, busy_timeout_s=busy_timeout_s)
-    with _closed_on_failure(store):
+    return _prepared(store, makes_new=makes_new)
+
+
+def _prepared(store: Store, *, makes_new: bool = True) -> Store:
+    try:
         _prepare(store, makes_new=makes_new)
+    except BaseException:
+        store.close()
+        raise
     return store
 
 
-def _prepare(store: Database, *, makes_new: bool) -> None:
+def _prepare(store: Database, *, makes_new: bool = True) -> None:
     """Check a database's schema, and make the tables where there are none."""
     with store.reading() as connection:
         has_tables = _has_tables(connection, store.name)
@@ -199,7 +185,7 @@ def _prepare(store: Database, *, makes_new: bool) -> None:
         return
     if not makes_new:
         raise _missing(f"{store.name}: there is no store in this database")
-    with store.writing(is_long=True) as connection:
+    with store.writing() as connection:
         # Another process may have made them.
         if not _has_tables(connection, store.name):
             METADATA.create_all(connection, checkfirst=False)
@@ -232,74 +218,11 @@ def _missing(message: str) -> StoreMissingError:
     )
 
 
-@contextmanager
-def _closed_on_failure(store: Database) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        store.close()
-        raise
-
-
 #: What tells a benchfarm store from any other SQLite database: "bfar" in the file's header.
 APPLICATION_ID: Final = 0x62666172
 
-_MAGIC: Final = b"SQLite format 3\x00"
-_HEADER_BYTES: Final = 100
 _PAGE_BYTES: Final = 8_192
 _RETRY_S: Final = 0.01
-#: Errors of the system that have a kind of their own.
-_KINDS: Final[dict[int, type[BenchfarmError]]] = {
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), StoreReadOnlyError),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), HostStorageError),
-}
-
-
-def check_file(path: Path) -> None:
-    """Raise when a file isn't a writable benchfarm store; a missing or empty one is fine.
-
-    Reads the header only.
-
-    Raises:
-        StoreCorruptError: no SQLite database, one of another program, or one that was cut off.
-        StoreReadOnlyError: the file or its folder can't be written.
-        StoreError: a folder, or something that can't be read.
-    """
-    if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StoreReadOnlyError(
-            f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
-        )
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise StoreError(
-                f"{path} is a folder; name a file in it, for example {path / 'benchfarm.sqlite'}"
-            )
-        if not stat.S_ISREG(status.st_mode):
-            raise StoreError(f"{path} is no regular file; name another one")
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(f"{path}: the store can't be read: {error.strerror}") from error
-    if not os.access(path, os.W_OK):
-        raise StoreReadOnlyError(
-            f"{path}: the store can't be written; check the permissions of the file"
-        )
-    if not header:
-        return
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise _corrupt(path, "isn't an SQLite database")
-    # https://www.sqlite.org/fileformat2.html#the_database_header
-    (page_bytes,) = struct.unpack_from(">H", header, 16)
-    (page_count,) = struct.unpack_from(">I", header, 28)
-    (application_id,) = struct.unpack_from(">I", header, 68)
-    if application_id != APPLICATION_ID:
-        raise _corrupt(path, "is a database of another program")
-    expected_bytes = page_count * (65536 if page_bytes == 1 else page_bytes)
-    if status.st_size < expected_bytes and not _has_log(path):
-        raise _corrupt(path, f"was cut off: it has {status.st_size} of {expected_bytes} bytes")
 
 
 def is_missing(path: Path) -> bool:
@@ -313,26 +236,41 @@ def is_missing(path: Path) -> bool:
         return False
 
 
-def create_folder(path: Path) -> None:
-    """Make the folder that a store's file lies in, unless it is there."""
-    try:
-        make_private(path.parent)
-    except OSError as error:
-        kind = _KINDS.get(error.errno or 0, StoreError)
-        raise kind(f"{path.parent}: the store's folder can't be made: {error.strerror}") from error
-
-
 def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
     """Mark a new file as ours and switch it to a write-ahead log; does nothing to a file that is
     prepared.
 
-    Nobody but its owner may read a new one: it holds what programs and phones printed. SQLite gives
-    its log the same mode.
+    SQLite alone opens the file: whoever opens and closes it beside SQLite takes the locks from all
+    connections of this process (POSIX), and another process then deletes the log in which they
+    write.
+
+    Raises:
+        StoreCorruptError: no SQLite database, or one of another program.
+        StoreReadOnlyError: the file or its folder can't be written.
+        StoreError: no regular file, or one that can't be opened.
     """
-    with suppress(OSError):  # SQLite tells what is wrong with the place.
-        path.touch(mode=0o600, exist_ok=True)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise StoreReadOnlyError(
+            f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
+        )
+    if not path.exists():
+        # Nobody but its owner may read it: it holds what programs and phones printed.
+        with suppress(OSError):
+            path.touch(mode=0o600)
+    elif not path.is_file():
+        raise StoreError(f"{path} is no regular file; name another one")
+    elif not os.access(path, os.W_OK):
+        raise StoreReadOnlyError(f"{path}: the store can't be written; check its permissions")
     with store_errors(str(path), path=path), closing(_connect(path, busy_timeout_s)) as connection:
-        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        # In this order: whoever makes one at the same time makes its tables last.
+        (has_tables,) = connection.execute("PRAGMA schema_version").fetchone()
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        if application_id != APPLICATION_ID:
+            if has_tables:
+                raise StoreCorruptError(
+                    f"{path} is a database of another program; it was left untouched",
+                    hint="name another file",
+                )
             # Of a new file only. Runs leave less of a large page unused, and each commit writes
             # whole pages.
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
@@ -358,59 +296,30 @@ def compact(path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def copy_to(path: Path, copy: Path) -> Path:
-    """Copy a store that others may be writing, checked and on the disk when this returns; return
-    the copy's path.
+def copy_to(path: Path, copy: Path) -> None:
+    """Copy a store that others may be writing, whole and on the disk when this returns.
 
     Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
     """
-    unfinished = copy.with_name(f"{copy.name}.unfinished")
+    draft = draft_of(copy)
     try:
-        unfinished.unlink(missing_ok=True)
-        # Before SQLite opens it, which would say the same of a place where nothing can be as of a
-        # store.
-        unfinished.touch()
-        with store_errors(str(path), path=copy):
-            with (
-                closing(_connect(path, 30.0)) as source,
-                closing(sqlite3.connect(unfinished)) as target,
-            ):
-                source.backup(target)
-                damage = target.execute("PRAGMA quick_check(1)").fetchone()[0]
-            if damage != "ok":
-                raise StoreCorruptError(f"{path}: the store is damaged: {damage}")
-            with unfinished.open("rb+") as file:
-                os.fsync(file.fileno())
-            unfinished.rename(copy)
-    except (HostStorageError, OSError) as error:
-        kept = "the store itself is as it was"
-        if isinstance(error, HostStorageError) or error.errno == errno.ENOSPC:
-            raise HostStorageError(
-                f"{copy}: no space left for a copy of {path}", hint=f"free some there; {kept}"
-            ) from error
+        # Before SQLite does, which would say of the store what is wrong with the copy's place.
+        draft.touch()
+        with store_errors(str(path), path=copy), closing(_connect(path, 30.0)) as connection:
+            connection.execute("VACUUM INTO ?", (str(draft),))
+        with draft.open("rb+") as file:
+            os.fsync(file.fileno())
+        draft.rename(copy)
+    except OSError as error:
         raise StoreError(
-            f"{copy}: the copy of {path} can't be written: {error.strerror or error}",
-            hint=f"check the path and its permissions; {kept}",
+            f"{copy}: the copy of {path} can't be written: {error.strerror}"
         ) from error
     finally:
         # SQLite leaves its journal where it found no space.
-        for left in (unfinished, unfinished.with_name(f"{unfinished.name}-journal")):
+        for left in (draft, draft.with_name(f"{draft.name}-journal")):
             with suppress(OSError):
                 left.unlink(missing_ok=True)
-    return copy
 
 
 def _connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
-
-
-def _has_log(path: Path) -> bool:
-    log = path.with_name(f"{path.name}-wal")
-    return log.exists() and log.stat().st_size > 0
-
-
-def _corrupt(path: Path, what: str) -> StoreCorruptError:
-    return StoreCorruptError(
-        f"{path} {what}; it was left untouched",
-        hint="restore it from a backup, or name another file",
-    )

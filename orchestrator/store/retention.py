@@ -42,7 +42,7 @@ class Retention(Database):
         with ExitStack() as stack:
             # What several pages share is free only when all of them are deleted: a trial undoes
             # them together.
-            tried = stack.enter_context(self.writing(is_long=True)) if is_trial else None
+            tried = stack.enter_context(self.writing()) if is_trial else None
             trial = tried.begin_nested() if tried is not None else None
             for number in campaigns:
                 with self.reading() as connection:
@@ -66,7 +66,7 @@ class Retention(Database):
 
         Nothing of the campaign itself need be readable.
         """
-        with self.writing(is_long=True) as connection:
+        with self.writing() as connection:
             number = connection.scalar(
                 select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.campaign_id == campaign_id)
             )

@@ -26,10 +26,8 @@ from sqlalchemy import (
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreCorruptError, StoreError
 from orchestrator.records.case import CampaignId, Case, CaseKey, Pass, RunId, Serial, SeriesKey
-from orchestrator.records.run import Attachment, Outcome, RunRecord, ToolReport
-from orchestrator.records.verdict import QualityVerdict
+from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.store.campaigns import (
-    check_moment,
     device_kind,
     filtered,
     keep_cases,
@@ -113,7 +111,7 @@ class Runs(Database):
                 # One that no plan named, such as one that a program found.
                 keep_cases(connection, [run.case], where)
                 standing = connection.execute(_STANDING, asked).one()
-            _check(run, where, standing.is_virtual)
+            _check_virtual(run, where, standing.is_virtual)
             if standing.run_no is not None:
                 # One that was unfit has no raw output.
                 delete_runs(connection, [standing.run_no])
@@ -131,33 +129,12 @@ class Runs(Database):
                 )
         return True
 
-    def replace_reading(
-        self,
-        run_id: RunId,
-        *,
-        report: ToolReport,
-        outcome: Outcome,
-        reason_code: str,
-        reason: str,
-        verdict: QualityVerdict,
-    ) -> None:
-        """Replace what was read from a run's raw output and what follows from it; the raw output
-        never changes.
-        """
+    def replace_reading(self, run: RunRecord) -> None:
+        """Keep a stored run as it reads now; its raw output never changes."""
+        changed = update(RUNS).where(RUNS.c.run_id == run.run_id).values(row_of(run))
         with self.writing() as connection:
-            number = connection.scalar(select(RUNS.c.run_no).where(RUNS.c.run_id == run_id))
-            found = [] if number is None else self._read(connection, [number], {})
-            if not found:
-                raise StoreError(f"run {run_id}: the store holds no such run, or it can't be read")
-            changed = dataclasses.replace(
-                found[0][0],
-                report=report,
-                outcome=outcome,
-                reason_code=reason_code,
-                reason=reason,
-                verdict=verdict,
-            )
-            connection.execute(update(RUNS).where(RUNS.c.run_no == number).values(row_of(changed)))
+            if connection.execute(changed).rowcount == 0:
+                raise StoreError(f"run {run.run_id}: the store holds no such run")
 
     def runs(
         self,
@@ -358,15 +335,8 @@ def _run_of(row: RowMapping, text: str, case: Case) -> RunRecord:
     return RunRecord(**ids, **values, case=case, attachments=())
 
 
-def _check(run: RunRecord, where: str, is_virtual: bool) -> None:
-    """Raise StoreError when a run can't be stored as it is, above all when it hides that its phone
-    is virtual.
-    """
-    check_moment(run.started_at, f"{where}: started_at")
-    for state in (run.state_before, run.state_after):
-        check_moment(None if state is None else state.at, f"{where}: state")
-    if not math.isfinite(run.duration_s):
-        raise StoreError(f"{where}: duration_s is {run.duration_s}, which is no time span")
+def _check_virtual(run: RunRecord, where: str, is_virtual: bool) -> None:
+    """Raise StoreError for a run that hides that its phone is virtual."""
     if run.is_virtual != is_virtual:
         raise StoreError(
             f"{where}: marked as measured on a {device_kind(run.is_virtual)}, but device {run.case.serial} is a "

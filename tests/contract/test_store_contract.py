@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import itertools
 import json
-import logging
 import math
 import threading
 import types
@@ -156,7 +155,7 @@ def test_what_is_not_there_is_nothing_to_read_and_an_error_to_change(store: Stor
     for change in (
         lambda: store.set_status(nowhere, CampaignStatus.FINISHED, None),
         lambda: store.append_run(samples.run(campaign_id=nowhere)),
-        lambda: store.replace_reading(RunId("nowhere"), **reading(samples.run())),
+        lambda: store.replace_reading(samples.run(run_id=RunId("nowhere"))),
     ):
         with pytest.raises(StoreError, match="nowhere"):
             change()
@@ -198,10 +197,7 @@ def test_open_campaigns_are_listed_and_counted_alone_and_no_more_than_asked_for(
     assert store.campaign_count() == 3
 
 
-def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is_told(
-    store: Store, samples, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING, "orchestrator.store")
+def test_what_was_stored_last_is_newest_whatever_a_clock_said(store: Store, samples) -> None:
     start = samples.campaign().created_at
     updated = dataclasses.replace(samples.phone, os_version="14")
     for campaign_id, facts, days in (
@@ -209,7 +205,6 @@ def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is
         ("ahead", samples.phone, 365),
         ("b", updated, 2),
     ):
-        assert "ahead" not in caplog.text
         campaign = samples.campaign(
             campaign_id, created_at=start + timedelta(days=days), invocations=()
         )
@@ -217,7 +212,6 @@ def test_what_was_stored_last_is_newest_whatever_a_clock_said_and_a_wrong_one_is
 
     assert store.devices() == {samples.phone.serial: updated}
     assert [item.campaign_id for item in store.campaigns()] == ["b", "ahead", "a"]
-    assert "campaign ahead is dated 2027-03-01, after this one" in caplog.text
 
 
 def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(
@@ -244,23 +238,6 @@ def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(
     for changes in ({"serial": Serial("unknown-phone")}, {"model_sha256": ModelSha("cc" * 32)}):
         with pytest.raises(StoreError, match=next(iter(changes.values()))):
             store.append_run(samples.run(case=samples.case(**changes)))
-    assert list(store.runs()) == []
-
-
-def test_a_moment_without_time_zone_and_a_duration_that_is_none_are_refused(
-    store: Store, samples
-) -> None:
-    samples.begin(store)
-    naive = datetime(2026, 3, 1)  # noqa: DTZ001 (that is the point)
-
-    with pytest.raises(StoreError, match="time zone"):
-        samples.begin(store, samples.campaign("b", created_at=naive))
-    with pytest.raises(StoreError, match="time zone"):
-        store.set_status(CampaignId("night-1"), CampaignStatus.FINISHED, naive)
-    with pytest.raises(StoreError, match="time zone"):
-        store.append_run(samples.run(started_at=naive))
-    with pytest.raises(StoreError, match="duration_s"):
-        store.append_run(samples.run(duration_s=math.nan))
     assert list(store.runs()) == []
 
 
@@ -353,7 +330,7 @@ def test_the_store_may_be_written_while_runs_are_read(store: Store, samples) -> 
     for run in store.runs(with_attachments=True):
         seen.append(run.invocation)
         store.append_run(samples.run(run.invocation + 100))
-        store.replace_reading(run.run_id, **reading(run, reason="read again"))
+        store.replace_reading(dataclasses.replace(run, reason="read again"))
 
     assert seen == [0, 1, 2]
     assert len(store.done(campaign.campaign_id)) == 6
@@ -378,15 +355,9 @@ def test_a_reading_is_replaced_and_the_raw_output_stays(store: Store, samples) -
             reason="the GPU refused it",
             verdict=verdict,
         )
-        store.replace_reading(run.run_id, **reading(changed))
+        store.replace_reading(changed)
         assert list(store.runs(with_attachments=True)) == [changed]
         assert [item.latency_us for item in store.runs()] == [changed.latency_us]
-
-
-def reading(run: RunRecord, **changes: object) -> dict[str, typing.Any]:
-    """Return the arguments of replace_reading that leave a run as it is, but for the changes."""
-    names = ("report", "outcome", "reason_code", "reason", "verdict")
-    return {name: getattr(run, name) for name in names} | changes
 
 
 def test_runs_appended_from_many_threads_are_all_kept_once(

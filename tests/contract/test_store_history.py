@@ -130,13 +130,10 @@ def test_points_follow_every_change_of_a_campaign_that_ended(store: Store, sampl
     store.set_status(last, CampaignStatus.FINISHED, samples.campaign().created_at)
     assert points(store.points()) == sorted([*before, (last, four, 77.0, 0)])
     for quality, mark in ((Quality.TRUSTED, [1]), (Quality.REJECTED, [])):
+        late = store.run(RunId("late"))
+        verdict = QualityVerdict(quality=quality)
         store.replace_reading(
-            RunId("late"),
-            report=samples.report(78.0),
-            outcome=Outcome.COMPLETED,
-            reason_code="",
-            reason="",
-            verdict=QualityVerdict(quality=quality),
+            dataclasses.replace(late, report=samples.report(78.0), verdict=verdict)
         )
         assert points(store.points()) == sorted(
             [*before, *((last, four, 78.0, trusted) for trusted in mark)]
@@ -151,13 +148,7 @@ def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store,
     assert store.readings(names) == before
     assert store.readings([CampaignId("unknown")]) == {}
 
-    as_read = {
-        "report": samples.report(1000.0),
-        "outcome": Outcome.COMPLETED,
-        "reason_code": "",
-        "reason": "",
-        "verdict": TRUSTED,
-    }
+    as_read = dataclasses.replace(store.run(RunId("0000")), report=samples.report(1000.0))
     changes = (
         {"report": samples.report(1000.1)},
         {"report": dataclasses.replace(samples.report(1000.0), overall_memory_mib=4321.0)},
@@ -173,13 +164,13 @@ def test_readings_are_others_once_anything_else_is_read_from_a_run(store: Store,
             )
         },
     )
-    store.replace_reading(RunId("0000"), **as_read)
+    store.replace_reading(as_read)
     seen = [store.readings(names)[names[0]]]
     for change in changes:
-        store.replace_reading(RunId("0000"), **{**as_read, **change})
+        store.replace_reading(dataclasses.replace(as_read, **change))
         seen.append(store.readings(names)[names[0]])
     assert len(set(seen)) == len(seen)
-    store.replace_reading(RunId("0000"), **as_read)
+    store.replace_reading(as_read)
     assert store.readings(names) == {names[0]: seen[0], names[1]: before[names[1]]}
 
 

@@ -86,12 +86,13 @@ def test_columns_say_what_the_record_says_and_follow_a_new_reading(
     )
     store = open_store(path)
     store.replace_reading(
-        run.run_id,
-        report=run.report,
-        outcome=Outcome.FAILED,
-        reason_code="delegate-failed",
-        reason="it did",
-        verdict=QualityVerdict(quality=Quality.REJECTED, findings=findings),
+        dataclasses.replace(
+            run,
+            outcome=Outcome.FAILED,
+            reason_code="delegate-failed",
+            reason="it did",
+            verdict=QualityVerdict(quality=Quality.REJECTED, findings=findings),
+        )
     )
     store.close()
     assert columns() == (

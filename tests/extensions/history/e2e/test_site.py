@@ -70,14 +70,9 @@ def read_again(cli) -> None:
     finding = Finding(
         code="reference-moved", severity=Severity.INFO, message="seen when it was read again"
     )
-    store.replace_reading(
-        run.run_id,
-        report=replace(run.report, overall_memory_mib=1234.5),
-        outcome=run.outcome,
-        reason_code=run.reason_code,
-        reason=run.reason,
-        verdict=replace(run.verdict, findings=(finding,)),
-    )
+    report = replace(run.report, overall_memory_mib=1234.5)
+    verdict = replace(run.verdict, findings=(finding,))
+    store.replace_reading(replace(run, report=report, verdict=verdict))
     store.close()
 
 
