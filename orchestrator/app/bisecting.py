@@ -110,9 +110,7 @@ def releases_between(
     places = []
     for option, wanted in (("GOOD", good), ("BAD", bad)):
         if wanted.release_id not in fitting:
-            raise UsageError(
-                f"{option} {_address(wanted)} isn't for this device ({', '.join(abis)})"
-            )
+            raise UsageError(f"{option} {wanted.address} isn't for this device ({', '.join(abis)})")
         places.append([item.release_id for item in ordered].index(wanted.release_id))
     if places[0] == places[1]:
         raise UsageError(
@@ -137,7 +135,7 @@ def _compared(
     told as such.
     """
     try:
-        named = tuple(f"build:{_address(release)}" for release in sides)
+        named = tuple(f"build:{release.address}" for release in sides)
         prepared = prepare(workspace, replace(request.ab, sides=named), opened)
     except PlanError:
         raise
@@ -199,8 +197,4 @@ def figure_text(compared: Compared | None) -> str:
 
 def titled(release: Release) -> str:
     """Return what people know a build by."""
-    return _address(release) + (f" ({release.tag})" if release.tag else "")
-
-
-def _address(release: Release) -> str:
-    return f"{release.name}@{release.release_id}"
+    return release.address + (f" ({release.tag})" if release.tag else "")

@@ -1,14 +1,9 @@
-"""Benchmark programs: kept, downloaded, added from a file, found, and built from their source; and
-their flags, as documented or as a program says itself.
+"""Benchmark programs: downloaded, added from a file, and found; and their flags, as documented or
+as a program says itself.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +17,6 @@ from orchestrator.config.builds import known_tools, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.plugins import plugins
-from orchestrator.processes import child_environment
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
@@ -31,39 +25,14 @@ from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
-    from orchestrator.artifacts.fetch import Fetched
-
-
-#: How the sources of TensorFlow and LiteRT call Android's ABIs.
-_CONFIGS: Final = {"arm64-v8a": "arm64", "armeabi-v7a": "arm", "x86_64": "x86_64", "x86": "x86"}
-#: What only a shell understands.
-_OF_A_SHELL: Final = re.compile(r"[|&;<>`$]")
-_TARGET: Final = re.compile(r"//([\w./+-]*):([\w./+-]+)")
-
-
-def releases_of(workspace: Workspace) -> list[tuple[Release, list[str]]]:
-    """Return every release that is kept, by name, the oldest first, and the ABIs for which it is in
-    use.
-
-    Raises ArtifactError.
-    """
-    archive = workspace.library.archive
-
-    def is_used(release: Release, abi: str) -> bool:
-        pin = archive.pinned(release.name, abi)
-        return pin is not None and pin.release_id == release.release_id
-
-    return [
-        (release, [abi for abi in release.abis if is_used(release, abi)])
-        for release in archive.all()
-    ]
+    from orchestrator.artifacts.fetch import Fetched, FileProgress
 
 
 def fetch_builds(
     workspace: Workspace,
     names: Sequence[str],
     abis: Sequence[str],
-    fetch: Callable[[BuildSpec], Fetched],
+    on_progress: Callable[[FileProgress], None],
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
     """Download declared builds, for all their ABIs where none is named; return what came, and what
     didn't and why.
@@ -72,12 +41,15 @@ def fetch_builds(
         UsageError: an unknown name or ABI.
         DownloadError, ArtifactError: with a single target; with several each has its problem.
     """
-    specs = _chosen(workspace.library.specs, names, abis)
+    from orchestrator.artifacts.fetch import fetch_build
+
+    library, downloader = workspace.library, workspace.downloader()
+    specs = _chosen(library.specs, names, abis)
     fetched: list[Fetched] = []
     problems: list[tuple[BuildSpec, ArtifactError]] = []
     for spec in specs:
         try:
-            fetched.append(fetch(spec))
+            fetched.append(fetch_build(library, downloader, spec, on_progress=on_progress))
         except ArtifactError as error:
             if len(specs) == 1:
                 raise
@@ -158,94 +130,6 @@ def _chosen(
                 )
             chosen += fitting
     return list(dict.fromkeys(chosen))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MakeRequest:
-    """A program that is to be built from its source."""
-
-    name: str
-    abi: str
-    #: The checkout.
-    source: Path
-    #: Bazel's target; empty for the declared recipe.
-    target: str
-
-
-def make_build(workspace: Workspace, request: MakeRequest) -> tuple[Build, list[str]]:
-    """Run a build's recipe, or bazel for a target, in a checkout, and keep the program; return it
-    and the commands.
-
-    The tools' own output goes to standard error. Raises UsageError for what can't be run as it is
-    written, ArtifactError where a tool is missing, fails, or leaves no program behind.
-    """
-    name, abi, source, target = request.name, request.abi, request.source, request.target
-    by_hand = f"benchfarm build add FILE --name {name}"
-    spec = next(
-        (item for item in workspace.library.specs if (item.name, item.abi) == (name, abi)), None
-    )
-    commands = list(spec.recipe) if spec is not None else []
-    if target:
-        if not _TARGET.fullmatch(target):
-            raise UsageError(
-                f"--target {target!r} is no target",
-                hint="for example //tflite/tools:benchmark_model",
-            )
-        config = [f"--config=android_{_CONFIGS[abi]}"] if abi in _CONFIGS else []
-        commands = [shlex.join(["bazel", "build", "-c", "opt", *config, target])]
-    if not commands:
-        raise UsageError(f"{name} for {abi} declares no recipe", hint="give --target //FOLDER:NAME")
-    if odd := next(filter(_OF_A_SHELL.search, commands), None):
-        raise UsageError(
-            f"the recipe of {name} needs a shell: {odd}", hint=f"run it by hand, then: {by_hand}"
-        )
-    if not source.is_dir():
-        raise UsageError(
-            f"--checkout {source} is no folder", hint="name the checkout of the program's source"
-        )
-    environ = child_environment(workspace.settings.environ)
-    found: list[list[str]] = []
-    for command in commands:
-        first, *words = shlex.split(command)
-        names = (first, "bazelisk") if first == "bazel" else (first,)
-        tool = next(
-            filter(None, (shutil.which(each, path=environ.get("PATH")) for each in names)), None
-        )
-        if tool is None:
-            hint = f"install it, or run {command!r} where it is, then: {by_hand}"
-            raise ArtifactError(
-                f"{' or '.join(names)} isn't on PATH, so nothing was built", hint=hint
-            )
-        found.append([tool, *words])
-    for words, line in zip(found, commands, strict=True):
-        try:
-            # A list of words, none of which a shell reads.
-            done = subprocess.run(
-                words,
-                cwd=source,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                check=False,
-            )
-        except OSError as error:
-            raise ArtifactError(f"{line!r} can't be started: {error.strerror}") from error
-        if done.returncode:
-            raise ArtifactError(
-                f"{line!r} ended with exit code {done.returncode}", hint="its output is above"
-            )
-    programs = [spec.program] if spec is not None else []
-    places = [source / program for program in programs]
-    for folder, made_by in (target for command in commands for target in _TARGET.findall(command)):
-        # Bazel may give a target's file an ending of its own, as that of an APK.
-        places += [source / "bazel-bin" / folder / program for program in (*programs, made_by)]
-    made = next((place for place in places if place.is_file()), None)
-    if made is None:
-        raise ArtifactError(
-            f"the commands left no program behind in {source}", hint=f"find it, then: {by_hand}"
-        )
-    # What bazel leaves behind may be a link into its cache.
-    return workspace.library.add(made.resolve(), name=name), commands
 
 
 _PHONE_ABIS: Final = ("arm64-v8a", "armeabi-v7a", "x86_64", "x86")

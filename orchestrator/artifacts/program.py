@@ -5,12 +5,11 @@ its libraries.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from orchestrator.artifacts import apk, elf
-from orchestrator.artifacts.archive import Arrival
 from orchestrator.artifacts.elf import HEXAGON, ProgramFacts, inspect_elf
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
@@ -191,72 +190,41 @@ _ON_PHONES: Final = frozenset(
 _ON_SOME_PHONES: Final = ("libQnn", "libSnpe", "libapu", "libedgetpu", "libenn", "libneuron")
 
 
-def check_set(
-    program: Arrival,
-    facts: ProgramFacts,
-    libraries: Sequence[Arrival],
-    tags_of: Callable[[str], frozenset[str]],
-) -> None:
+def check_set(name: str, facts: ProgramFacts, libraries: Mapping[str, Path]) -> None:
     """Refuse a program and libraries that can't work together on a phone.
 
     Args:
-        program: The program.
+        name: What the program is called.
         facts: What it says about itself.
-        libraries: What is to lie beside it.
-        tags_of: sha256 -> the releases in which that content was seen.
+        libraries: What is to lie beside it, by name.
 
     Raises:
-        ArtifactError: a library for another machine, one that is missing, one of another release.
+        ArtifactError: a library for another machine, or one that is missing.
     """
-
-    def tags(arrival: Arrival) -> frozenset[str]:
-        return tags_of(arrival.file.sha256) | (
-            {arrival.file.tag} if arrival.file.tag else frozenset()
-        )
-
-    own = tags(program)
-    groups: dict[str, list[Arrival]] = {}
-    for library in libraries:
-        if library.file.group:
-            groups.setdefault(library.file.group, []).append(library)
-        elif own and (theirs := tags(library)) and not own & theirs:
-            raise ArtifactError(
-                f"{library.file.name} is of release {' and '.join(sorted(theirs))}, "
-                f"{program.file.name} of {' and '.join(sorted(own))}: they don't belong together",
-                hint="take all files from one release",
-            )
-    for group, members in sorted(groups.items()):
-        if len(members) > 1 and not frozenset.intersection(*map(tags, members)):
-            parts = ", ".join(
-                f"{m.file.name} of {' and '.join(sorted(tags(m))) or 'an unknown one'}"
-                for m in members
-            )
-            raise ArtifactError(
-                f"the {group} libraries must be of one release: {parts}",
-                hint="add them together and say of which release: benchfarm build add FILE --with FILE --release TAG",
-            )
     if facts.is_fake or facts.is_apk:
         return
-    needed = {program.file.name: facts.needed}
-    for library in libraries:
-        found = inspect_elf(library.path)
+    needed = {name: facts.needed}
+    for library, path in libraries.items():
+        found = inspect_elf(path)
         (abi,) = found.abis
         if abi == HEXAGON:
             continue
         if abi not in facts.abis:
             raise ArtifactError(
-                f"{library.file.name} is built for {abi}, {program.file.name} for {', '.join(facts.abis)}: "
+                f"{library} is built for {abi}, {name} for {', '.join(facts.abis)}: "
                 "they can't be used together"
             )
-        needed[library.file.name] = found.needed
+        needed[library] = found.needed
     if all(abi.startswith("linux-") for abi in facts.abis):
         return
-    for name, wishes in needed.items():
-        elsewhere = [
-            wish for wish in wishes if wish not in needed and not wish.startswith(_ON_SOME_PHONES)
+    for user, names in needed.items():
+        missing = [
+            item
+            for item in names
+            if item not in needed.keys() | _ON_PHONES and not item.startswith(_ON_SOME_PHONES)
         ]
-        if missing := [wish for wish in elsewhere if wish not in _ON_PHONES]:
+        if missing:
             raise ArtifactError(
-                f"{name} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
+                f"{user} needs {' and '.join(missing)}, which no phone has and which doesn't come with it",
                 hint="add it together with the program: benchfarm build add FILE --with LIBRARY",
             )

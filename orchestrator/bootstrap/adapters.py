@@ -17,7 +17,7 @@ from orchestrator.records.case import Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.fetch import BuildFetcher, Downloader
+    from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
@@ -155,19 +155,12 @@ class Adapters:
             self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()])
         )
 
-    def build_fetcher(self) -> BuildFetcher:
-        """What downloads declared builds; raises UsageError for a wrong mirror."""
-        from orchestrator.artifacts.fetch import BuildFetcher
-
-        return BuildFetcher(self.library, self.downloader())
-
     def downloader(self) -> Downloader:
         """What downloads files; raises UsageError for a wrong mirror."""
-        from orchestrator.artifacts.fetch import Downloader, parse_mirror
+        from orchestrator.artifacts.fetch import Downloader
 
-        named = parse_mirror(self.settings.mirror)
         folder = self.settings.cache_folder / "downloads"
-        return Downloader(folder, mirror=named)
+        return Downloader(folder, mirror=self.settings.mirror)
 
     @cached_property
     def flag_book(self) -> FlagBook:

@@ -33,7 +33,7 @@ class Settings:
     adb_server: str
     #: The environment for programs that are started.
     environ: Mapping[str, str]
-    #: $BENCHFARM_MIRROR: where programs are fetched from instead, as PREFIX or ORIGIN=PREFIX.
+    #: $BENCHFARM_MIRROR: what the addresses that are fetched from lie below.
     mirror: str = ""
     #: $BENCHFARM_CHECK_OUTPUTS: whether campaigns compare the outputs of what is new, where their
     #: plan doesn't say.

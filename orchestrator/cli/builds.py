@@ -6,21 +6,16 @@ import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from orchestrator.app.builds import (
     AddRequest,
-    MakeRequest,
     add_build,
     fetch_builds,
     find_build,
     flags_of,
-    make_build,
-    releases_of,
     trap_of,
 )
 from orchestrator.app.options import Listed, Texts, arg, opt
@@ -28,7 +23,7 @@ from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import command, refuse
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
-from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.tables.column import DATA, Column, Kind
@@ -58,7 +53,6 @@ class Which:
     """Which builds are listed, or which of a tool's is shown."""
 
     everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False
-    verify: Annotated[bool, opt("--verify", "Check every cached file by its sha256.")] = False
     abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = (
         "arm64-v8a"
     )
@@ -82,23 +76,27 @@ def list_builds(
     Example: benchfarm build list native --abi arm64-v8a
     """
     if tool:
-        refuse(context, {"everything", "verify"}, "for one tool")
+        refuse(context, {"everything"}, "for one tool")
         return _used(settings, tool, which)
     refuse(context, {"abi", "build"}, "without a tool")
     with Workspace(settings) as workspace:
-        if which.verify:
-            return _verified(workspace)
-        releases = releases_of(workspace)
-    rows = [
-        _ListedBuild(release.name, release.tool.value, release.abis, release, tuple(used_for))
-        for release, used_for in reversed(releases)
-        if used_for or which.everything
-    ]
+        archive = workspace.library.archive
+        rows = [
+            _ListedBuild(
+                release.name,
+                release.tool.value,
+                release.abis,
+                release,
+                tuple(abi for abi in release.abis if archive.in_use(release.name, abi) == release),
+            )
+            for release in reversed(archive.all())
+        ]
     here = {
-        (release.name, abi)
-        for release, _ in releases
-        for abi in (*release.abis, *release.built_for)
+        (row.name, abi)
+        for row in rows
+        for abi in (*row.abis, *(row.release.built_for if row.release else ()))
     }
+    rows = [row for row in rows if row.used_for or which.everything]
     rows += [
         _ListedBuild(spec.name, spec.tool.value, (spec.abi,))
         for spec in workspace.library.specs
@@ -153,47 +151,20 @@ _LISTED: Sequence[Column[_ListedBuild]] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchOptions:
-    """How builds are had."""
-
-    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = ()
-    keep_pin: Annotated[
-        bool, opt("--keep-pin", "Keep the new release, but continue to use the current one.")
-    ] = False
-    checkout: Annotated[
-        Path | None, opt("--checkout", "Build it from this checkout of the program's source.")
-    ] = None
-    target: Annotated[
-        str, opt("--target", "With --checkout: Bazel's target (default: the declared recipe).")
-    ] = ""
-
-
 @command("build fetch")
 def fetch(
     settings: Settings,
     names: Annotated[Texts, arg("Builds, as 'benchfarm build list' names them.")],
-    options: FetchOptions,
+    *,
+    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
 ) -> CommandResult:
-    """Download programs and libraries, or build one, and use them.
+    """Download programs and libraries, and use them.
 
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
-
-    Example: benchfarm build fetch mine --checkout litert --target
-    //tflite/tools/benchmark:benchmark_model
-
-    To build one needs bazel or bazelisk, and for Android its NDK.
     """
-    if options.checkout is not None:
-        return _made(settings, names, options)
-    abi, keep_pin = options.abi, options.keep_pin
-    if options.target:
-        raise UsageError("--target is for --checkout", hint="name the checkout of the source")
     on_progress = downloads_on_stderr(settings.log_format)
     with Workspace(settings) as workspace:
-        fetcher = workspace.build_fetcher()
-        get = partial(fetcher.fetch, keep_pin=keep_pin, on_progress=on_progress)
-        fetched, problems = fetch_builds(workspace, names, abi, get)
+        fetched, problems = fetch_builds(workspace, names, abi, on_progress)
     lines = [line for result in fetched for line in _fetched_lines(result)]
     for spec, problem in problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
@@ -228,21 +199,6 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     return CommandResult(text="\n".join(_build_lines(build)), data=build)
 
 
-def _made(settings: Settings, names: Sequence[str], options: FetchOptions) -> CommandResult:
-    """Build one program from its source."""
-    abis = options.abi or ("arm64-v8a",)
-    if len(names) != 1 or len(abis) != 1 or options.checkout is None:
-        raise UsageError("--checkout builds one program for one ABI", hint="name one of each")
-    request = MakeRequest(
-        name=names[0], abi=abis[0], source=options.checkout.absolute(), target=options.target
-    )
-    with Workspace(settings) as workspace:
-        build, commands = make_build(workspace, request)
-    return CommandResult(
-        text="\n".join(_build_lines(build)), data=dataclasses.asdict(build) | {"commands": commands}
-    )
-
-
 @command("build use")
 def pin(
     settings: Settings,
@@ -256,7 +212,7 @@ def pin(
     """
     with Workspace(settings) as workspace:
         release = workspace.library.find_release(wanted)
-        workspace.library.archive.pin(release)
+        workspace.library.archive.use(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"
     return CommandResult(
         text=one_line(text), data={"in_use": release, "release_id": release.release_id}
@@ -286,33 +242,6 @@ def _used(settings: Settings, tool: str, which: Which) -> CommandResult:
     )
 
 
-def _verified(workspace: Workspace) -> CommandResult:
-    checked = workspace.library.verify()
-    table = Table(
-        name="files",
-        caption="Programs in the cache",
-        columns=_VERIFIED,
-        rows=checked,
-        nothing="no program is in the cache",
-    )
-    damaged = [name for name, _, intact in checked if not intact]
-    facts = {"checked": len(checked), "damaged": damaged}
-    return shown(table, facts=facts, exit_code=_PROGRAM_PROBLEM if damaged else 0)
-
-
-_VERIFIED: Sequence[Column[tuple[str, str, bool]]] = (
-    Column("name", "file", lambda row: row[0]),
-    Column("sha256", "sha256", lambda row: row[1], shown=lambda row: row[1][:12]),
-    Column(
-        "is_intact",
-        "content",
-        lambda row: row[2],
-        Kind.FLAG,
-        shown=lambda row: "as it was" if row[2] else "DAMAGED",
-    ),
-)
-
-
 def _fetched_lines(result: Fetched) -> list[str]:
     head = f"{result.name} for {result.abi}: "
     if result.recipe:
@@ -323,22 +252,17 @@ def _fetched_lines(result: Fetched) -> list[str]:
         ]
     assert result.release is not None
     release = _titled(result.release)
-    match result.status.value:
-        case "new":
-            lines = [f"{head}{release} is here and in use"]
-        case "unchanged":
-            lines = [f"{head}unchanged, {release}"]
-        case _:
-            assert result.previous is not None
-            lines = [f"{head}CHANGED: {release}, was {_titled(result.previous)}"]
-    if result.in_use is not None and result.in_use.release_id != result.release.release_id:
-        lines.append(
-            f"  in use stays {_titled(result.in_use)}; benchfarm build use {_address(result.release)} changes that"
-        )
-    elif result.previous is not None:
-        lines.append(
-            f"  the other one is kept: benchfarm build use {_address(result.previous)} goes back"
-        )
+    if result.previous is not None:
+        lines = [
+            f"{head}CHANGED: {release} is in use, was {_titled(result.previous)}",
+            f"  the other one is kept: benchfarm build use {result.previous.address} goes back",
+        ]
+    else:
+        lines = [
+            f"{head}{release} is here and in use"
+            if result.is_new
+            else f"{head}unchanged, {release}"
+        ]
     if result.absent:
         lines.append(f"  not there, and not needed always: {', '.join(result.absent)}")
     return [one_line(line) for line in lines]
@@ -374,10 +298,6 @@ def _of_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
 def _titled(release: Release) -> str:
     tag = f" ({release.tag})" if release.tag else ""
     return f"{release.release_id}{tag}, first seen {release.seen_at:%Y-%m-%d}"
-
-
-def _address(release: Release) -> str:
-    return f"{release.name}@{release.release_id}"
 
 
 @command("flags", has_table=True)

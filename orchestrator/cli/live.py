@@ -460,6 +460,8 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
     asked: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
+        from orchestrator.artifacts.fetch import fetch_build
+
         if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
         for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
@@ -467,8 +469,11 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
             # What has to be built, or lies somewhere, nobody can download; the error that follows
             # says what to do.
             if spec.url and _is_wanted(spec):
-                workspace.build_fetcher().fetch(
-                    spec, on_progress=downloads_on_stderr(workspace.settings.log_format)
+                fetch_build(
+                    workspace.library,
+                    workspace.downloader(),
+                    spec,
+                    on_progress=downloads_on_stderr(workspace.settings.log_format),
                 )
 
     return offer

@@ -52,18 +52,13 @@ class SourceSection(Section):
     """Where the program for one ABI comes from."""
 
     url: Annotated[Text, AfterValidator(_url)] | None = None
-    file: Text | None = None
     recipe: Annotated[OneOrMany[tuple[Text, ...]], Field(min_length=1)] | None = None
     sha256: OneOrMany[tuple[Sha256, ...]] = ()
 
     @model_validator(mode="after")
     def _one_source(self) -> SourceSection:
-        given = [name for name in ("url", "file", "recipe") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(
-                "needs exactly one of url, file and recipe"
-                + (f", has {' and '.join(given)}" if given else "")
-            )
+        if (self.url is None) == (self.recipe is None):
+            raise ValueError("needs exactly one of url and recipe")
         return self
 
 
@@ -77,14 +72,12 @@ class ExpectedSection(Section):
 
 
 class LibrarySection(Section):
-    """A shared library beside the program; from the program's folder when nothing else is said."""
+    """A shared library beside the program; from the program's folder where ``url`` isn't given."""
 
     optional: bool = False
-    group: Annotated[Text, AfterValidator(_name)] | None = None
-    by_hand: bool = False
-    url: dict[Annotated[str, AfterValidator(_abi)], Annotated[Text, AfterValidator(_url)]] = Field(
-        default_factory=dict
-    )
+    url: (
+        dict[Annotated[str, AfterValidator(_abi)], Annotated[Text, AfterValidator(_url)]] | None
+    ) = None
 
 
 class BuildSection(NamedSection):
@@ -136,10 +129,10 @@ def load_build(path: Path) -> tuple[BuildSpec, ...]:
 
     Raises PlanError with one line for each fault.
     """
-    return tuple(_specs(read_named(path, BuildSection), path.absolute().parent))
+    return tuple(_specs(read_named(path, BuildSection)))
 
 
-def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
+def _specs(section: BuildSection) -> Iterator[BuildSpec]:
     for abi, source in section.abis.items():
         yield BuildSpec(
             **section.model_dump(include={"name", "title", "tool", "program", "variant"}),
@@ -147,30 +140,19 @@ def _specs(section: BuildSection, folder: Path) -> Iterator[BuildSpec]:
             abi=abi,
             is_default=section.default,
             url=source.url or "",
-            file=str(folder / Path(source.file).expanduser()) if source.file else "",
             recipe=source.recipe or (),
             sha256s=source.sha256,
             libraries=tuple(
-                _library(name, library, abi, source, folder)
-                for name, library in section.libraries.items()
+                _library(name, library, abi, source) for name, library in section.libraries.items()
             ),
         )
 
 
-def _library(
-    name: str, library: LibrarySection, abi: str, source: SourceSection, folder: Path
-) -> LibrarySpec:
-    url = library.url.get(abi, "")
-    beside = not (url or library.by_hand)
-    return LibrarySpec(
-        name=name,
-        url=url or (f"{source.url.rpartition('/')[0]}/{name}" if beside and source.url else ""),
-        file=str((folder / Path(source.file).expanduser()).parent / name)
-        if beside and source.file
-        else "",
-        optional=library.optional,
-        group=library.group or "",
-    )
+def _library(name: str, library: LibrarySection, abi: str, source: SourceSection) -> LibrarySpec:
+    url = f"{source.url.rpartition('/')[0]}/{name}" if source.url else ""
+    if library.url is not None:
+        url = library.url.get(abi, "")
+    return LibrarySpec(name=name, url=url, optional=library.optional)
 
 
 def known_tools() -> list[str]:

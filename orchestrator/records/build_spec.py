@@ -16,13 +16,10 @@ class LibrarySpec:
 
     #: Its file name there.
     name: str
-    #: Where it is downloaded, or lies; both empty for one that is added by hand.
+    #: Where it is downloaded; empty for one that is added by hand.
     url: str = ""
-    file: str = ""
     #: Whether the program works without it.
     optional: bool = False
-    #: Libraries of a group must be of one release; those without a group are of the program's.
-    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +40,8 @@ class BuildSpec:
     variant: str = "plain"
     #: Whether it is taken for its tool when no build is named.
     is_default: bool = False
-    #: Where a person gets it: an address, a file, or the commands that build it; the others are
-    #: empty.
+    #: Where a person gets it: an address, or the commands that build it; the other is empty.
     url: str = ""
-    file: str = ""
     recipe: tuple[str, ...] = ()
     #: The contents that may be used; any content when none is pinned.
     sha256s: tuple[str, ...] = ()
@@ -63,9 +58,7 @@ class BuildSpec:
         """What to do to have it, in one line."""
         if self.recipe:
             return f"build it ({'; '.join(self.recipe)}), then: benchfarm build add FILE --name {self.name}"
-        return (
-            f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url or self.file})"
-        )
+        return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {self.url})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1164,7 +1164,7 @@ ERROR_FAILURES: Final = (
     FailureCode(
         "download",
         "A benchmark program couldn't be fetched.",
-        "Look at the connection or the mirror, then fetch again: it resumes where it was cut off.",
+        "Look at the connection or the mirror, then fetch again.",
     ),
     FailureCode(
         "not-there",

@@ -158,14 +158,19 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         pool_pre_ping=True,
     )
 
-    @event.listens_for(engine, "connect")
-    def _check(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver is an extra
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, _given: object, named: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is an extra
+        import psycopg
+
+        connection = psycopg.connect(**named)
         # The server says it with each connection: it costs no question.
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
+            connection.close()
             raise StoreEncodingError(
                 url.set(query={}).render_as_string(hide_password=True), str(encoding)
             )
+        return connection
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

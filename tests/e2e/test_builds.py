@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,13 +62,11 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert old["build"]["path"].startswith(str(declared.home))
     assert old["release"]["files"][0]["url"] == "https://files.example/latest/prog"
     publish(2)
-    kept = fetch("--keep-pin").stdout
-    assert "CHANGED" in kept
-    assert f"in use stays {old['release_id']}" in kept
+    changed = fetch().stdout
+    assert "CHANGED" in changed
+    assert f"build use prog@{old['release_id']} goes back" in changed
     publish(3)
-    newest = fetch("--json").json["fetched"][0]
-    assert newest["status"] == "changed"
-    assert newest["in_use"] == newest["release"]
+    assert fetch("--json").json["fetched"][0]["previous"]["tag"] == "latest 2026-11-21"
     listed = declared("build", "list", "--all", "--json").ok().json
     assert {item["tag"]: item["in_use_for"] for item in listed if item["release_id"]} == {
         "latest 2026-11-20": [], "latest 2026-11-21": [], "latest 2026-11-22": ["arm64-v8a"],
@@ -82,9 +79,6 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
         if line.startswith("prog ") and "latest" in line
     ]
     assert sorted(states) == ["kept", "kept", "only for virtual phones, by name"]
-    verified = declared("build", "list", "--verify", "--json").ok().json
-    assert (verified["checked"], verified["damaged"]) == (3, [])
-    assert all(item["is_intact"] for item in verified["files"])
 
 
 def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
@@ -143,10 +137,9 @@ def test_interrupted_download_leaves_nothing_in_the_cache(
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=300)
     assert running.returncode == 130, stderr
-    assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 0
+    assert not (declared.home / "cache" / "builds").exists()
     server.released.set()
     declared(*words, **mirror).ok()
-    assert declared("build", "list", "--verify", "--json").ok().json["checked"] == 1
 
 
 def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None:
@@ -157,10 +150,6 @@ def test_added_apk_is_shown_with_what_is_in_it(cli: Cli, tmp_path: Path) -> None
     assert found["package"] == "org.tensorflow.lite.benchmark"
     assert (found["debuggable"], found["min_sdk"]) == (True, 23)
     assert found["activities"] == ["org.tensorflow.lite.benchmark.BenchmarkModelActivity"]
-    release = json.loads(
-        (cli.home / "cache" / "builds" / "releases" / "benchmark_model_apk.json").read_text()
-    )
-    assert release["pinned"].keys() == {"arm64-v8a"}
 
 
 def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_path: Path) -> None:
@@ -204,10 +193,7 @@ def test_stand_ins_are_listed_and_missed_as_what_only_virtual_phones_run(
     ] * 2
     done = cli("build", "list", "native")
     assert done.exit_code == 4
-    assert (
-        "is on this computer (base and slow are fake binaries, which only virtual phones run, by name)"
-        in done.stderr
-    )
+    assert "is on this computer (only virtual phones run base and slow, by name)" in done.stderr
 
 
 @pytest.mark.parametrize("build", ["nowhere", "native=nowhere"])
@@ -225,60 +211,3 @@ def test_a_build_is_named_alike_on_every_command_that_starts_programs(
     done = lab.cli(*command, "-s", lab.serials[0], "--build", build)
     assert done.exit_code == 4
     assert "no build 'nowhere' for arm64-v8a is on this computer" in done.stderr
-
-
-BAZEL = """\
-#!/bin/sh
-echo "INFO: $*"
-[ -n "$MADE" ] || mkdir -p bazel-bin/x
-cp program bazel-bin/x/prog && chmod 444 bazel-bin/x/prog
-"""
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A source that a script called bazelisk builds."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "bazelisk").write_text(BAZEL)
-    (tools / "bazelisk").chmod(0o755)
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "program").write_bytes(benchmark_elf(version="made"))
-    return source
-
-
-def test_a_program_is_built_where_bazel_is_and_kept(cli: Cli, checkout: Path) -> None:
-    words = ("build", "fetch", "mine", "--checkout", checkout, "--target", "//x:prog")
-    path = f"{checkout.parent / 'tools'}:/usr/bin:/bin"
-    made = cli(*words, "--json", PATH=path).ok()
-    assert made.json["commands"] == ["bazel build -c opt --config=android_arm64 //x:prog"]
-    assert "INFO: build -c opt --config=android_arm64 //x:prog" in made.stderr
-    assert "mine" in cli("build", "list").ok().stdout
-    (checkout / "program").unlink()
-    (checkout / "bazel-bin" / "x" / "prog").unlink()
-    assert "exit code 1" in cli(*words, PATH=path).ended_with(4).said
-    (checkout.parent / "tools" / "bazelisk").write_bytes(b"\x7fELF")
-    assert "can't be started: Exec format error" in cli(*words, PATH=path).ended_with(4).said
-
-
-def test_what_bazel_made_is_found_by_the_name_of_the_builds_program(
-    declared: Cli, checkout: Path
-) -> None:
-    words = ("build", "fetch", "prog", "--checkout", checkout, "--target", "//x:arm64_package")
-    declared(*words, PATH=f"{checkout.parent / 'tools'}:/usr/bin:/bin").ok()
-
-
-def test_where_nothing_can_be_built_it_is_said_what_to_do(declared: Cli, checkout: Path) -> None:
-    words = ("--checkout", checkout)
-    said = (
-        declared("build", "fetch", "prog", "--abi", "x86", *words, PATH="/usr/bin:/bin")
-        .ended_with(4)
-        .said
-    )
-    assert "bazel or bazelisk isn't on PATH" in said
-    assert "benchfarm build add FILE --name prog" in said
-    said = declared("build", "fetch", "prog", *words).ended_with(2).said
-    assert "prog for arm64-v8a declares no recipe" in said
-    said = declared("build", "fetch", "prog", *words, "--target", "$(id)").ended_with(2).said
-    assert "is no target" in said

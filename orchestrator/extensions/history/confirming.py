@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app.pairing import AbRequest, measure, pair_comparison, pairing_of, prepare
-from orchestrator.artifacts.archive import sha256_of
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.regressions import FoundChange
+from orchestrator.files import sha256_of
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
@@ -135,7 +135,7 @@ def _build(workspace: Workspace, files: Mapping[str, Sequence[Path]], sha256: Bu
                 f"the build {name}@{sha256[:12]} is no longer on this computer"
             ) from None
         return str(path)
-    return f"{release.name}@{release.release_id}"
+    return release.address
 
 
 def _model(files: Mapping[str, Sequence[Path]], sha256: str) -> Path:
@@ -148,7 +148,12 @@ def _model(files: Mapping[str, Sequence[Path]], sha256: str) -> Path:
 def _unchanged(files: Mapping[str, Sequence[Path]], sha256: str) -> Path | None:
     """Return a file that still has this content: a path may hold another night's by now."""
     return next(
-        (path for path in dict.fromkeys(files.get(sha256, ())) if sha256_of(path) == sha256), None
+        (
+            path
+            for path in dict.fromkeys(files.get(sha256, ()))
+            if path.is_file() and sha256_of(path) == sha256
+        ),
+        None,
     )
 
 

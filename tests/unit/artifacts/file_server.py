@@ -14,8 +14,8 @@ class ServedFile:
     content: bytes
     last_modified: str = ""
     #: One for each of the next requests: a status, "hang", "no length", "chunked", ("chunks",
-    #: bytes) without their end, ("cut", bytes), ("length", announced), ("to", address), ("range",
-    #: text) ...; a fault that is None answers well.
+    #: bytes) without their end, ("cut", bytes), ("length", announced), ("to", address) ...; a
+    #: fault that is None answers well.
     faults: list[object] = field(default_factory=list)
 
 
@@ -37,9 +37,6 @@ class FileServer:
         self.files[path] = ServedFile(content, **options)
         return self.files[path]
 
-    def ranges(self) -> list[str]:
-        return [headers.get("range", "") for _, headers in self.asked]
-
 
 @contextmanager
 def file_server() -> Iterator[FileServer]:
@@ -60,10 +57,6 @@ def file_server() -> Iterator[FileServer]:
 def _chunks(content: bytes) -> bytes:
     parts = [content[start : start + 50_000] for start in range(0, len(content), 50_000)]
     return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
-
-
-def _range(file: ServedFile, offset: int) -> str:
-    return f"bytes {offset}-{len(file.content) - 1}/{len(file.content)}"
 
 
 def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
@@ -103,34 +96,17 @@ def _handler(owner: FileServer) -> type[BaseHTTPRequestHandler]:
                 case ("length", int(announced)):
                     self.answer(file, 200, file.content, {"Content-Length": str(announced)})
                 case ("cut", int(size)):
-                    self.send_file(file, headers, size)
+                    self.send_file(file, size)
                 case ("hang after", int(size)):
-                    self.send_file(file, headers, size)
+                    self.send_file(file, size)
                     owner.hanging.set()
                     owner.released.wait(60)
-                case ("range", str(text)):
-                    self.send_part(file, file.content, text)
                 case _:
-                    self.send_file(file, headers, None)
+                    self.send_file(file, None)
 
-        def send_file(self, file: ServedFile, headers: dict[str, str], most: int | None) -> None:
-            size = len(file.content)
-            wanted = headers.get("range", "")
-            if wanted:
-                offset = int(wanted.removeprefix("bytes=").rstrip("-"))
-                if offset >= size:
-                    self.send_error(416)
-                    return
-                self.send_part(file, file.content[offset:], _range(file, offset), most)
-                return
-            self.answer(file, 200, file.content[:most], {"Content-Length": str(size)})
-
-        def send_part(
-            self, file: ServedFile, rest: bytes, told: str, most: int | None = None
-        ) -> None:
-            self.answer(
-                file, 206, rest[:most], {"Content-Length": str(len(rest)), "Content-Range": told}
-            )
+        def send_file(self, file: ServedFile, most: int | None) -> None:
+            length = str(len(file.content))
+            self.answer(file, 200, file.content[:most], {"Content-Length": length})
 
         def answer(
             self, file: ServedFile, status: int, body: bytes, headers: Mapping[str, str] = {}

@@ -1,11 +1,10 @@
 """Downloads from a web server with faults: whole or not at all, and each fault has its own words."""
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from orchestrator.artifacts.fetch import Downloader, parse_mirror, shown, why_refused
+from orchestrator.artifacts.fetch import Downloader, shown
 from orchestrator.errors import DownloadError, NotThereError, UsageError
 
 CONTENT = bytes(range(256)) * 2000
@@ -21,47 +20,24 @@ def download(downloader: Downloader, url: str) -> bytes:
         return got.path.read_bytes()
 
 
-def leftovers(folder: Path) -> list[int]:
-    return [path.stat().st_size for path in folder.iterdir() if not path.suffix]
+def leftovers(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 def test_a_cut_off_file_is_fetched_once_more(server, folder):
     server.put("/a", CONTENT, faults=[("cut", 100_000)])
     assert download(Downloader(folder), f"{server.url}/a") == CONTENT
     server.put("/a", CONTENT, faults=[("cut", 100_000), ("cut", 50_000)])
-    with pytest.raises(DownloadError, match="was cut off"):
+    with pytest.raises(DownloadError, match="can't be fetched"):
         download(Downloader(folder), f"{server.url}/a")
     assert leftovers(folder) == []
-    assert set(server.ranges()) == {""}
-
-
-@pytest.mark.slow
-def test_a_large_file_is_resumed_by_the_next_call(server, folder):
-    large = bytes(200_000_000) + b"end"
-    server.put("/a", large, faults=[("cut", 100_000), ("cut", 100_000)])
-    with pytest.raises(DownloadError, match="was cut off") as raised:
-        download(Downloader(folder), f"{server.url}/a")
-    assert "run the same command again to resume" in raised.value.hint
-    (kept,) = leftovers(folder)
-    assert kept > 100_000
-    assert download(Downloader(folder), f"{server.url}/a") == large
-    assert server.ranges()[-1] == f"bytes={kept}-"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", [("range", "bytes 7-8/9"), 416])
-def test_a_large_file_begins_again_where_the_server_answers_another_range(server, folder, fault):
-    large = bytes(200_000_000) + b"end"
-    server.put("/a", large, faults=[("cut", 100_000), ("cut", 0)])
-    with pytest.raises(DownloadError, match="was cut off"):
-        download(Downloader(folder), f"{server.url}/a")
-    server.put("/a", large, faults=[fault])
-    assert download(Downloader(folder), f"{server.url}/a") == large
 
 
 def test_shorter_file_than_announced_is_never_handed_over(server, folder):
     server.put("/a", b"x" * 900, faults=[("length", 1000)] * 2)
-    with pytest.raises(DownloadError, match=r"was cut off: .*900 bytes read, 100 more expected"):
+    with pytest.raises(
+        DownloadError, match=r"can't be fetched: .*900 bytes read, 100 more expected"
+    ):
         download(Downloader(folder), f"{server.url}/a")
 
 
@@ -70,7 +46,7 @@ def test_shorter_file_than_announced_is_never_handed_over(server, folder):
 )
 def test_answer_in_chunks_that_is_cut_off_is_never_handed_over(server, folder, size):
     server.put("/a", CONTENT, faults=[("chunks", size)] * 2)
-    with pytest.raises(DownloadError, match=r"was cut off"):
+    with pytest.raises(DownloadError, match="can't be fetched"):
         download(Downloader(folder), f"{server.url}/a")
 
 
@@ -95,7 +71,7 @@ def test_answer_in_chunks_is_read_to_its_end(server, folder):
         (404, r"isn't there \(HTTP 404\)"),
         (410, "isn't there"),
         (403, "needs a permission"),
-        (500, "answers HTTP 500"),
+        (500, "500 Server Error"),
     ],
 )
 def test_each_refusal_of_a_server_has_its_words(server, folder, status, message):
@@ -107,50 +83,26 @@ def test_each_refusal_of_a_server_has_its_words(server, folder, status, message)
         download(Downloader(folder), f"{server.url}/none")
 
 
-def test_redirects_are_followed_within_their_scheme_only(server, folder):
+def test_redirects_are_followed_to_places_that_may_be_used_only(server, folder):
     server.put("/a", CONTENT)
     server.put("/near", b"", faults=[("to", "/a")])
     assert download(Downloader(folder), f"{server.url}/near") == CONTENT
-    for target in ("https://example.com/a", "ftp://127.0.0.1/a", "file:///etc/passwd"):
-        server.put("/far", b"", faults=[("to", target)])
-        with pytest.raises(DownloadError, match=r"redirects to another scheme, .*: refused"):
+    for target in ("ftp://127.0.0.1/a", "file:///etc/passwd"):
+        server.put("/far", b"", faults=[("to", target)] * 2)
+        with pytest.raises(DownloadError, match="can't be fetched: No connection adapters"):
             download(Downloader(folder), f"{server.url}/far")
-    server.put("/far", b"", faults=[("to", "http://example.com/a")])
-    with pytest.raises(
-        DownloadError, match=r"http://example\.com/a isn't used: plain http is taken from a mirror"
-    ):
-        download(Downloader(folder), f"{server.url}/far")
-    server.put("/round", b"", faults=[("to", "/round")] * 9)
-    with pytest.raises(DownloadError, match="more than 5 redirects"):
+    server.put("/round", b"", faults=[("to", "/round")] * 99)
+    with pytest.raises(DownloadError, match="Exceeded 30 redirects"):
         download(Downloader(folder), f"{server.url}/round")
-
-
-def test_one_file_is_downloaded_by_one_process_at_a_time(server, folder):
-    server.put("/a", CONTENT, faults=["hang"])
-    url = f"{server.url}/a"
-
-    thread = threading.Thread(target=download, args=(Downloader(folder), url))
-    thread.start()
-    assert server.hanging.wait(60)
-    with pytest.raises(DownloadError, match="is being downloaded by another benchfarm"):
-        download(Downloader(folder), url)
-    server.released.set()
-    thread.join(timeout=60)
-    assert not thread.is_alive()
 
 
 def test_mirror_is_looked_at_instead(server, folder):
     server.put("/copies/example.com/x/a", CONTENT)
-    everything = parse_mirror(f"{server.url}/copies/")
-    assert download(Downloader(folder, mirror=everything), "https://example.com/x/a") == CONTENT
-    server.put("/short/a", CONTENT)
-    part = parse_mirror(f"https://example.com/x/={server.url}/short/")
-    assert download(Downloader(folder, mirror=part), "https://example.com/x/a") == CONTENT
-    assert part.rewritten("https://other.example/a") == "https://other.example/a"
-    assert parse_mirror(" ") is None
-    for wrong in ("mirror.example", "ftp://x/", "/srv/mirror", "http://", "http://x:y/"):
+    downloader = Downloader(folder, mirror=f"{server.url}/copies/")
+    assert download(downloader, "https://example.com/x/a") == CONTENT
+    for wrong in ("mirror.example", "ftp://x/", "/srv/mirror", "http://"):
         with pytest.raises(UsageError, match="can't be a mirror"):
-            parse_mirror(wrong)
+            Downloader(folder, mirror=wrong)
 
 
 def test_proxy_of_the_environment_is_used(server, folder, monkeypatch):
@@ -159,7 +111,7 @@ def test_proxy_of_the_environment_is_used(server, folder, monkeypatch):
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     server.put("/x/a", CONTENT)
-    mirror = parse_mirror("http://mirror.example/")
+    mirror = "http://mirror.example/"
     assert download(Downloader(folder, mirror=mirror), "https://x/a") == CONTENT
     assert server.asked[0][0] == "http://mirror.example/x/a"
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -168,24 +120,19 @@ def test_proxy_of_the_environment_is_used(server, folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("url", "refused"),
+    "url",
     [
-        ("https://example.com/a", False),
-        ("http://example.com/a", True),
-        ("http://127.0.0.1:8000/a", False),
-        ("http://[::1]/a", False),
-        ("http://localhost/a", False),
-        ("http://mirror.example/a", False),
-        ("http://mirror.example:81/a", True),
-        ("http://127.0.0.1.example.com/a", True),
-        ("ftp://example.com/a", True),
-        ("file:///etc/passwd", True),
-        ("https:///a", True),
-        ("http://[::1/a", True),
+        "http://example.com/a",
+        "http://127.0.0.1.example.com/a",
+        "ftp://example.com/a",
+        "file:///etc/passwd",
+        "https:///a",
+        "http://[::1/a",
     ],
 )
-def test_addresses_that_may_be_used(url, refused):
-    assert bool(why_refused(url, parse_mirror("http://mirror.example/x"))) is refused
+def test_addresses_that_are_not_safe_are_refused(url, folder):
+    with pytest.raises(DownloadError, match="isn't used"):
+        download(Downloader(folder), url)
 
 
 def test_passwords_in_addresses_are_never_shown():

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from benchfarm_virtual.samples import benchmark_elf
-from orchestrator.artifacts.fetch import BuildFetcher, Downloader, FetchStatus
+from orchestrator.artifacts.fetch import Downloader, fetch_build
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.errors import ArtifactError, DownloadError
 from orchestrator.records.build_spec import BuildSpec, LibrarySpec
@@ -36,9 +36,8 @@ class Shop:
         self.server.put(path, content, last_modified="Fri, 20 Nov 2026 10:00:00 GMT", **options)
 
     def fetch(self, **options):
-        return BuildFetcher(self.library, Downloader(self.folder / "downloads")).fetch(
-            self.spec, **options
-        )
+        downloader = Downloader(self.folder / "downloads")
+        return fetch_build(self.library, downloader, self.spec, **options)
 
     def resolved(self) -> str:
         return self.library.resolve(ToolName.NATIVE, "arm64-v8a").sha256
@@ -53,21 +52,20 @@ def test_first_one_seen_is_in_use_with_its_origin_and_date(shop):
     shop.serve(binary("1"))
     heard = []
     first = shop.fetch(on_progress=heard.append)
-    assert first.status is FetchStatus.NEW
-    assert first.in_use == first.release
+    assert first.is_new
     file = first.release.program
-    assert (file.url, file.size_bytes) == (shop.spec.url, len(binary("1")))
+    assert file.url == shop.spec.url
     assert first.release.tag == "latest 2026-11-20"
     assert shop.resolved() == file.sha256
     assert heard[-1].received_bytes == heard[-1].total_bytes == len(binary("1"))
-    assert shop.library.list()[0].path.name == "benchmark_model"
+    assert shop.library.archive.path(file.sha256).name == "benchmark_model"
 
 
 def test_unchanged_content_is_told(shop):
     shop.serve(binary("1"))
     shop.fetch()
     again = shop.fetch()
-    assert (again.status, again.previous) == (FetchStatus.UNCHANGED, None)
+    assert (again.is_new, again.previous) == (False, None)
     assert len(shop.library.archive.releases("prog")) == 1
 
 
@@ -76,7 +74,7 @@ def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
     old = shop.fetch().release
     shop.serve(binary("2"))
     changed = shop.fetch()
-    assert (changed.status, changed.previous) == (FetchStatus.CHANGED, old)
+    assert changed.previous == old
     assert shop.resolved() == changed.release.program.sha256 != old.program.sha256
     assert (
         shop.library.resolve(
@@ -84,11 +82,9 @@ def test_changed_content_is_told_used_and_the_old_one_kept_to_go_back_to(shop):
         ).sha256
         == old.program.sha256
     )
-    shop.library.archive.pin(shop.library.find_release(f"prog@{old.release_id[:6]}"))
+    shop.library.archive.use(shop.library.find_release(f"prog@{old.release_id[:6]}"))
     assert shop.resolved() == old.program.sha256
-    assert [release.release_id for release in shop.library.archive.releases("prog")] == [
-        old.release_id, changed.release.release_id,
-    ]  # fmt: skip
+    assert shop.library.archive.releases("prog") == (changed.release, old)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +108,8 @@ def test_what_is_not_the_declared_program_is_refused_and_nothing_kept(shop, cont
 
 
 def assert_nothing_kept(shop) -> None:
-    assert shop.library.list() == []
-    assert shop.library.archive.names() == []
-    downloads = shop.folder / "downloads"
-    assert [path for path in downloads.iterdir() if path.suffix != ".lock"] == []
+    assert shop.library.archive.all() == []
+    assert list((shop.folder / "downloads").iterdir()) == []
 
 
 def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_path):
@@ -128,15 +122,15 @@ def test_content_against_a_pin_is_refused_and_the_pinned_one_stays(server, tmp_p
     with pytest.raises(ArtifactError, match=f"its sha256 is .*, pinned is {pinned}"):
         shop.fetch()
     assert shop.resolved() == pinned
-    assert len(shop.library.list()) == 1
+    assert len(shop.library.archive.all()) == 1
 
 
 def test_cut_off_download_leaves_nothing_in_the_cache(shop):
     shop.serve(binary("1"), faults=[("cut", 100), ("cut", 100)])
-    with pytest.raises(DownloadError, match="was cut off"):
+    with pytest.raises(DownloadError, match="can't be fetched"):
         shop.fetch()
     assert_nothing_kept(shop)
-    assert shop.fetch().status is FetchStatus.NEW
+    assert shop.fetch().is_new
 
 
 def with_libraries(server, folder, version: str = "2.1.0") -> Shop:
@@ -160,11 +154,10 @@ def test_libraries_come_with_the_program_as_one_release(server, tmp_path):
     assert got.absent == ("libextra.so",)
     found = shop.library.resolve(ToolName.NATIVE, "arm64-v8a")
     assert [item.name for item in found.companions] == ["libLiteRt.so"]
-    assert shop.fetch().status is FetchStatus.UNCHANGED
+    assert shop.fetch().previous is None
     # Only a library changed: that is another release too, with the same program.
     shop.serve(elf(mark="LiteRtOther"), "/2.1.0/libLiteRt.so")
     changed = shop.fetch()
-    assert changed.status is FetchStatus.CHANGED
     assert changed.release.program == got.release.program
     older = shop.library.resolve(
         ToolName.NATIVE, "arm64-v8a", name_or_path=f"prog@{got.release.release_id}"
@@ -181,27 +174,21 @@ def test_needed_library_that_is_not_there_leaves_nothing(server, tmp_path):
     assert_nothing_kept(shop)
 
 
-def test_group_that_a_person_completed_goes_on_with_a_newer_program(server, tmp_path):
-    interface = LibrarySpec(
-        name="libi.so", url=f"{server.url}/latest/libi.so", optional=True, group="dsp"
-    )
-    skel = LibrarySpec(name="libskel.so", optional=True, group="dsp")
-    shop = Shop(server, tmp_path, libraries=(interface, skel))
+def test_libraries_that_a_person_added_stay_beside_a_newer_program(server, tmp_path):
+    interface = LibrarySpec(name="libi.so", url=f"{server.url}/latest/libi.so", optional=True)
+    shop = Shop(server, tmp_path, libraries=(interface, LibrarySpec(name="libs.so", optional=True)))
     shop.serve(binary("1"))
     shop.serve(elf(mark="i1"), "/latest/libi.so")
-    assert len(shop.fetch().release.libraries) == 1
-    for name, machine in (("libi.so", 183), ("libskel.so", 164)):
+    assert [file.name for file in shop.fetch().release.libraries] == ["libi.so"]
+    for name, machine in (("libi.so", 183), ("libs.so", 164)):
         (tmp_path / name).write_bytes(elf(machine=machine))
-    shop.library.add(
-        tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libskel.so"], release="1.20"
-    )
+    added = shop.library.add(
+        tmp_path / "libi.so", name="prog", libraries=[tmp_path / "libs.so"]
+    ).companions
     shop.serve(binary("2"))
     shop.serve(elf(mark="i2"), "/latest/libi.so")
-    release = shop.fetch().release
-    assert [(file.name, file.tag) for file in release.libraries] == [
-        ("libi.so", "1.20"),
-        ("libskel.so", "1.20"),
-    ]
+    shop.fetch()
+    assert shop.library.resolve(ToolName.NATIVE, "arm64-v8a").companions == added
 
 
 def test_apk_must_be_debuggable_as_declared(server, tmp_path):
@@ -214,7 +201,7 @@ def test_apk_must_be_debuggable_as_declared(server, tmp_path):
         shop.fetch()
     assert_nothing_kept(shop)
     shop.serve(app_bytes())
-    assert shop.fetch().status is FetchStatus.NEW
+    assert shop.fetch().is_new
 
 
 def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_android(
@@ -223,7 +210,7 @@ def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_and
     shop = Shop(server, tmp_path, min_sdk=30)
     shop.serve(binary("1"))
     sha256 = shop.fetch().release.program.sha256
-    kept = shop.library.list()[0].path
+    kept = shop.library.archive.path(sha256)
     # A 64-bit kernel under a 32-bit userspace: the phone lists 32-bit ABIs only.
     narrow = DeviceFacts(
         serial=Serial("N"),
@@ -251,43 +238,23 @@ def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_and
         shop.library.resolve_for(narrow, ToolName.NATIVE)
 
 
-def test_damaged_pinned_program_is_told_and_not_replaced_by_another(shop):
+def test_damaged_or_lost_program_in_use_is_told_and_not_replaced_by_another(shop):
     shop.serve(binary("1"))
     shop.fetch()
     shop.serve(binary("2"))
-    shop.fetch()
-    next(
-        build for build in shop.library.list() if build.sha256 == shop.resolved()
-    ).path.write_bytes(b"rot")
+    kept = shop.library.archive.path(shop.fetch().release.program.sha256)
+    kept.write_bytes(b"rot")
     with pytest.raises(ArtifactError, match="isn't what it was when it was added"):
         shop.resolved()
-    assert shop.fetch().status is FetchStatus.UNCHANGED
+    shutil.rmtree(kept.parent)
+    with pytest.raises(ArtifactError, match="or is gone"):
+        shop.resolved()
+    assert shop.fetch().previous is None
     assert shop.resolved()
 
 
-def test_release_in_use_whose_program_is_gone_is_told_and_not_replaced_by_another(shop):
-    shop.serve(binary("1"))
-    old = shop.fetch().release
-    shop.serve(binary("2"))
-    shop.fetch(keep_pin=True)
-    shutil.rmtree(shop.folder / "cache" / old.program.sha256)
-    with pytest.raises(
-        ArtifactError, match=f"{old.release_id} .latest 2026-11-20., which is in use, is gone"
-    ):
-        shop.resolved()
-
-
-def test_file_and_recipe_are_sources_too(server, tmp_path):
-    (tmp_path / "mine").write_bytes(binary("1"))
-    shop = Shop(server, tmp_path, url="", file=str(tmp_path / "mine"))
-    assert shop.fetch().status is FetchStatus.NEW
-    assert shop.fetch().status is FetchStatus.UNCHANGED
-    (tmp_path / "mine").write_bytes(binary("2"))
-    assert shop.fetch().status is FetchStatus.CHANGED
-    shop.spec = dataclasses.replace(shop.spec, file=str(tmp_path / "none"))
-    with pytest.raises(ArtifactError, match="can't be read"):
-        shop.fetch()
-    shop.spec = dataclasses.replace(shop.spec, file="", recipe=("bazel build //x", "cp x y"))
+def test_a_recipe_is_a_source_too(server, tmp_path):
+    shop = Shop(server, tmp_path, url="", recipe=("bazel build //x", "cp x y"))
     assert shop.fetch().recipe == ("bazel build //x", "cp x y")
 
 
@@ -306,10 +273,10 @@ def test_damaged_history_is_told_with_what_to_do(shop):
     shop.serve(binary("1"))
     shop.fetch()
     path = shop.folder / "cache" / "releases" / "prog.json"
-    for text in ("[", '{"releases": [{}], "pinned": {}}', "[]"):
+    for text in ("[", '{"releases": [{}]}', "[]"):
         path.write_text(text)
         with pytest.raises(ArtifactError, match=r"prog\.json can't be read") as raised:
             shop.fetch()
         assert "remove it" in raised.value.hint
     path.unlink()
-    assert shop.fetch().status is FetchStatus.NEW
+    assert shop.fetch().is_new

@@ -22,15 +22,15 @@ def test_shipped_builds_have_one_default_for_each_tool_and_abi():
     assert all(spec.url.startswith("https://") and spec.url in spec.how_to_get for spec in specs)
 
 
-def test_source_may_be_an_address_a_file_or_a_recipe(tmp_path):
+def test_source_may_be_an_address_or_a_recipe(tmp_path):
     (tmp_path / "p.yaml").write_text(
         "name: p\ntitle: T\ntool: native\nprogram: x\nabis:\n  arm64-v8a: {recipe: [bazel build //x, cp x y]}\n"
-        f"  x86: {{file: sub/x, sha256: {'AB' * 32}}}\n"
+        f"  x86: {{url: {URL}, sha256: {'AB' * 32}}}\nlibraries:\n  l.so: {{}}\n  m.so: {{url: {{}}}}\n"
     )
     built, kept = load_build(tmp_path / "p.yaml")
     assert "build it (bazel build //x; cp x y)" in built.how_to_get
-    assert kept.file == str(tmp_path / "sub" / "x")
     assert kept.sha256s == ("ab" * 32,)
+    assert [item.url for item in kept.libraries] == ["https://example.com/l.so", ""]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_source_may_be_an_address_a_file_or_a_recipe(tmp_path):
     [
         (GOOD.replace("native", "nativ"), "'nativ' isn't one of native, apk, litert, "),
         (GOOD.replace("arm64-v8a", "arm64"), "'arm64' isn't one of arm64-v8a"),
-        (GOOD.replace(f"url: {URL}", "sha256: []"), "needs exactly one of url, file and recipe"),
-        (GOOD.replace(f"url: {URL}", f"url: {URL}, file: x"), "has url and file"),
+        (GOOD.replace(f"url: {URL}", "sha256: []"), "needs exactly one of url and recipe"),
+        (GOOD.replace(f"url: {URL}", f"url: {URL}, recipe: x"), "exactly one of url and recipe"),
         (GOOD.replace("https", "http"), "isn't an https address"),
         (
             GOOD.replace("tool: native", "tool: apk"),
