@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.devices.adb_server import parse_address
-from orchestrator.models.zoo import sample_models
+from orchestrator.models.sample_models import sample_models
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 PROFILES = ("pixel-3", "pixel-4")

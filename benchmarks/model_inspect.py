@@ -22,8 +22,7 @@ import json, sys, time
 begun = time.perf_counter()
 from pathlib import Path
 from orchestrator.models.inspect import inspect_model
-from orchestrator.models.graph import schema_names
-schema_names()
+import ai_edge_litert.schema_py_generated
 imported = time.perf_counter()
 path = Path(sys.argv[1])
 facts = inspect_model(path)

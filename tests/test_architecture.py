@@ -121,7 +121,6 @@ DEBTS = {
     },
     "history": {
         "app": "a change is confirmed by an A/B measurement; the live page shows the board of a farm's queue",
-        "artifacts": "old and new builds are made again to be compared",
         "cli": "progress, and formats by endings",
         "engine": "events of a confirmation",
     },

@@ -460,7 +460,7 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
     asked: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
-        from orchestrator.artifacts.fetch import fetch_build
+        from orchestrator.app.builds import fetch_builds
 
         if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
             return
@@ -469,12 +469,8 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
             # What has to be built, or lies somewhere, nobody can download; the error that follows
             # says what to do.
             if spec.url and _is_wanted(spec):
-                fetch_build(
-                    workspace.library,
-                    workspace.downloader(),
-                    spec,
-                    on_progress=downloads_on_stderr(workspace.settings.log_format),
-                )
+                on_progress = downloads_on_stderr(workspace.settings.log_format)
+                fetch_builds(workspace, [spec.name], [spec.abi], on_progress)
 
     return offer
 

@@ -1,35 +1,40 @@
-"""What a .tflite file is and holds, without running any of it."""
+"""What a model file is and holds, without running any of it; a .tflite file is read with the schema
+that ai-edge-litert ships.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import mmap
+import shutil
 import stat
+import struct
+import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from orchestrator.errors import ModelError
 from orchestrator.files import sha256_of
-from orchestrator.models.foreign import check_foreign, inspect_bundle, is_bundle
-from orchestrator.models.graph import (
-    Graph,
-    Operator,
-    Subgraph,
-    Tensor,
-    data_input,
-    dtype_of,
-    is_custom,
-    newest_of,
-    oldest_runtime,
-    operator_name,
-    read_graph,
-    widened,
-)
 from orchestrator.records.case import Model, ModelSha
-from orchestrator.records.model import ModelFacts, TensorFacts, is_foreign
+from orchestrator.records.model import (
+    ModelFacts,
+    SignatureFacts,
+    TensorFacts,
+    is_foreign,
+    is_language_model,
+)
+
+if TYPE_CHECKING:
+    from ai_edge_litert import schema_py_generated as schema
 
 _IDENTIFIER: Final = b"TFL3"
+_HEAD_BYTES: Final = 64
+_READ_BYTES_MAX: Final = 64 << 20
+#: Metadata that says the oldest runtime version that has all operators of a model.
+_MIN_RUNTIME: Final = "min_runtime_version"
 #: What files that are given by mistake begin with, and what they are.
 _OTHER_FORMATS: Final = (
     (b"version https://git-lfs", "a Git LFS pointer; fetch the model itself with 'git lfs pull'"),
@@ -37,18 +42,38 @@ _OTHER_FORMATS: Final = (
         b"PK\x03\x04",
         "a zip archive (an APK, or a .keras file, of which 'benchfarm model build' makes a .tflite?)",
     ),
-    (b"LITERTLM", "a language model's bundle, whose operators aren't listed"),
+    (b"LITERTLM", "a language model's bundle; name it with the ending .litertlm"),
     (b"\x1f\x8b", "gzip data; unpack it first"),
     (b"\x7fELF", "an ELF program"),
     (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm model build' makes a .tflite of it)"),
     (b"<", "a web page or XML; was it downloaded from a page instead of the file's own address?"),
 )
+#: How files of other runtimes begin: where their mark is, and which. Of other endings nothing is
+#: known.
+_MARKS: Final[Mapping[str, tuple[int, bytes]]] = {
+    ".litertlm": (0, b"LITERTLM"),
+    ".task": (0, b"PK\x03\x04"),
+    ".gguf": (0, b"GGUF"),
+    ".pte": (4, b"ET"),
+    ".ort": (4, b"ORTM"),
+    ".param": (0, b"7767517"),
+}
+#: What the schema's accessors raise for offsets that lead out of the file, or to something else
+#: than they say.
+_DAMAGE: Final = (
+    struct.error,
+    ValueError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RecursionError,
+)
 
 
 def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> Model:
     """Return what a model file is: its content's hash and its size.
-
-    The whole structure is walked, so that a damaged file is told before it's pushed to a phone.
 
     Args:
         path: The file.
@@ -56,18 +81,20 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         sha256: The content that is meant, when that is known.
 
     Raises:
-        ModelError: missing, empty, a folder, truncated, damaged, neither a TFLite flatbuffer nor a
-            language model's bundle, or not what ``sha256`` says.
+        ModelError: missing, empty, a folder, damaged, not what its ending says, or not what
+            ``sha256`` says.
     """
     head, size_bytes = _head(path)
     needs_flex = False
-    if is_foreign(path):
-        check_foreign(path)
-    elif not _is_sound_bundle(path, head):
-        graph = _graph(path, head)
-        needs_flex = any(
-            _is_flex(operator) for subgraph in graph.subgraphs for operator in subgraph.operators
-        )
+    if is_foreign(path) or is_language_model(path):
+        place, mark = _MARKS.get(path.suffix, (0, b""))
+        if not head.startswith(mark, place):
+            raise ModelError(
+                f"{str(path)!r} is no {path.suffix} file: it lacks the mark {mark!r}",
+                hint="was its download or conversion cut off, or is it another format's file?",
+            )
+    else:
+        needs_flex = bool(inspect_model(path).flex_operators)
     digest = sha256_of(path)
     if path.stat().st_size != size_bytes:
         raise ModelError(
@@ -88,14 +115,33 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
 
 
 def inspect_model(path: Path) -> ModelFacts:
-    """Return what a model holds; raises ModelError as :func:`identify_model` does."""
+    """Return what a .tflite model holds; raises ModelError as :func:`identify_model` does.
+
+    A large file is mapped, which costs no memory, as a copy in TMPDIR: where others cut a mapped
+    file short, a process ends without a word.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
     head, size_bytes = _head(path)
-    return _facts(_graph(path, head), size_bytes)
-
-
-def open_graph(path: Path) -> Graph:
-    """Return a model's tensors and operators; raises ModelError as :func:`identify_model` does."""
-    return _graph(path, _head(path)[0])
+    if head[4:8] != _IDENTIFIER:
+        what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
+        raise ModelError(
+            f"{str(path)!r} is no TFLite model: "
+            + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
+            hint="give a .tflite file",
+        )
+    try:
+        with path.open("rb") as file:
+            content = _mapped_copy(file) if size_bytes > _READ_BYTES_MAX else file.read()
+        return _facts(schema.ModelT.InitFromPackedBuf(content, 0), len(content))
+    except OSError as error:
+        raise ModelError(f"{str(path)!r} can't be read: {error.strerror}") from error
+    except _DAMAGE as error:
+        # What the schema's accessors say of a wrong offset means nothing to who has the file.
+        told = error if type(error) is ValueError else "it points to what isn't in the file"
+        raise ModelError(
+            f"{str(path)!r} is truncated or damaged: {told}", hint="copy or convert the model again"
+        ) from error
 
 
 def _head(path: Path) -> tuple[bytes, int]:
@@ -106,14 +152,10 @@ def _head(path: Path) -> tuple[bytes, int]:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            is_saved = (path / "saved_model.pb").is_file()
-            hint = (
-                f"'benchfarm model build {path}' makes one of it"
-                if is_saved
-                else "name the .tflite file in it"
+            raise ModelError(
+                f"{str(path)!r} is a folder, not a .tflite model",
+                hint="name the file in it, or make one of a SavedModel: 'benchfarm model build'",
             )
-            what = "a SavedModel" if is_saved else "a folder"
-            raise ModelError(f"{str(path)!r} is {what}, not a .tflite model", hint=hint)
         if not stat.S_ISREG(status.st_mode):
             raise ModelError(f"{str(path)!r} is no regular file")
         if status.st_size == 0:
@@ -121,7 +163,7 @@ def _head(path: Path) -> tuple[bytes, int]:
                 f"{str(path)!r} is empty", hint="was its download or conversion cut off?"
             )
         with path.open("rb") as file:
-            return file.read(64), status.st_size
+            return file.read(_HEAD_BYTES), status.st_size
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(
@@ -129,77 +171,193 @@ def _head(path: Path) -> tuple[bytes, int]:
         ) from error
 
 
-def _is_sound_bundle(path: Path, head: bytes) -> bool:
-    """Whether a file is a language model's bundle.
-
-    Raises ModelError for a damaged one, or one named otherwise.
-    """
-    if not is_bundle(head, path):
-        return False
-    form = inspect_bundle(path).form
-    if path.suffix != f".{form}":
+def _mapped_copy(file: BinaryIO) -> mmap.mmap:
+    folder = tempfile.gettempdir()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as own:
+            shutil.copyfileobj(file, own, 1 << 20)
+            own.flush()
+            return mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
         raise ModelError(
-            f"{str(path)!r} is a language model's bundle", hint=f"name it {path.stem}.{form}"
-        )
-    return True
+            f"a large model is copied to {folder} before it is read, which fails: {error.strerror}",
+            hint="set TMPDIR for another folder",
+        ) from error
 
 
-def _graph(path: Path, head: bytes) -> Graph:
-    if head[4:8] != _IDENTIFIER:
-        what = next((what for start, what in _OTHER_FORMATS if head.lstrip().startswith(start)), "")
-        raise ModelError(
-            f"{str(path)!r} is no TFLite model: "
-            + (f"it is {what}" if what else "it lacks the mark TFL3 at byte 4"),
-            hint="give a .tflite file",
-        )
-    return read_graph(path)
+class _Tensor(NamedTuple):
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    shape_signature: tuple[int, ...]
+    buffer: int
+    #: The size of its data in the file, 0 for one that is computed.
+    constant_bytes: int
+    scales: tuple[float, ...]
+    zero_points: tuple[int, ...]
+    #: Whether blocks of its elements have a scale each, which are in a tensor of their own.
+    is_by_block: bool
 
 
-def _is_flex(operator: Operator) -> bool:
-    return is_custom(operator) and operator_name(operator).startswith("Flex")
+class _Operator(NamedTuple):
+    name: str
+    is_custom: bool
+    #: Of its subgraph's tensors; -1 for an input that is left out.
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    #: Whether a matrix product takes its first input transposed.
+    is_first_transposed: bool
 
 
-def _facts(graph: Graph, size_bytes: int) -> ModelFacts:
-    main = graph.subgraphs[0]
-    operators = [operator for subgraph in graph.subgraphs for operator in subgraph.operators]
-    counts = Counter(operator_name(operator) for operator in operators)
-    outside = {operator_name(operator) for operator in operators if is_custom(operator)}
-    tensors = [tensor for subgraph in graph.subgraphs for tensor in subgraph.tensors]
+class _Subgraph(NamedTuple):
+    tensors: tuple[_Tensor, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    operators: tuple[_Operator, ...]
+
+
+def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
+    sizes = [_constant_bytes(buffer, size_bytes) for buffer in _all(model.buffers)]
+    codes = _all(model.operatorCodes)
+    subgraphs = [_subgraph(subgraph, codes, sizes) for subgraph in _all(model.subgraphs)]
+    if not subgraphs:
+        raise ValueError("it has no subgraph, so there is nothing to run")
+    main, signatures = subgraphs[0], _all(model.signatureDefs)
+    for signature in signatures:
+        _at(subgraphs, signature.subgraphIndex)
+    pieces = {_text(piece.name): piece.buffer for piece in _all(model.metadata)}
+    told = _at(model.buffers, pieces[_MIN_RUNTIME]).data if _MIN_RUNTIME in pieces else None
+    operators = [operator for subgraph in subgraphs for operator in subgraph.operators]
+    counts = Counter(operator.name for operator in operators)
+    outside = sorted({operator.name for operator in operators if operator.is_custom})
+    tensors = [tensor for subgraph in subgraphs for tensor in subgraph.tensors]
     constants = {tensor.buffer: tensor for tensor in tensors if tensor.constant_bytes}
-    runtime = newest_of(graph.min_runtime_version, oldest_runtime(graph))
     return ModelFacts(
         size_bytes=size_bytes,
-        schema_version=graph.version,
-        description=graph.description,
-        min_runtime_version=runtime,
-        is_runtime_told=runtime == graph.min_runtime_version,
+        schema_version=model.version,
+        description=_text(model.description),
+        min_runtime_version=bytes(() if told is None else told[:16])
+        .split(b"\0")[0]
+        .decode("ascii", "replace"),
         inputs=tuple(_tensor_facts(main.tensors[index]) for index in main.inputs),
         outputs=tuple(_tensor_facts(main.tensors[index]) for index in main.outputs),
-        signatures=graph.signatures,
-        subgraph_count=len(graph.subgraphs),
+        signatures=tuple(
+            SignatureFacts(
+                key=_text(signature.signatureKey),
+                inputs=tuple(_text(entry.name) for entry in _all(signature.inputs)),
+                outputs=tuple(_text(entry.name) for entry in _all(signature.outputs)),
+            )
+            for signature in signatures
+        ),
+        subgraph_count=len(subgraphs),
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
-        custom_operators=tuple(sorted(name for name in outside if not name.startswith("Flex"))),
-        flex_operators=tuple(sorted(name for name in outside if name.startswith("Flex"))),
-        metadata=dict(graph.metadata),
-        tensors=dict(Counter(dtype_of(tensor) for tensor in tensors).most_common()),
-        tensors_quantised=sum(len(tensor.scales) == 1 for tensor in tensors),
-        tensors_quantised_by_channel=sum(len(tensor.scales) > 1 for tensor in tensors),
-        tensors_quantised_by_block=sum(tensor.is_by_block for tensor in tensors),
+        custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
+        flex_operators=tuple(name for name in outside if name.startswith("Flex")),
+        metadata={name: _at(sizes, buffer) for name, buffer in pieces.items()},
+        tensors=dict(Counter(tensor.dtype for tensor in tensors).most_common()),
         parameters=sum(map(_parameters, constants.values())),
-        arena_bytes=_arena_bytes(main),
         multiply_adds=_multiply_adds(main),
         weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
-        precision=_precision(graph),
+        precision=_precision(subgraphs),
     )
 
 
-def _tensor_facts(tensor: Tensor) -> TensorFacts:
+def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:
+    # A file of over 2 GB has its data behind the flatbuffer, where 32-bit offsets don't reach.
+    if buffer.offset > 1:
+        if buffer.offset + buffer.size > size_bytes:
+            raise ValueError(
+                f"it refers to byte {buffer.offset + buffer.size}, the file has {size_bytes}"
+            )
+        return int(buffer.size)
+    return 0 if buffer.data is None else len(buffer.data)
+
+
+def _subgraph(
+    subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: Sequence[int]
+) -> _Subgraph:
+    tensors = tuple(_tensor(tensor, sizes) for tensor in _all(subgraph.tensors))
+    operators = tuple(_operator(operator, codes) for operator in _all(subgraph.operators))
+    inputs, outputs = _integers(subgraph.inputs), _integers(subgraph.outputs)
+    used = [index for each in operators for index in (*each.inputs, *each.outputs) if index != -1]
+    for index in (*inputs, *outputs, *used):
+        _at(tensors, index)
+    return _Subgraph(tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
+
+
+def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> _Tensor:
+    shape, quantization = _integers(tensor.shape), tensor.quantization
+    kind = _schema_names()[1].get(tensor.type, f"unknown_{tensor.type}")
+    return _Tensor(
+        name=_text(tensor.name),
+        dtype=kind.lower(),
+        shape=shape,
+        shape_signature=_integers(tensor.shapeSignature) or shape,
+        buffer=tensor.buffer,
+        constant_bytes=_at(sizes, tensor.buffer) if sizes else 0,
+        scales=() if quantization is None else tuple(map(float, _all(quantization.scale))),
+        zero_points=() if quantization is None else _integers(quantization.zeroPoint),
+        is_by_block=hasattr(getattr(quantization, "details", None), "blockSize"),
+    )
+
+
+def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT]) -> _Operator:
+    code = _at(codes, operator.opcodeIndex)
+    # Codes from 127 on are only in the wider field, older files have only the narrow one: the
+    # larger counts.
+    number = max(code.deprecatedBuiltinCode, code.builtinCode)
+    name = _schema_names()[0].get(number, f"UNKNOWN_{number}")
+    is_custom = name == "CUSTOM"
+    return _Operator(
+        name=(_text(code.customCode) if is_custom else "") or name,
+        is_custom=is_custom,
+        inputs=_integers(operator.inputs),
+        outputs=_integers(operator.outputs),
+        is_first_transposed=bool(getattr(operator.builtinOptions, "adjX", False)),
+    )
+
+
+def _at(items: Sequence[Any], index: int) -> Any:  # noqa: ANN401 - as in the sequence
+    if not 0 <= index < len(items):
+        raise IndexError(f"it refers to number {index} of {len(items)}")
+    return items[index]
+
+
+def _all(items: Sequence[Any] | None) -> Sequence[Any]:
+    """Return a vector's items, none where it is absent; the schema returns a number for an empty
+    one.
+    """
+    return () if items is None or isinstance(items, int) else items
+
+
+def _integers(items: Sequence[Any] | None) -> tuple[int, ...]:
+    return tuple(map(int, _all(items)))
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value or ""
+
+
+@functools.cache
+def _schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
+    """Return the names of operators and of tensor types by their numbers."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    def by_number(enumeration: type) -> dict[int, str]:
+        return {
+            number: name for name, number in vars(enumeration).items() if isinstance(number, int)
+        }
+
+    return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
+
+
+def _tensor_facts(tensor: _Tensor) -> TensorFacts:
     as_a_whole = (
         len(tensor.scales) == 1 and len(tensor.zero_points) == 1 and math.isfinite(tensor.scales[0])
     )
     return TensorFacts(
         name=tensor.name,
-        dtype=dtype_of(tensor),
+        dtype=tensor.dtype,
         shape=tensor.shape,
         shape_signature=tensor.shape_signature,
         scale=tensor.scales[0] if as_a_whole else None,
@@ -207,124 +365,45 @@ def _tensor_facts(tensor: Tensor) -> TensorFacts:
     )
 
 
-#: Bits of one element, for the types that tensors of a graph in work have.
-_BITS: Final = {
-    "float64": 64,
-    "int64": 64,
-    "uint64": 64,
-    "complex64": 64,
-    "complex128": 128,
-    "float32": 32,
-    "int32": 32,
-    "uint32": 32,
-    "float16": 16,
-    "bfloat16": 16,
-    "int16": 16,
-    "uint16": 16,
-    "int8": 8,
-    "uint8": 8,
-    "bool": 8,
-    "int4": 4,
-    "uint4": 4,
-    "int2": 2,
-    "float8_e4m3fn": 8,
-    "float8_e5m2": 8,
-}
-
-
-def _parameters(tensor: Tensor) -> int:
+def _parameters(tensor: _Tensor) -> int:
     """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain
     integers.
     """
-    kind = dtype_of(tensor)
-    counts = kind.startswith(("float", "bfloat")) or bool(tensor.scales) or tensor.is_by_block
-    return (
-        math.prod(tensor.shape)
-        if counts and kind in _BITS and all(size > 0 for size in tensor.shape)
-        else 0
-    )
+    is_real = tensor.dtype.startswith(("float", "bfloat"))
+    counts = (is_real or bool(tensor.scales) or tensor.is_by_block) and min(tensor.shape, default=1)
+    return math.prod(tensor.shape) if counts > 0 else 0
 
 
-def _arena_bytes(subgraph: Subgraph) -> int | None:
-    """Return the largest sum of computed tensors that are alive at one operator.
-
-    None when a shape isn't fixed.
-    """
-    last_use = {index: len(subgraph.operators) for index in subgraph.outputs}
-    for step, operator in enumerate(subgraph.operators):
-        for index in (*operator.inputs, *operator.outputs):
-            last_use[index] = max(last_use.get(index, -1), step)
-    widened_weights = widened(subgraph)
-    ends: dict[int, int] = {}
-    alive, most = 0, 0
-    seen: set[int] = set()
-
-    def born(index: int, step: int) -> int | None:
-        tensor = subgraph.tensors[index]
-        if index in seen or tensor.constant_bytes or index in widened_weights:
-            return 0
-        seen.add(index)
-        bits = _BITS.get(dtype_of(tensor))
-        if bits is None or -1 in tensor.shape_signature or any(size <= 0 for size in tensor.shape):
-            return None
-        size = -(-math.prod(tensor.shape) * bits // 8)
-        end = last_use.get(index, step)
-        ends[end] = ends.get(end, 0) + size
-        return size
-
-    for step, indices in enumerate(
-        [subgraph.inputs, *(operator.outputs for operator in subgraph.operators)], start=-1
-    ):
-        for index in indices:
-            if index >= 0:
-                size = born(index, step)
-                if size is None:
-                    return None
-                alive += size
-        most = max(most, alive)
-        alive -= ends.get(step, 0)
-    return most
-
-
-def _multiply_adds(subgraph: Subgraph) -> int | None:
+def _multiply_adds(subgraph: _Subgraph) -> int | None:
     total = 0
     for operator in subgraph.operators:
-        work = _operator_work(operator_name(operator), operator, subgraph)
+        work = _work(operator, subgraph.tensors)
         if work is None:
             return None
         total += work
     return total
 
 
-def _operator_work(name: str, operator: Operator, subgraph: Subgraph) -> int | None:
+def _work(operator: _Operator, tensors: Sequence[_Tensor]) -> int | None:
     """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape is
     unknown.
     """
-    if name not in _WEIGHED:
+    if operator.name not in _WEIGHED:
         return 0
-    if (
-        len(operator.inputs) < 2
-        or not operator.outputs
-        or min(*operator.inputs[:2], operator.outputs[0]) < 0
-    ):
+    used = (*operator.inputs, operator.outputs[0]) if operator.outputs else ()
+    if len(used) < 3 or min(used[0], used[1], used[-1]) < 0:
         return None
-    first, weights = (subgraph.tensors[index].shape for index in operator.inputs[:2])
-    result = subgraph.tensors[operator.outputs[0]].shape
+    first, weights, result = (tensors[index].shape for index in (used[0], used[1], used[-1]))
     if not result or min((*first, *weights, *result)) <= 0:
         return None
-    match name, len(weights):
+    match operator.name, len(weights):
         case "CONV_2D", 4:  # [out, height, width, in of its group]
             return math.prod(result) * math.prod(weights[1:])
         case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
             return math.prod(result) * weights[1] * weights[2]
-        case (
-            "TRANSPOSE_CONV",
-            4,
-        ):  # Each input element meets each weight of its channel; inputs: shape, weights, data.
-            if len(operator.inputs) < 3 or operator.inputs[2] < 0:
-                return None
-            data = subgraph.tensors[operator.inputs[2]].shape
-            return math.prod(data) * math.prod(weights[:3]) if data and min(data) > 0 else None
+        case "TRANSPOSE_CONV", 4 if len(used) > 3 and used[2] >= 0:
+            # Each input element meets each weight of its channel; inputs: shape, weights, data.
+            return math.prod(tensors[used[2]].shape) * math.prod(weights[:3])
         case "FULLY_CONNECTED", 2:  # [out, in]
             return math.prod(result) * weights[1]
         case "BATCH_MATMUL", _ if len(first) >= 2:
@@ -339,35 +418,39 @@ _WEIGHED: Final = frozenset(
 )
 
 
-def _precision(graph: Graph) -> str:
+def _precision(subgraphs: Sequence[_Subgraph]) -> str:
     """Return in what the weighed operators compute; without any of them, what the constants are
     stored in.
     """
-    found = {kind for subgraph in graph.subgraphs for kind in _computed_kinds(subgraph)}
+    found = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
     if not found:
-        constants = {dtype_of(t) for s in graph.subgraphs for t in s.tensors if t.constant_bytes}
+        constants = {t.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
         found = constants & {"float32", "float16", "int8", "uint8", "int16"}
     if not found:
         return "none"
     return found.pop() if len(found) == 1 else "mixed"
 
 
-def _computed_kinds(subgraph: Subgraph) -> Iterator[str]:
-    stored_small = widened(subgraph)
+def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
+    tensors = subgraph.tensors
+    #: Constants that are stored small and widened before use: result -> what it is widened from.
+    widened = {
+        operator.outputs[0]: tensors[operator.inputs[0]]
+        for operator in subgraph.operators
+        if operator.name in {"DEQUANTIZE", "DENSIFY"}
+        and operator.inputs
+        and operator.outputs
+        and operator.inputs[0] >= 0
+        and tensors[operator.inputs[0]].constant_bytes
+    }
     for operator in subgraph.operators:
-        if (
-            operator_name(operator) not in _WEIGHED
-            or len(operator.inputs) < 2
-            or min(operator.inputs[:2]) < 0
-        ):
+        inputs = operator.inputs
+        if operator.name not in _WEIGHED or len(inputs) < 2 or min(inputs[:2]) < 0:
             continue
-        data_at = data_input(operator_name(operator))
-        data = dtype_of(
-            subgraph.tensors[operator.inputs[data_at if data_at < len(operator.inputs) else 0]]
-        )
-        weights = stored_small.get(operator.inputs[1], subgraph.tensors[operator.inputs[1]])
-        stored = dtype_of(weights)
-        if data == "float32" and stored != "float32" and weights.constant_bytes:
-            yield "float16" if stored == "float16" else "dynamic-range"
+        data_at = 2 if operator.name == "TRANSPOSE_CONV" and len(inputs) > 2 else 0
+        data = tensors[inputs[data_at]].dtype
+        weights = widened.get(inputs[1], tensors[inputs[1]])
+        if data == "float32" and weights.dtype != "float32" and weights.constant_bytes:
+            yield "float16" if weights.dtype == "float16" else "dynamic-range"
         else:
             yield data

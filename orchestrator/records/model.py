@@ -44,15 +44,12 @@ class ModelFacts:
     schema_version: int
     #: What its maker wrote into it, often the converter's name.
     description: str
-    #: The oldest runtime that has all its builtin operators: by its metadata or else by a table;
-    #: empty when unknown.
+    #: The oldest runtime that has all its operators, as its metadata says; empty when unknown.
     min_runtime_version: str
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
     signatures: tuple[SignatureFacts, ...]
     subgraph_count: int
-    #: Whether the file's metadata tells the oldest runtime.
-    is_runtime_told: bool = False
     #: Operator name -> how many of it, over all subgraphs, most frequent first.
     operators: Mapping[str, int] = field(default_factory=dict)
     #: Names of operators outside the builtin set, without flex operators.
@@ -63,17 +60,9 @@ class ModelFacts:
     metadata: Mapping[str, int] = field(default_factory=dict)
     #: Tensors of all subgraphs by their type, most frequent first.
     tensors: Mapping[str, int] = field(default_factory=dict)
-    #: How many tensors have one scale for all of them, and how many one for each channel.
-    tensors_quantised: int = 0
-    tensors_quantised_by_channel: int = 0
-    tensors_quantised_by_block: int = 0
     #: Weights: elements of constants that are real numbers or stand for some; each buffer counted
     #: once.
     parameters: int = 0
-    #: The largest sum of computed tensors that are needed at one operator of the main subgraph. The
-    #: arena has at least this; kernels' scratch memory comes on top, and a delegate keeps its own.
-    #: None when a shape isn't fixed.
-    arena_bytes: int | None = None
     #: Multiply-adds of convolutions and fully connected layers of the main subgraph, for the shapes
     #: that the file tells; None when a shape that is needed is missing.
     multiply_adds: int | None = None
@@ -118,15 +107,6 @@ class ManifestEntry:
     accuracy: Accuracy | None = None
     #: For people, for example that its weights are random.
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelChange:
-    """One thing that two models differ in."""
-
-    what: str
-    first: str
-    second: str
 
 
 #: What is measured where a plan names nothing else, as the published leaderboard is.

@@ -58,7 +58,6 @@ NOT_RUN = {
     "benchfarm device check -s 00008150": "needs an iPhone: tests/extensions/iphone/test_iphone_on_a_cable.py",
     "benchfarm import console.txt": "needs an app's results: tests/extensions/interop/test_ios_console.py",
     "benchfarm compare --by device": "needs an iPhone's results: tests/extensions/interop/test_ios_console.py",
-    "benchfarm model inspect qwen3": "a bundle of a gigabyte",
     "benchfarm build add litert_lm": "a program of LiteRT-LM's own build",
     "benchfarm bench qwen3": "a bundle of a gigabyte",
     "benchfarm bench little.gguf": "another runtime's program: tests/extensions/runtimes/test_declared_programs.py",

@@ -10,28 +10,23 @@ Keras applications, and small ones of its own for quick tries.
 # ruff: noqa: ANN401 - Keras carries no types
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.errors import HostStorageError, ModelError, UsageError
+from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import write_file
 from orchestrator.installation import require_packages
 from orchestrator.processes import child_environment
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
-#: The entry that a SavedModel has unless its maker named others.
-DEFAULT_SIGNATURE: Final = "serving_default"
 #: Characters of a process's last output that are shown.
 _TEXT_SHOWN: Final = 600
 #: Lines of TensorFlow's log that say nothing of why it ended.
@@ -45,38 +40,27 @@ _NOISE: Final = re.compile(
 class BuildOrder:
     """What to build: every variant of every batch and size."""
 
-    #: A name of ``networks.NAMES``, a SavedModel folder, or a .keras or .h5 file.
+    #: A name of ``NAMES``, a SavedModel folder, or a .keras or .h5 file.
     source: str
     variants: tuple[str, ...] = ("float32",)
-    #: Empty: the source's own, 1 where it leaves it open.
     batches: tuple[int, ...] = (1,)
     #: Empty: the source's own size.
     sizes: tuple[int, ...] = ()
-    weights: str = "random"
-    #: .npy (one input) or .npz (by input name) with samples in the first dimension; empty for
-    #: random ones.
-    representative: str = ""
+    #: Of random weights and samples.
     seed: int = 0
     #: Lets TensorFlow's own operators stay in the model, which then needs the Flex delegate.
     flex: bool = False
-    #: Entry of a SavedModel.
-    signature: str = DEFAULT_SIGNATURE
 
     @property
     def is_named(self) -> bool:
         """Whether the source is one of benchfarm's names."""
         return self.source in NAMES
 
-    def name(self, size: int | None, batch: int | None, variant: str) -> str:
+    def name(self, size: int | None, batch: int, variant: str) -> str:
         """Return what the file of one variant is called, without its ending."""
         parts = [self.source if self.is_named else Path(self.source).stem]
-        parts += (
-            [re.sub(r"[^\w.-]+", "-", self.signature)]
-            if self.signature != DEFAULT_SIGNATURE
-            else []
-        )
         parts += [str(size)] if size is not None else []
-        parts += [f"b{batch}"] if batch not in {None, 1} else []
+        parts += [f"b{batch}"] if batch != 1 else []
         return "_".join([*parts, variant])
 
     @property
@@ -85,7 +69,7 @@ class BuildOrder:
         return [
             self.name(size, batch, variant)
             for size in self.sizes or (None,)
-            for batch in self.batches or (None,)
+            for batch in self.batches
             for variant in self.variants
         ]
 
@@ -108,192 +92,90 @@ class FailedBuild:
 
     name: str
     reason: str
-    hint: str
-
-
-#: A file that was built, or why it wasn't.
-Outcome = BuiltModel | FailedBuild
+    hint: str = ""
 
 
 def build_models(
-    orders: Sequence[BuildOrder], folder: Path, *, environ: Mapping[str, str]
-) -> Iterator[tuple[BuildOrder, Outcome]]:
-    """Build the files of some orders into a folder.
+    order: BuildOrder, folder: Path, *, environ: Mapping[str, str]
+) -> list[BuiltModel | FailedBuild]:
+    """Build the files of an order into a folder, in a process of its own: TensorFlow may end it.
 
-    Yield each as soon as it is placed or abandoned.
-
-    Files that are there are replaced, each once it is whole.
+    Files that are there are replaced.
 
     Raises:
-        UsageError: an order can't be, for example because of a name that isn't known; before
-            anything is built.
+        UsageError: the order can't be, for example because of a name that isn't known.
         MissingPackageError: TensorFlow isn't installed.
-        ModelError: TensorFlow can't be started; the message has its last words.
         HostStorageError: no space left.
     """
-    for order in orders:
-        _check(order)
-    _check_names(orders)
+    check_order(order)
     require_packages("building models", "tensorflow", "keras")
-    return _build(orders, folder, environ)
-
-
-def _build(
-    orders: Sequence[BuildOrder], folder: Path, environ: Mapping[str, str]
-) -> Iterator[tuple[BuildOrder, Outcome]]:
-    """Let a process build the files; what it hasn't built when it dies counts as failed."""
-    lacking = [(number, name) for number, order in enumerate(orders) for name in order.names]
-    count = len(lacking)
+    quiet = child_environment(
+        environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
+    )
+    command = [sys.executable, "-m", "orchestrator.extensions.models.conversion"]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix="benchfarm-build-", ignore_cleanup_errors=True
-        ) as name:
-            work = Path(name)
-            (work / "orders.json").write_text(
-                json.dumps([[asdict(order) for order in orders], lacking]), "utf-8"
-            )
-            with _building(work, environ) as (process, lines):
-                for line in lines:
-                    told = json.loads(line)
-                    outcome = _outcome(told, folder)
-                    lacking.remove((told["order"], outcome.name))
-                    yield orders[told["order"]], outcome
-                code = process.wait()
-            if lacking:
-                reason, hint = _last_words(work / "log", code)
-                if len(lacking) == count:
-                    raise ModelError(reason, hint=hint)
-                for number, lost in lacking:
-                    yield orders[number], FailedBuild(name=lost, reason=reason, hint=hint)
+        with tempfile.TemporaryDirectory(prefix="benchfarm-build-") as work:
+            log, done = Path(work, "log"), Path(work, "done.jsonl")
+            done.touch()
+            Path(work, "order.json").write_text(json.dumps(asdict(order)), "utf-8")
+            with log.open("wb") as output:
+                ended = subprocess.run(
+                    [*command, work],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=quiet,
+                    check=False,
+                )
+            outcomes = [_outcome(json.loads(line), folder) for line in done.open(encoding="utf-8")]
+            reported = {outcome.name for outcome in outcomes}
+            reason = _last_words(log, ended.returncode)
     except OSError as error:
         raise HostStorageError(
             f"the models can't be written to {folder}: {error.strerror}"
         ) from error
+    lost = [name for name in order.names if name not in reported]
+    return [*outcomes, *(FailedBuild(name=name, reason=reason) for name in lost)]
 
 
-@contextlib.contextmanager
-def _building(
-    work: Path, environ: Mapping[str, str]
-) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
-    """Start the process; yield it and the lines that it reports.
-
-    It ends with this block and with this process.
-    """
-    code = "import sys; from orchestrator.extensions.models.conversion import serve; serve(sys.argv[1], int(sys.argv[2]))"
-    quiet = child_environment(
-        environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
-    )
-    hearing, telling = os.pipe()
-    with (work / "log").open("wb") as log, os.fdopen(hearing, encoding="utf-8") as lines:
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-c", code, str(work), str(telling)],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=quiet,
-                pass_fds=(telling,),
-            )
-        finally:
-            os.close(telling)
-        try:
-            yield process, lines
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
-
-
-def _last_words(log: Path, code: int) -> tuple[str, str]:
-    """Return how the process ended and what it said, and what to do."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    if "No space left on device" in text:
-        return (
-            "no space is left where temporary files go",
-            f"free some in {tempfile.gettempdir()}, or set TMPDIR",
-        )
+def _last_words(log: Path, code: int) -> str:
+    """Return how the process ended and what it said."""
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-    # The interpreter's own last words: the innermost line of Python that was being run.
-    place = re.search(r'Current thread [^\n]*\n +File "([^"]+)", line \d+ in (\w+)', text)
-    where = f" in {Path(place[1]).name}, {place[2]}" if place else ""
-    before = text.partition("Fatal Python error")[0]
-    said = " ".join(line.strip() for line in before.splitlines() if not _NOISE.match(line))[
-        -_TEXT_SHOWN:
-    ]
-    hint = "a fault of TensorFlow's; other variants and versions of it may go" if code < 0 else ""
-    return f"the process with TensorFlow {how}{where}" + (
-        f"; its last words: {said}" if said else ""
-    ), hint
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = " ".join(line.strip() for line in lines if not _NOISE.match(line))[-_TEXT_SHOWN:]
+    return f"the process with TensorFlow {how}; its last words: {said or 'none'}"
 
 
-def _check(order: BuildOrder) -> None:
+def check_order(order: BuildOrder) -> None:
+    """Raise UsageError for an order that can't be."""
     for variant in order.variants:
         if variant not in VARIANTS:
             raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
-    if any(number < 1 for number in (*order.batches, *order.sizes)):
-        raise UsageError("batches and sizes are counted from 1")
     path = Path(order.source)
     if not order.is_named and not path.exists():
         raise UsageError(
             f"{order.source!r} is neither a network's name nor a SavedModel folder nor a Keras file",
             hint=f"names: {', '.join(NAMES)}",
         )
-    if not order.is_named and path.is_dir():
-        _check_saved_model(order, path)
-    if order.weights == "imagenet" and order.source not in APPLICATIONS:
-        raise UsageError(
-            "imagenet weights are for Keras applications",
-            hint=f"choose of {', '.join(APPLICATIONS)}",
-        )
-    for what, given in (("weights", order.weights), ("representative data", order.representative)):
-        if given and given not in {"random", "imagenet"} and not Path(given).is_file():
-            raise UsageError(f"there is no file {given!r} of {what}")
-
-
-def _check_saved_model(order: BuildOrder, folder: Path) -> None:
-    if not any((folder / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt")):
+    if path.is_dir() and not order.is_named and not (path / "saved_model.pb").is_file():
         raise UsageError(
             f"the folder {order.source!r} holds no saved_model.pb, so it is no SavedModel",
             hint="name the folder that model.export() or tf.saved_model.save() wrote",
         )
-    if order.weights != "random":
-        raise UsageError(
-            "a SavedModel has its weights in it; --weights is for named networks and Keras files",
-            hint="leave --weights away",
-        )
 
 
-def _check_names(orders: Sequence[BuildOrder]) -> None:
-    """Raise where two orders would write the same file: the second would silently replace the
-    first.
-    """
-    counts = Counter(name for order in orders for name in order.names)
-    twice = next((name for name, count in counts.items() if count > 1), None)
-    if twice is not None:
-        sources = [order.source for order in orders if twice in order.names]
-        raise UsageError(
-            f"{' and '.join(sources)} would both be written to {twice}.tflite",
-            hint="build them one by one, each with an --out of its own, or rename one",
-        )
-
-
-def _outcome(told: Mapping[str, Any], folder: Path) -> Outcome:
-    """Return what became of a file; a finished one is moved to where it belongs."""
-    name = str(told["name"])
+def _outcome(told: Mapping[str, Any], folder: Path) -> BuiltModel | FailedBuild:
+    """Return what became of a file; a finished one is copied to where it belongs."""
     if "file" not in told:
-        return FailedBuild(name=name, reason=str(told["error"]), hint=str(told["hint"]))
-    made, path = Path(told["file"]), folder / f"{name}.tflite"
-    content = made.read_bytes()
+        return FailedBuild(name=told["name"], reason=told["error"], hint=told["hint"])
+    path, content = folder / f"{told['name']}.tflite", Path(told["file"]).read_bytes()
     write_file(path, content)
-    made.unlink()
     return BuiltModel(
-        name=name,
+        name=told["name"],
         path=path,
         sha256=hashlib.sha256(content).hexdigest(),
         size_bytes=len(content),
-        build={str(key): str(value) for key, value in told["build"].items()},
+        build=told["build"],
     )
 
 
@@ -368,26 +250,14 @@ SMALL: Final[Mapping[str, tuple[Callable[[Any, int], Any], int]]] = {
 NAMES: Final = (*SMALL, *APPLICATIONS)
 
 
-def make_network(keras: Any, name: str, size: int | None, weights: str) -> Any:
-    """Return a Keras model by one of :data:`NAMES`.
-
-    Args:
-        keras: The module.
-        name: Which one.
-        size: Pixels of a side (features, tokens); the usual size when None.
-        weights: ``random``, ``imagenet`` (Keras downloads them), or a weights file of the same
-            network.
+def make_network(keras: Any, name: str, size: int | None) -> Any:
+    """Return a Keras model with random weights by one of :data:`NAMES`; ``size`` is the pixels of a
+    side (features, tokens), the usual size when None.
     """
     if name in SMALL:
         make, usual = SMALL[name]
-        model = make(keras, size or usual)
-    else:
-        class_name, usual = APPLICATIONS[name]
-        side = size or usual
-        given = "imagenet" if weights == "imagenet" else None
-        # The classifier's size is that of ImageNet; only without a top could trained weights take
-        # any picture size.
-        model = getattr(keras.applications, class_name)(weights=given, input_shape=(side, side, 3))
-    if weights not in {"random", "imagenet"}:
-        model.load_weights(weights)
-    return model
+        return make(keras, size or usual)
+    class_name, usual = APPLICATIONS[name]
+    side = size or usual
+    # The classifier's size is that of ImageNet.
+    return getattr(keras.applications, class_name)(weights=None, input_shape=(side, side, 3))

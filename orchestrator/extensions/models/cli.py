@@ -1,4 +1,4 @@
-"""``benchfarm model``: facts, differences, and models to measure with the manifest that lists them."""
+"""``benchfarm model``: facts, and models to measure with the manifest that lists them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from orchestrator.cli.terminal import tell
 from orchestrator.errors import UsageError
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.files import BuildRequest, Folder
+from orchestrator.models.inspect import inspect_model
 from orchestrator.plugins import (
     CommandResult,
     Settings,
     Texts,
     arg,
     command,
-    opt,
     shown,
 )
-from orchestrator.records.model import ManifestEntry, ModelChange, ModelFacts, TensorFacts
+from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
@@ -29,19 +29,11 @@ from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
-    from orchestrator.models.foreign import LanguageModelFacts
     from orchestrator.records.case import Model
 
 
 def _lines(facts: ModelFacts) -> list[str]:
-    arena = "unknown: a shape is known only at run time"
-    if facts.arena_bytes is not None:
-        arena = f"at least {format_bytes(facts.arena_bytes)}"
     macs = "unknown" if facts.multiply_adds is None else f"{facts.multiply_adds / 1e6:.1f} million"
-    quantised = (
-        f"{facts.tensors_quantised} tensors as a whole, {facts.tensors_quantised_by_channel} by channel, "
-        f"{facts.tensors_quantised_by_block} by block"
-    )
     lines = [
         f"size           {format_bytes(facts.size_bytes)}, {format_bytes(facts.weights_bytes)} of it weights",
         f"precision      {facts.precision}",
@@ -49,10 +41,8 @@ def _lines(facts: ModelFacts) -> list[str]:
         if facts.parameters
         else "parameters     none",
         f"multiply-adds  {macs}",
-        f"arena          {arena}",
         f"tensors        {', '.join(f'{count} {name}' for name, count in facts.tensors.items()) or 'none'}",
-        f"quantised      {quantised}",
-        f"schema         version {facts.schema_version}, runtime {_runtime(facts)}",
+        f"schema         version {facts.schema_version}, runtime {facts.min_runtime_version or 'unknown'}",
         f"description    {facts.description or 'none'}",
         *(f"metadata       {name} ({format_bytes(size)})" for name, size in facts.metadata.items()),
         *(f"input          {_tensor(tensor)}" for tensor in facts.inputs),
@@ -71,35 +61,6 @@ def _lines(facts: ModelFacts) -> list[str]:
     return [one_line(line) for line in lines]
 
 
-def _bundle_lines(facts: LanguageModelFacts) -> list[str]:
-    context = (
-        "unknown"
-        if facts.context_tokens is None
-        else f"{facts.context_tokens} tokens, prompt and answer"
-    )
-    lines = [
-        f"form           {facts.form} {facts.version}".rstrip(),
-        f"size           {format_bytes(facts.size_bytes)}",
-        f"family         {facts.family or 'unknown'}",
-        f"context        {context}",
-        f"tokenizer      {facts.tokenizer or 'none'}",
-        *(
-            f"section        {item.kind}{f' {item.role}' if item.role else ''}, {format_bytes(item.size_bytes)}"
-            + "".join(f", {name}: {value}" for name, value in item.notes)
-            for item in facts.sections
-        ),
-    ]
-    return [one_line(line) for line in lines]
-
-
-def _runtime(facts: ModelFacts) -> str:
-    if not facts.min_runtime_version:
-        return "unknown: an operator or its version is newer than the table of releases"
-    return facts.min_runtime_version + (
-        " or newer" if facts.is_runtime_told else " or newer, by its operators' versions"
-    )
-
-
 def _tensor(tensor: TensorFacts) -> str:
     scale = (
         ""
@@ -109,60 +70,16 @@ def _tensor(tensor: TensorFacts) -> str:
     return f"{tensor.name}: {tensor.dtype} {list(tensor.shape_signature)}{scale}"
 
 
-@command("model inspect", has_table=True)
+@command("model inspect")
 def inspect(
     model: Annotated[Path, arg("Model file (.tflite).")],
-    other: Annotated[Path | None, arg("Another one, to show what differs in it.")] = None,
 ) -> CommandResult:
-    """Show a model's facts, or what differs from another.
+    """Show a model's facts.
 
     Example: benchfarm model inspect model.tflite
-
-    Example: benchfarm model inspect a.tflite b.tflite
-
-    Of two models the exit code is 1 unless the files are identical.
     """
-    if other is not None:
-        return _difference(model, other)
-    facts = model_files.inspect(model)
-    lines = _lines(facts) if isinstance(facts, ModelFacts) else _bundle_lines(facts)
-    return CommandResult(text="\n".join(lines), data=facts)
-
-
-def _difference(first: Path, second: Path) -> CommandResult:
-    """Return what differs between two models."""
-    from orchestrator.extensions.models.diff import compare_models
-
-    found = compare_models(first, second)
-    same = (
-        "the same file"
-        if found.is_same_file
-        else "the same structure; constants, names or layout differ"
-    )
-    columns: Sequence[Column[ModelChange]] = (
-        Column("what", "what", lambda change: change.what),
-        Column(
-            "first",
-            str(first),
-            lambda change: change.first,
-            shown=lambda change: _short(change.first),
-        ),
-        Column(
-            "second",
-            str(second),
-            lambda change: change.second,
-            shown=lambda change: _short(change.second),
-        ),
-    )
-    table = Table(
-        name="changes", caption="Differences", columns=columns, rows=found.changes, nothing=same
-    )
-    facts = {"is_same_file": found.is_same_file}
-    return shown(table, facts=facts, exit_code=0 if found.is_same_file else 1)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    facts = inspect_model(model)
+    return CommandResult(text="\n".join(_lines(facts)), data=facts)
 
 
 def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
@@ -211,9 +128,6 @@ def fetch(
     names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
     *,
     out: Folder = None,
-    force: Annotated[
-        bool, opt("--force", "Accept content that differs from the first download.")
-    ] = False,
 ) -> CommandResult:
     """Download published models, or copy the samples.
 
@@ -228,12 +142,8 @@ def fetch(
             raise UsageError("the samples are copied alone", hint="fetch the others by themselves")
         models = model_files.samples(model_files.places(settings, out)[0])
         return shown(Table(name="models", caption="Sample models", columns=_FILES, rows=models))
-    entries = model_files.fetch(settings, names, out=out, accept_changed=force)
-    columns: Sequence[Column[tuple[ManifestEntry, str]]] = (
-        *(column.of(lambda row: row[0]) for column in _ENTRY),
-        Column("status", "", lambda row: row[1]),
-    )
-    return shown(Table(name="models", caption="Fetched models", columns=columns, rows=entries))
+    entries = model_files.fetch(settings, names, out=out)
+    return shown(Table(name="models", caption="Fetched models", columns=_ENTRY, rows=entries))
 
 
 _ENTRY: Final[Sequence[Column[ManifestEntry]]] = (

@@ -1,19 +1,14 @@
-"""What runs in the process with TensorFlow: networks to .tflite files, one after the other.
+"""What runs in the process with TensorFlow: one order's networks to .tflite files.
 
-``orders.json`` in its folder says what to build. It reports what became of each file through a
-pipe, a line of JSON each (``models.building``).
+``order.json`` in its folder says what to build. It reports what became of each file in
+``done.jsonl``, a line of JSON each (``models.building``).
 """
 
 # ruff: noqa: ANN401 - TensorFlow, its tensors and its decorators carry no types
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -33,15 +28,11 @@ _HINTS: Final = (
         ("SELECT_TF_OPS", "Select TF ops", "needs TF ops", "op is neither"),
         "give --flex to leave TensorFlow's own operators in",
     ),
-    (
-        ("No model config found",),
-        "the file holds weights only: name the network, and give the file by --weights",
-    ),
+    (("No model config found",), "the file holds weights only: save the whole model"),
     (
         ("`Lambda` layer", "could not be deserialized", "Unknown layer", "Could not locate class"),
         "it has layers whose code isn't in the file: export a SavedModel where the code is (model.export('folder'))",
     ),
-    (("No space left on device",), "free some space where temporary files go, or set TMPDIR"),
     (
         (
             "File format not supported",
@@ -54,29 +45,12 @@ _HINTS: Final = (
 )
 
 
-def serve(folder: str, telling: int) -> None:
-    """Build what ``orders.json`` in a folder asks for, report what became of it, and end with the
-    process above.
-    """
-    work = Path(folder)
-    orders, lacking = json.loads((work / "orders.json").read_text(encoding="utf-8"))
-    threading.Thread(target=_end_with_parent, args=(work,), daemon=True).start()
-    with os.fdopen(telling, "w", encoding="utf-8", buffering=1) as pipe:
-        for number, values in enumerate(orders):
-            if wanted := {name for place, name in lacking if place == number}:
-                (work / str(number)).mkdir(exist_ok=True)
-                for told in _built(BuildOrder(**values), work / str(number), wanted):
-                    pipe.write(json.dumps({"order": number, **told}) + "\n")
-
-
-def _end_with_parent(work: Path) -> None:
-    """Wait until standard input ends, which it does with the process that holds its other end; then
-    leave nothing.
-    """
-    while os.read(0, 1):
-        pass
-    shutil.rmtree(work, ignore_errors=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+def convert(work: Path) -> None:
+    """Build what ``order.json`` in a folder asks for, and report each file in ``done.jsonl``."""
+    order = BuildOrder(**json.loads((work / "order.json").read_text(encoding="utf-8")))
+    with (work / "done.jsonl").open("a", encoding="utf-8", buffering=1) as done:
+        for told in _built(order, work):
+            done.write(json.dumps(told) + "\n")
 
 
 def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
@@ -87,16 +61,12 @@ def _told(error: Exception, order: BuildOrder) -> dict[str, str]:
     return {"error": text[:_TEXT_SHOWN] + ("..." if len(text) > _TEXT_SHOWN else ""), "hint": hint}
 
 
-def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
+def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
     import keras
     import tensorflow as tf
 
     for size in order.sizes or (None,):
-        for batch in order.batches or (None,):
-            names = [(variant, order.name(size, batch, variant)) for variant in order.variants]
-            names = [(variant, name) for variant, name in names if name in wanted]
-            if not names:
-                continue
+        for batch in order.batches:
             saved = work / f"saved_{size}_{batch}"
             specs: dict[str, Any] = {}
             error: Exception | None = None
@@ -106,7 +76,8 @@ def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str
                 _save(tf, entry, specs, saved)
             except Exception as raised:  # noqa: BLE001 - a size that can't be is no reason to lose the others
                 error = raised
-            for variant, name in names:
+            for variant in order.variants:
+                name = order.name(size, batch, variant)
                 try:
                     if error is not None:
                         raise error
@@ -119,20 +90,16 @@ def _built(order: BuildOrder, work: Path, wanted: set[str]) -> Iterator[dict[str
                     versions = {"tensorflow": tf.__version__, "keras": keras.__version__}
                     recipe = _recipe(order, size, batch, variant, versions)
                     yield {"name": name, "file": str(work / f"{name}.out"), "build": recipe}
-            shutil.rmtree(saved, ignore_errors=True)
 
 
 def _entry(
-    tf: Any, keras: Any, order: BuildOrder, size: int | None, batch: int | None
+    tf: Any, keras: Any, order: BuildOrder, size: int | None, batch: int
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
     """Return what computes the network from inputs by name, and its inputs with their shapes fixed."""
     path = Path(order.source)
     if not order.is_named and path.is_dir():
         loaded = tf.saved_model.load(str(path))
-        if order.signature not in loaded.signatures:
-            have = ", ".join(loaded.signatures) or "none"
-            raise ValueError(f"the SavedModel has no signature {order.signature!r}, only {have}")
-        function = loaded.signatures[order.signature]
+        function = loaded.signatures["serving_default"]
         given = {
             name: (spec.shape, spec.dtype)
             for name, spec in function.structured_input_signature[1].items()
@@ -146,9 +113,9 @@ def _entry(
 
     else:
         model = (
-            make_network(keras, order.source, size, order.weights)
+            make_network(keras, order.source, size)
             if order.is_named
-            else _loaded(keras, order)
+            else keras.models.load_model(order.source, compile=False)
         )
         given = {tensor.name.split(":")[0]: (tensor.shape, tensor.dtype) for tensor in model.inputs}
         names = list(given)
@@ -174,18 +141,11 @@ def _entry(
     return entry, specs
 
 
-def _loaded(keras: Any, order: BuildOrder) -> Any:
-    model = keras.models.load_model(order.source, compile=False)
-    if order.weights != "random":
-        model.load_weights(order.weights)
-    return model
-
-
 def _shape(
-    shape: Sequence[int | None], size: int | None, batch: int | None, order: BuildOrder
+    shape: Sequence[int | None], size: int | None, batch: int, order: BuildOrder
 ) -> list[int]:
     fixed = list(shape)
-    if batch is not None and fixed:
+    if fixed:
         if fixed[0] not in {None, batch}:
             raise ValueError(f"its batch is fixed at {fixed[0]}, so it can't be built for {batch}")
         fixed[0] = batch
@@ -254,46 +214,9 @@ def _set_up(
 def _samples(order: BuildOrder, specs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     import numpy as np
 
-    if order.representative:
-        arrays = _given_samples(order.representative, specs)
-    else:
-        rng = np.random.default_rng(order.seed)
-        for _ in range(_RANDOM_SAMPLES):
-            yield {name: _random(rng, spec) for name, spec in specs.items()}
-        return
-    for number in range(min(len(array) for array in arrays.values())):
-        yield {
-            name: np.repeat(array[number : number + 1], specs[name].shape[0], axis=0).astype(
-                specs[name].dtype.as_numpy_dtype
-            )
-            for name, array in arrays.items()
-        }
-
-
-def _given_samples(path: str, specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the samples of a file by the inputs' names.
-
-    Raises ValueError for those that don't fit.
-    """
-    import numpy as np
-
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(
-            f"the representative data is no .npy or .npz file of numbers: {error}"
-        ) from error
-    arrays = dict(loaded.items()) if hasattr(loaded, "items") else {next(iter(specs)): loaded}
-    if set(arrays) != set(specs):
-        raise ValueError(
-            f"the representative data is of {sorted(arrays)}, the inputs are {sorted(specs)}"
-        )
-    for name, array in arrays.items():
-        if len(array) == 0 or list(array.shape[1:]) != list(specs[name].shape[1:]):
-            raise ValueError(
-                f"the data of {name!r} has shape {array.shape}, needed is [n, *{specs[name].shape[1:]}]"
-            )
-    return arrays
+    rng = np.random.default_rng(order.seed)
+    for _ in range(_RANDOM_SAMPLES):
+        yield {name: _random(rng, spec) for name, spec in specs.items()}
 
 
 def _random(rng: Any, spec: Any) -> Any:
@@ -304,47 +227,26 @@ def _random(rng: Any, spec: Any) -> Any:
 
 
 def _recipe(
-    order: BuildOrder,
-    size: int | None,
-    batch: int | None,
-    variant: str,
-    versions: Mapping[str, str],
+    order: BuildOrder, size: int | None, batch: int, variant: str, versions: Mapping[str, str]
 ) -> dict[str, str]:
     recipe = {
         "source": order.source,
         "variant": variant,
-        "weights": order.weights
-        if order.is_named or order.weights != "random"
-        else "as in the source",
+        "weights": "random" if order.is_named else "as in the source",
         "seed": str(order.seed),
+        "batch": str(batch),
         **versions,
         "numpy": version("numpy"),
         "python": sys.version.split()[0],
     }
-    recipe |= {"batch": str(batch)} if batch is not None else {}
     recipe |= {"size": str(size)} if size is not None else {}
     recipe |= {"flex": "yes"} if order.flex else {}
     if variant in _CALIBRATED:
-        recipe["representative"] = order.representative or f"{_RANDOM_SAMPLES} random inputs"
-    files = {
-        "source": order.source,
-        "weights": order.weights,
-        "representative": order.representative,
-    }
-    for what, path in files.items():
-        if path and Path(path).is_file():
-            recipe[f"{what}_sha256"] = sha256_of(Path(path))
-    if not order.is_named and Path(order.source).is_dir():
-        recipe["source_sha256"] = _folder_sha256(Path(order.source))
+        recipe["representative"] = f"{_RANDOM_SAMPLES} random inputs"
+    if Path(order.source).is_file():
+        recipe["source_sha256"] = sha256_of(Path(order.source))
     return recipe
 
 
-def _folder_sha256(folder: Path) -> str:
-    """Return one hash of a folder's files and their names; a SavedModel's fingerprint tells each
-    save apart.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest.update(str(path.relative_to(folder)).encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import shlex
 import shutil
@@ -13,16 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator.app.options import Listed
-from orchestrator.errors import ArtifactError, HostStorageError, ModelError, UsageError
+from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Settings, Texts, Workspace, arg, opt
-from orchestrator.records.model import Accuracy, ManifestEntry, ModelFacts
+from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.models.foreign import LanguageModelFacts
     from orchestrator.records.case import Model
 
 
@@ -38,7 +38,6 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
 
 
-_AS_IS = "as-is"
 #: What the models that came with benchfarm are called together.
 SAMPLES = "samples"
 
@@ -58,53 +57,40 @@ class BuildRequest:
     variants: Annotated[
         Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")
     ] = ()
-    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4), or as-is (default: 1).")] = ()
+    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4) (default: 1).")] = ()
     sizes: Annotated[
         Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")
     ] = ()
-    weights: Annotated[
-        str, opt("--weights", "random, imagenet (downloaded by Keras), or a weights file.")
-    ] = "random"
-    representative: Annotated[
-        str,
-        opt(
-            "--representative",
-            "Samples for int8 and int16x8 (.npy, .npz by input) (default: random).",
-        ),
-    ] = ""
     seed: Annotated[
         int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)
     ] = 0
     flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
-    signature: Annotated[str, opt("--signature", "Signature of a SavedModel.")] = "serving_default"
     out: Folder = None
 
     def orders(self) -> list[BuildOrder]:
         """Return one order for each source; raises UsageError for what can't be."""
-        from orchestrator.extensions.models.building import BuildOrder
+        from orchestrator.extensions.models.building import BuildOrder, check_order
 
-        return [
+        orders = [
             BuildOrder(
                 source=_source(source),
                 variants=tuple(dict.fromkeys(self.variants)) or ("float32",),
-                batches=()
-                if self.batches == (_AS_IS,)
-                else _numbers("--batch", self.batches) or (1,),
+                batches=_numbers("--batch", self.batches) or (1,),
                 sizes=_numbers("--size", self.sizes),
-                weights=self.weights
-                if self.weights in {"random", "imagenet"}
-                else _whole(self.weights),
-                representative=_whole(self.representative) if self.representative else "",
                 seed=self.seed,
                 flex=self.flex,
-                signature=self.signature,
             )
             for source in dict.fromkeys(self.sources)
         ]
-
-
-def _whole(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
+        names = [name for order in orders for name in order.names]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(
+                f"two sources would both be written to {twice[0]}.tflite",
+                hint="build them one by one, each with an --out of its own, or rename one",
+            )
+        for order in orders:
+            check_order(order)
+        return orders
 
 
 def _source(text: str) -> str:
@@ -148,15 +134,16 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
     folder, manifest = places(settings, request.out)
     load_manifest(manifest)  # a manifest with faults is reported before minutes of building
     done = Built(entries=[], models=[], failures=[], manifest=manifest)
-    for order, outcome in build_models(orders, folder, environ=settings.environ):
-        if isinstance(outcome, FailedBuild):
-            done.failures.append(outcome)
-            on_done(f"{outcome.name}: not built")
-            continue
-        done.models.append(outcome)
-        done.entries.append(_entry(order, outcome))
-        add_to_manifest(manifest, done.entries[-1:])
-        on_done(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
+    for order in orders:
+        for outcome in build_models(order, folder, environ=settings.environ):
+            if isinstance(outcome, FailedBuild):
+                done.failures.append(outcome)
+                on_done(f"{outcome.name}: not built")
+                continue
+            done.models.append(outcome)
+            done.entries.append(_entry(order, outcome))
+            add_to_manifest(manifest, done.entries[-1:])
+            on_done(f"{outcome.name}: {format_bytes(outcome.size_bytes)}")
     if not done.entries:
         also = f" (and {len(done.failures) - 1} more)" if len(done.failures) > 1 else ""
         first = done.failures[0]
@@ -167,7 +154,7 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
     from orchestrator.models.inspect import inspect_model
 
-    notes = [RANDOM_NOTE] if order.is_named and order.weights == "random" else []
+    notes = [RANDOM_NOTE] if order.is_named else []
     precision = inspect_model(model.path).precision
     variant = model.build["variant"]
     if variant != "float32" and precision == "float32":
@@ -195,24 +182,17 @@ def _command(order: BuildOrder, build: Mapping[str, str]) -> str:
         "--seed",
         str(order.seed),
     ]
-    words += ["--batch", build.get("batch", "as-is")]
-    words += ["--size", build["size"]] if "size" in build else []
-    words += ["--weights", order.weights] if order.weights != "random" else []
-    words += ["--representative", order.representative] if order.representative else []
-    words += ["--signature", order.signature] if order.signature != "serving_default" else []
+    words += ["--batch", build["batch"], *(["--size", build["size"]] if "size" in build else [])]
     return shlex.join([*words, *(["--flex"] if order.flex else [])])
 
 
-def fetch(
-    settings: Settings, names: Sequence[str], *, out: Path | None, accept_changed: bool
-) -> list[tuple[ManifestEntry, str]]:
+def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list[ManifestEntry]:
     """Download models of the published tables, each held to the content that it had at first sight.
-
-    Returns each with what it is: "is here", "first seen", "fetched again" or "changed".
 
     Raises:
         UsageError: a name isn't known.
-        ArtifactError: a download failed, or isn't what it was; what was fetched before it is kept.
+        ArtifactError, ModelError: a download failed, or isn't what it was; what was fetched before
+            it is kept.
     """
     known = published_models()
     for name in names:
@@ -222,59 +202,44 @@ def fetch(
             )
     with Workspace(settings) as workspace:
         downloader = workspace.downloader()
+        folder, manifest = places(settings, out)
         return [
-            _fetched(settings, known[name], downloader, out, accept_changed=accept_changed)
-            for name in dict.fromkeys(names)
+            _fetched(known[name], downloader, folder, manifest) for name in dict.fromkeys(names)
         ]
 
 
 def _fetched(
-    settings: Settings,
-    model: PublishedModel,
-    downloader: Downloader,
-    out: Path | None,
-    *,
-    accept_changed: bool,
-) -> tuple[ManifestEntry, str]:
+    model: PublishedModel, downloader: Downloader, folder: Path, manifest: Path
+) -> ManifestEntry:
     from orchestrator.config.model_manifest import add_to_manifest, load_manifest
     from orchestrator.models.inspect import identify_model
 
-    folder, manifest = places(settings, out)
-    before = next(
-        (entry for entry in load_manifest(manifest).values() if entry.name == model.name), None
-    )
+    known = load_manifest(manifest).values()
+    before = next((entry for entry in known if entry.name == model.name), None)
+    sha256 = before.sha256 if before is not None and before.url == model.url else None
     target = folder / f"{model.name}.tflite"
-    if before is not None and before.url == model.url and not accept_changed and target.exists():
-        try:
-            identify_model(target, sha256=before.sha256)
-            return before, "is here"
-        except ModelError:
-            pass  # damaged or replaced: fetch it again, and hold it to the same content
+    if before is not None and sha256 is not None and target.exists():
+        with contextlib.suppress(ModelError):  # damaged or replaced
+            identify_model(target, sha256=sha256)
+            return before
     arrival = target.with_name(f".{target.name}.new")
     try:
         with downloader.fetched(model.url) as downloaded:
             take_model(downloaded.path, arrival, label=model.url)
-        sha256 = identify_model(arrival).sha256
-        changed = before is not None and before.url == model.url and before.sha256 != sha256
-        if changed and before is not None and not accept_changed:
-            raise ArtifactError(
-                f"{model.name}: {model.url} has another content than at first sight: "
-                f"its sha256 is {sha256}, was {before.sha256}",
-                hint="find out why; --force takes the new one",
-            )
+        found = identify_model(arrival, sha256=sha256)
         arrival.replace(target)
     finally:
         arrival.unlink(missing_ok=True)
     entry = ManifestEntry(
         name=model.name,
-        sha256=sha256,
+        sha256=found.sha256,
         path=target,
         command=shlex.join(["benchfarm", "model", "fetch", model.name]),
         url=model.url,
         accuracy=model.accuracy,
     )
     add_to_manifest(manifest, [entry])
-    return entry, "changed" if changed else "fetched again" if before is not None else "first seen"
+    return entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,25 +274,13 @@ def known_models(settings: Settings, folder: Path | None) -> KnownModels:
     )
 
 
-def inspect(path: Path) -> ModelFacts | LanguageModelFacts:
-    """Look inside a model; of a language model only what its bundle holds is known.
-
-    Raises ModelError.
-    """
-    from orchestrator.models.foreign import inspect_bundle
-    from orchestrator.models.inspect import inspect_model
-    from orchestrator.records.model import is_language_model
-
-    return inspect_bundle(path) if is_language_model(path) else inspect_model(path)
-
-
 def samples(out: Path | None) -> list[Model]:
     """Return the sample models as they lie here, or copied to ``out``.
 
     Raises UsageError, HostStorageError.
     """
     from orchestrator.models.inspect import identify_model
-    from orchestrator.models.zoo import sample_models
+    from orchestrator.models.sample_models import sample_models
 
     paths = list(sample_models())
     if out is not None:
@@ -380,7 +333,6 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
         ModelError: it is damaged, or holds no such file or several.
         HostStorageError: no space left.
     """
-    draft = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
@@ -388,24 +340,14 @@ def take_model(archive: Path, target: Path, *, label: str) -> None:
                 member for member in tar if member.isfile() and member.name.endswith(".tflite")
             ]
             if len(found) != 1:
-                names = ", ".join(repr(member.name) for member in found[:5])
-                raise ModelError(
-                    f"{label}: the archive has {f'several models: {names}' if found else 'no .tflite file'}"
-                )
+                raise ModelError(f"{label}: the archive has {len(found)} .tflite files, not one")
             source = tar.extractfile(found[0])
             assert source is not None, "a regular file"
-            with draft.open("wb") as stream:
+            with target.open("wb") as stream:
                 shutil.copyfileobj(source, stream)
-        draft.replace(target)
     except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise ModelError(
-            f"{label}: the archive is damaged: {error}", hint="fetch it again"
-        ) from error
+        raise ModelError(f"{label}: the archive is damaged: {error}") from error
     except OSError as error:
         if error.errno is None:  # gzip's own word for damage
-            raise ModelError(
-                f"{label}: the archive is damaged: {error}", hint="fetch it again"
-            ) from error
+            raise ModelError(f"{label}: the archive is damaged: {error}") from error
         raise HostStorageError(f"{target} can't be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)

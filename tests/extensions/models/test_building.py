@@ -8,11 +8,10 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from orchestrator.config.model_manifest import load_manifest
-from orchestrator.errors import ModelError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.building import (
     VARIANTS,
@@ -21,12 +20,10 @@ from orchestrator.extensions.models.building import (
     FailedBuild,
     build_models,
 )
-from orchestrator.models.graph import newest_of, oldest_runtime
-from orchestrator.models.inspect import identify_model, inspect_model, open_graph
-from orchestrator.models.zoo import sample_models
-from tests.conftest import poll_until
+from orchestrator.extensions.models.files import BuildRequest
+from orchestrator.models.inspect import identify_model, inspect_model
 from tests.samples.command import Cli
-from tests.samples.places import BENCHFARM, REPO
+from tests.samples.places import REPO
 
 ENVIRON = dict(os.environ)
 #: A Keras file, its SavedModel, and one that needs TensorFlow's own operators.
@@ -44,7 +41,7 @@ class Odd(tf.Module):
     def run(self, x):
         return {"y": tf.raw_ops.MatrixInverse(input=x)}
 odd = Odd()
-tf.saved_model.save(odd, str(folder / "odd"), signatures={"serving_default": odd.run, "second": odd.run})
+tf.saved_model.save(odd, str(folder / "odd"), signatures={"serving_default": odd.run})
 """
 #: What Python runs first in the process with TensorFlow: opening one file for writing ends it.
 DIES_AT_ONE = """
@@ -95,30 +92,24 @@ def done(tmp_path_factory):
         timeout=600,
         check=True,
     )
-    rng = np.random.default_rng(0)
-    np.savez(
-        folder / "samples.npz", picture=rng.normal(size=(5, 16, 16, 3)) * 9, extra=rng.normal(size=(5, 4))
-    )  # fmt: skip
     odd = str(folder / "odd")
     orders = {
         "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
         "attention": BuildOrder(source="tiny_attention", variants=("float32", "int8", "int16x8")),
         "keras": BuildOrder(
-            source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(3,), sizes=(16, 20),
-            representative=str(folder / "samples.npz"),
+            source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(3,), sizes=(16,)
         ),
         "needs flex": BuildOrder(source=odd),
-        "flex": BuildOrder(source=odd, flex=True, signature="second", batches=(2,)),
-        "no signature": BuildOrder(source=odd, signature="../third"),
+        "flex": BuildOrder(source=odd, flex=True, batches=(2,)),
         "dies": BuildOrder(source="tiny_mlp", variants=("float32", "float16", "int8")),
     }  # fmt: skip
     (folder / "sitecustomize.py").write_text(DIES_AT_ONE)
     environ = {**ENVIRON, "PYTHONPATH": f"{folder}:{REPO}"}
-    names = {id(order): name for name, order in orders.items()}
     found = {name: Done() for name in orders}
-    for order, outcome in build_models(list(orders.values()), folder / "out", environ=environ):
-        own = found[names[id(order)]]
-        (own.models if isinstance(outcome, BuiltModel) else own.failures).append(outcome)
+    for name, order in orders.items():
+        for outcome in build_models(order, folder / "out", environ=environ):
+            is_built = isinstance(outcome, BuiltModel)
+            (found[name].models if is_built else found[name].failures).append(outcome)
     return found
 
 
@@ -147,7 +138,6 @@ def test_each_variant_is_what_its_name_says(built):
     ]
     assert len({facts.parameters for facts in kinds.values()}) == 1
     assert len({facts.multiply_adds for facts in kinds.values()}) == 1
-    assert kinds["int8"].arena_bytes < kinds["float32"].arena_bytes
     for facts in kinds.values():
         assert [(s.key, s.inputs, s.outputs) for s in facts.signatures] == [
             ("serving_default", ("image",), ("probabilities",))
@@ -163,51 +153,20 @@ def test_built_models_compute(built):
         assert ran(model.path)
 
 
-def test_oldest_runtime_by_operators_is_what_the_converter_writes(done):
-    models = [model for item in done.values() for model in item.models]
-    graphs = {model.name: open_graph(model.path) for model in models}
-    told = {
-        name: (oldest_runtime(graph), graph.min_runtime_version) for name, graph in graphs.items()
-    }
-    # It writes what it knows before it quantises to 16 bits, which needs newer operators.
-    wide = {name: told.pop(name) for name in list(told) if name.endswith("int16x8")}
-    assert len(told) == 11
-    assert all(found == written for found, written in told.values()), told
-    assert {
-        name: newest_of(written, found) == found for name, (found, written) in wide.items()
-    } == dict.fromkeys(wide, True)
-    assert [newest_of(*pair) for pair in (("2.9.0", "2.10.0"), ("", "1.5.0"), ("odd", ""), ("1.6.0", ""))] == [
-        "2.10.0", "1.5.0", "odd", "1.6.0",
-    ]  # fmt: skip
-
-
-def test_users_keras_file_gets_batch_size_and_its_own_samples(done):
-    models, failures = done["keras"].models, done["keras"].failures
-    assert [model.name for model in models] == [
-        "users_16_b3_float32",
-        "users_16_b3_int8",
-        "users_20_b3_float32",
-    ]
-    # The samples are 16 pixels wide, so that no other size can be calibrated with them.
-    assert [failure.name for failure in failures] == ["users_20_b3_int8"]
-    assert "[n, " in failures[0].reason
-    by_name = {model.name: model for model in models}
-    facts = inspect_model(by_name["users_16_b3_int8"].path)
+def test_users_keras_file_gets_batch_and_size(done):
+    models = {model.name: model for model in done["keras"].models}
+    assert list(models) == ["users_16_b3_float32", "users_16_b3_int8"]
+    facts = inspect_model(models["users_16_b3_int8"].path)
     assert sorted(tensor.shape for tensor in facts.inputs) == [(3, 4), (3, 16, 16, 3)]
     assert facts.signatures[0].inputs == ("extra", "picture")
-    # The scale is that of the samples, not of random ones between -1 and 1.
-    assert max(tensor.scale for tensor in facts.inputs) > 0.1
-    assert len(by_name["users_16_b3_int8"].build["representative_sha256"]) == 64
-    assert ran(by_name["users_16_b3_float32"].path) == [[3, 2]]
+    assert ran(models["users_16_b3_float32"].path) == [[3, 2]]
 
 
-def test_tensorflows_own_operators_need_flex_and_signatures_are_chosen(done):
+def test_tensorflows_own_operators_need_flex(done):
     assert "--flex" in done["needs flex"].failures[0].hint
     assert done["flex"].failures == []
     facts = inspect_model(done["flex"].models[0].path)
     assert (facts.flex_operators, facts.inputs[0].shape) == (("FlexMatrixInverse",), (2, 4, 4))
-    assert done["flex"].models[0].name == "odd_second_b2_float32"
-    assert "has no signature '../third', only" in done["no signature"].failures[0].reason
 
 
 def test_file_that_ends_the_process_loses_none_that_was_built_before(done):
@@ -250,65 +209,34 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
     assert entry.build["representative"] == "16 random inputs"
 
 
-def test_damaged_sample_is_an_error_that_says_how_to_get_it_back(tmp_path):
-    folder = sample_models()[0].parent
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    assert len(sample_models(tmp_path)) == 2
-    (tmp_path / sample_models()[1].name).write_bytes(b"half a model")
-    with pytest.raises(ModelError, match="isn't the sample model"):
-        sample_models(tmp_path)
-    (tmp_path / "manifest.json").unlink()
-    with pytest.raises(ModelError, match="can't be read"):
-        sample_models(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("order", "message"),
     [
         (BuildOrder(source="nosuch"), "neither a network's name"),
         (BuildOrder(source="tiny_cnn", variants=("int4",)), "is no variant"),
-        (BuildOrder(source="tiny_cnn", weights="imagenet"), "are for Keras applications"),
-        (BuildOrder(source="tiny_cnn", weights="/no/file"), "no file '/no/file' of weights"),
-        (BuildOrder(source="tiny_cnn", sizes=(0,)), "counted from 1"),
         (BuildOrder(source=str(REPO / "docs")), "holds no saved_model.pb"),
-        (
-            BuildOrder(source="tiny_cnn", batches=(1, 1)),
-            "would both be written to tiny_cnn_float32.tflite",
-        ),
     ],
 )
 def test_impossible_orders_are_refused_before_tensorflow_starts(order, message, tmp_path):
     with pytest.raises(UsageError, match=message):
-        list(build_models([order], tmp_path, environ={}))
+        build_models(order, tmp_path, environ={})
 
 
-def test_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path):
+def test_process_that_cannot_start_is_told_with_its_last_words(tmp_path):
     (tmp_path / "tensorflow.py").write_text(
         "import os, sys\nprint('out of luck', flush=True)\nos.abort()\n"
     )
     (tmp_path / "keras.py").write_text("")
     environ = {**ENVIRON, "PYTHONPATH": f"{tmp_path}:{REPO}"}
-    with pytest.raises(ModelError, match=r"ended by signal 6.*out of luck"):
-        list(build_models([BuildOrder(source="tiny_cnn")], tmp_path / "out", environ=environ))
+    (lost,) = build_models(BuildOrder(source="tiny_cnn"), tmp_path / "out", environ=environ)
+    assert "ended by signal 6" in lost.reason
+    assert "out of luck" in lost.reason
 
 
-def test_builder_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
-    mark = tmp_path / "mark"
-    (tmp_path / "tensorflow.py").write_text(
-        f"import os, sys, time\nopen({str(mark) + '.part'!r}, 'w').write(f'{{os.getpid()}} {{sys.argv[1]}}')\n"
-        f"os.rename({str(mark) + '.part'!r}, {str(mark)!r})\ntime.sleep(600)\n"
-    )
-    (tmp_path / "keras.py").write_text("")
-    environ = Cli(home=tmp_path).environ(PYTHONPATH=f"{tmp_path}:{REPO}")
-    command = [BENCHFARM, "model", "build", "tiny_cnn"]
-    with subprocess.Popen(
-        command, env=environ, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    ) as builder:
-        poll_until(mark.exists, "the builder starts TensorFlow", 120)
-        builder.kill()
-    process, work = mark.read_text().split()
-    poll_until(
-        lambda: not Path(work).exists() and not Path(f"/proc/{process}/cmdline").exists(),
-        "the process and its folder go with the builder", 60,
-    )  # fmt: skip
+def test_two_sources_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "m.keras").touch()
+    sources = (str(tmp_path / "a" / "m.keras"), str(tmp_path / "b" / "m.keras"))
+    with pytest.raises(UsageError, match=r"would both be written to m_float32\.tflite"):
+        BuildRequest(sources=sources).orders()
