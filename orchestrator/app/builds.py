@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from orchestrator.app.options import Paths, arg, opt
-from orchestrator.artifacts.elf import ProgramFacts
-from orchestrator.artifacts.program import check_shows_benchmark, inspect_program
+from orchestrator.artifacts.program import check_shows_benchmark
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.config.builds import known_tools, tool_named
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
@@ -24,7 +23,6 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetch import Fetched, FileProgress
 
 
@@ -84,29 +82,6 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
         libraries=request.libraries,
         release=request.release,
         tool=wanted,
-    )
-
-
-def find_build(
-    workspace: Workspace, tool: str, abi: str, name: str
-) -> tuple[Build, ProgramFacts, BuildSpec | None, Release | None]:
-    """Return the program that a tool would be used from, its facts, how it is declared, and its
-    release.
-
-    Raises UsageError, ArtifactError where there is none.
-    """
-    build = workspace.library.resolve(tool_named(tool), abi, name_or_path=name)
-    assert build.path is not None, "what is resolved has a file"
-    declared = (
-        item
-        for item in workspace.library.specs
-        if item.name == build.name and item.abi in build.abi.split(",")
-    )
-    return (
-        build,
-        inspect_program(build.path),
-        next(declared, None),
-        workspace.library.release_of(build),
     )
 
 

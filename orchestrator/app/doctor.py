@@ -6,7 +6,6 @@ Nothing is changed and no phone is disturbed: phones are only listed.
 from __future__ import annotations
 
 import os
-import platform
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -18,22 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.app.phones import HIDDEN_SAMSUNG, check_file
+from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import extension, owners_of, queue_beside, runner_elsewhere
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
-from orchestrator.units import format_bytes
+from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.devices.adb_server import AdbServer
+    pass
 
-#: A night's raw output takes less; below the smaller one the next run may not be kept.
-_LITTLE_BYTES: Final = 5 * 10**9
+#: Below this the next run may not be kept.
 _LEAST_BYTES: Final = 10**9
-#: Bits of a mode: of the group and of everybody else.
-_OTHERS_ALL: Final = 0o077
-_OTHERS_WRITE: Final = 0o022
-_OTHERS_ENTER: Final = 0o011
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +76,8 @@ def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
 def of_host(workspace: Workspace) -> list[Finding]:
     """Return what the checks of this host found."""
     checks: dict[str, Callable[[Workspace], Iterable[Finding]]] = {
-        "versions": _versions,
         "store": _store,
         "disk": _disk,
-        "access": _access,
         "adb": _adb,
         "phones": _phones,
         "sources": _sources,
@@ -111,27 +103,14 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
     return found
 
 
-def _versions(workspace: Workspace) -> list[Finding]:
-    return [
-        ok(
-            "versions",
-            f"benchfarm {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        )
-    ]
-
-
 def _store(workspace: Workspace) -> list[Finding]:
     campaigns = workspace.store.campaign_count()
-    found = []
     path = workspace.settings.store_file
-    if path is None:
-        found.append(ok("store", f"{campaigns} campaigns, in a database server"))
-    elif not path.is_file():
-        found.append(ok("store", f"nothing is stored yet in {path}"))
-    else:
-        size = path.stat().st_size
-        found.append(ok("store", f"{campaigns} campaigns in {path} ({format_bytes(size)})"))
-    return found + _future(workspace)
+    size = f" ({format_bytes(path.stat().st_size)})" if path is not None and path.is_file() else ""
+    text = (
+        f"benchfarm {__version__}: {counted(campaigns, 'campaign')} in {workspace.store.name}{size}"
+    )
+    return [ok("store", text), *_future(workspace)]
 
 
 def _future(workspace: Workspace) -> list[Finding]:
@@ -147,101 +126,40 @@ def _future(workspace: Workspace) -> list[Finding]:
 
 
 def _disk(workspace: Workspace) -> list[Finding]:
-    folders = {
-        "data": workspace.settings.data_folder,
-        "cache": workspace.settings.cache_folder,
-        "state": workspace.settings.state_folder,
-    }
-    found, seen = [], set()
-    for name, folder in folders.items():
-        there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
-        device = there.stat().st_dev
-        if not os.access(there, os.W_OK):
-            found.append(
-                problem(
-                    "disk",
-                    f"{there} ({name}) can't be written",
-                    "change its permissions, or $BENCHFARM_HOME",
-                )
-            )
-        if device in seen:
-            continue
-        seen.add(device)
-        free = shutil.disk_usage(there).free
-        text = f"{format_bytes(free)} free at {there} ({name})"
-        step = "free some space: 'benchfarm store prune', 'benchfarm farm clean', old reports"
-        if free < _LEAST_BYTES:
-            found.append(problem("disk", text, step))
-        elif free < _LITTLE_BYTES:
-            found.append(warning("disk", text, step))
-        else:
-            found.append(ok("disk", text))
-    return found
-
-
-def _access(workspace: Workspace) -> list[Finding]:
-    """Find what other accounts of this computer may read or change: figures, raw output, programs
-    that are run.
-    """
     settings = workspace.settings
-    places = (
-        settings.data_folder,
-        settings.cache_folder,
-        settings.state_folder,
-        settings.store_file,
-    )
-    found = []
-    for path in dict.fromkeys(
-        place.resolve() for place in places if place is not None and place.exists()
-    ):
-        is_behind_others = any(not parent.stat().st_mode & _OTHERS_ENTER for parent in path.parents)
-        mode = 0 if is_behind_others else path.stat().st_mode & _OTHERS_ALL
-        if mode:
-            what = "change" if mode & _OTHERS_WRITE else "read"
-            step = f"chmod go-rwx {shlex.quote(str(path))}"
-            found.append(
-                warning("access", f"other accounts of this computer may {what} {path}", step)
-            )
-    return found or [ok("access", "no other account of this computer can read what is stored")]
+    found = {}
+    for folder in (settings.data_folder, settings.cache_folder, settings.state_folder):
+        there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
+        free = shutil.disk_usage(there).free
+        text = f"{format_bytes(free)} free at {there}"
+        step = "free some space: 'benchfarm store prune', 'benchfarm farm clean', old reports"
+        if not os.access(there, os.W_OK):
+            step = "change its permissions, or $BENCHFARM_HOME"
+            found[there] = problem("disk", f"{there} can't be written", step)
+        elif free < _LEAST_BYTES:
+            found[there] = problem("disk", text, step)
+        else:
+            found[there] = ok("disk", text)
+    return list(found.values())
 
 
 def _adb(workspace: Workspace) -> list[Finding]:
-    servers = [
-        (name, server)
-        for name, server in (
-            ("virtual lab", workspace.lab_server()),
-            ("phones", workspace.running_plugged_server()),
-        )
-        if server is not None
-    ]
+    servers, _ = adb_servers(workspace)
     found = [
-        ok("adb", f"server for {name} at {server.address}, protocol version {server.version()}")
-        for name, server in servers
+        ok("adb", f"server for {item['for']} at {item['address']}, version {item['version']}")
+        for item in servers
     ]
     named = workspace.named_server()
-    if named is not None and str(named.address) not in {
-        str(server.address) for _, server in servers
-    }:
+    if named is not None and str(named.address) not in {item["address"] for item in servers}:
         # None is started in its place: no plugged phone is measured. Virtual ones have a server of
         # their own.
-        found.append(_unanswered(named, warning if workspace.lab_server() is not None else problem))
-    return found or [
-        warning(
-            "adb",
-            "no adb server runs",
-            "none is needed before the first phone; 'benchfarm devices' starts one",
-        )
-    ]
-
-
-def _unanswered(server: AdbServer, level: Callable[[str, str, str], Finding]) -> Finding:
-    try:
-        server.version()
-    except DeviceError as error:
-        return level(
-            "adb", str(error), error.hint or "restart it: it doesn't answer as an adb server does"
-        )
-    return ok("adb", f"server for phones at {server.address} answers again")
+        level = warning if workspace.lab_server() is not None else problem
+        try:
+            named.version()
+        except DeviceError as error:
+            found.append(level("adb", str(error), error.hint or "restart it"))
+    step = "none is needed before the first phone; 'benchfarm devices' starts one"
+    return found or [warning("adb", "no adb server runs", step)]
 
 
 def _phones(workspace: Workspace) -> list[Finding]:
@@ -262,20 +180,6 @@ def _phones(workspace: Workspace) -> list[Finding]:
         if not item.seen.usable
     ]
     usable = [item.seen.serial for item in attached if item.seen.usable]
-    lab = workspace.lab_server()
-    real = [
-        item
-        for item in attached
-        if item.seen.usable and (lab is None or item.via != str(lab.address))
-    ]
-    unchecked = [
-        item.seen.serial
-        for item in real
-        if not check_file(workspace.settings, item.seen.serial).is_file()
-    ]
-    if unchecked:
-        step = f"benchfarm device check -s {shlex.quote(','.join(unchecked))}"
-        found.append(warning("phones", f"never checked: {', '.join(unchecked)}", step))
     return [ok("phones", f"{len(usable)} usable: {', '.join(usable)}"), *found] if usable else found
 
 
@@ -339,27 +243,19 @@ def _leases(workspace: Workspace) -> list[Finding]:
 
 def _campaigns(workspace: Workspace) -> list[Finding]:
     progress = workspace.store.progress(only_open=True)
-    found = []
     known_open = workspace.store.campaigns(only_open=True)
     owners = owners_of(workspace.settings, [item.campaign_id for item in known_open])
+    found = []
     for campaign in known_open:
-        owner = owners.get(campaign.campaign_id)
-        if owner is not None and owner.is_open:
+        name, owner = campaign.campaign_id, owners.get(campaign.campaign_id)
+        is_at_work = (
             # The farm's workers resume it.
+            owner.is_open if owner is not None else runner_elsewhere(workspace.settings, campaign)
+        )
+        if is_at_work or workspace.campaigns.live_holder(name):
             continue
-        if workspace.campaigns.live_holder(campaign.campaign_id) or (
-            owner is None and runner_elsewhere(workspace.settings, campaign)
-        ):
-            continue
-        stored, planned = progress.get(campaign.campaign_id, (0, 0))
-        text = f"{campaign.campaign_id} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
-        name = campaign.campaign_id
+        stored, planned = progress.get(name, (0, 0))
+        text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' gives it up"
         found.append(warning("campaigns", text, step))
-    most = 10
-    further = (
-        [warning("campaigns", f"{len(found) - most} more are open", "benchfarm status")]
-        if len(found) > most
-        else []
-    )
-    return [*found[:most], *further] or [ok("campaigns", "none is open without a process at it")]
+    return found or [ok("campaigns", "none is open without a process at it")]

@@ -228,11 +228,6 @@ class BuildLibrary:
             raise ArtifactError(f"{wanted!r} fits several releases", hint="give more digits")
         return fitting[0]
 
-    def release_of(self, build: Build) -> Release | None:
-        """Return the newest release with a build's program, None for one that isn't kept."""
-        known = reversed(self.archive.releases(build.name))
-        return next((item for item in known if item.program.sha256 == build.sha256), None)
-
     def has(self, tool: ToolName, facts: DeviceFacts, named: str = "") -> bool:
         """Whether a program for a tool, of a name when one is given, is kept that a device may run."""
         names = [abi_name(abi, facts.kind) for abi in facts.abis]

@@ -8,23 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from orchestrator.app.builds import (
     AddRequest,
     add_build,
     fetch_builds,
-    find_build,
     flags_of,
     trap_of,
 )
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import command, refuse
+from orchestrator.cli.frame import command
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.result import CommandResult, shown
 from orchestrator.errors import ArtifactError
-from orchestrator.records.build_spec import OWNED_FLAGS, BuildSpec, FlagSpec
+from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.tables.column import DATA, Column, Kind
 from orchestrator.tables.escapes import one_line
@@ -33,7 +30,6 @@ from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
-    from orchestrator.artifacts.elf import ProgramFacts
     from orchestrator.artifacts.fetch import Fetched
 
 _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
@@ -48,37 +44,16 @@ _BUILDS: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Which:
-    """Which builds are listed, or which of a tool's is shown."""
-
-    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False
-    abi: Annotated[str, opt("--abi", "ABI of the phone, or linux-x86_64 for this computer.")] = (
-        "arm64-v8a"
-    )
-    build: Annotated[
-        str, opt("--build", "Build that a plan would name (default: the default build).")
-    ] = ""
-
-
 @command("build list", has_table=True)
 def list_builds(
     settings: Settings,
-    context: typer.Context,
-    tool: Annotated[str, arg("Show what this one uses: native, apk, litert-native ...")] = "",
     *,
-    which: Which,
+    everything: Annotated[bool, opt("--all", "Include older releases that were kept.")] = False,
 ) -> CommandResult:
-    """List the builds in use, or show which one a tool uses.
+    """List the builds in use, and those that can be fetched.
 
     Example: benchfarm build list
-
-    Example: benchfarm build list native --abi arm64-v8a
     """
-    if tool:
-        refuse(context, {"everything"}, "for one tool")
-        return _used(settings, tool, which)
-    refuse(context, {"abi", "build"}, "without a tool")
     with Workspace(settings) as workspace:
         archive = workspace.library.archive
         rows = [
@@ -96,7 +71,7 @@ def list_builds(
         for row in rows
         for abi in (*row.abis, *(row.release.built_for if row.release else ()))
     }
-    rows = [row for row in rows if row.used_for or which.everything]
+    rows = [row for row in rows if row.used_for or everything]
     rows += [
         _ListedBuild(spec.name, spec.tool.value, (spec.abi,))
         for spec in workspace.library.specs
@@ -219,29 +194,6 @@ def pin(
     )
 
 
-def _used(settings: Settings, tool: str, which: Which) -> CommandResult:
-    """Return which program a tool would use, and where it is from."""
-    with Workspace(settings) as workspace:
-        kept, facts, spec, release = find_build(workspace, tool, which.abi, which.build)
-    lines = [*_build_lines(kept), *_of_file(facts, spec)]
-    if release is not None:
-        lines.append(f"  release: {_titled(release)}")
-        lines += [f"  from: {file.url}" for file in release.files if file.url]
-    return CommandResult(
-        text="\n".join(map(one_line, lines)),
-        data={
-            "build": kept,
-            "release": release,
-            "release_id": release.release_id if release else None,
-            "package": facts.package,
-            "activities": facts.activities,
-            "min_sdk": facts.min_sdk,
-            "needed": facts.needed,
-            "debuggable": facts.debuggable,
-        },
-    )
-
-
 def _fetched_lines(result: Fetched) -> list[str]:
     head = f"{result.name} for {result.abi}: "
     if result.recipe:
@@ -276,23 +228,6 @@ def _build_lines(build: Build) -> list[str]:
     ]
     lines += [f"  beside it: {item.name}, sha256 {item.sha256}" for item in build.companions]
     return [one_line(line) for line in lines]
-
-
-def _of_file(facts: ProgramFacts, spec: BuildSpec | None) -> list[str]:
-    """Return what the file itself says, a line for each thing that it says."""
-    min_sdk = max(facts.min_sdk or 0, (spec.min_sdk if spec else None) or 0)
-    told = [
-        ("version", facts.version),
-        ("package", facts.package),
-        ("activities", ", ".join(facts.activities)),
-        ("lowest API level", str(min_sdk or "")),
-        ("needs", ", ".join(facts.needed)),
-    ]
-    if facts.is_apk:
-        told += [
-            ("debuggable", "yes" if facts.debuggable else "no"),
-        ]
-    return [f"  {title}: {text}" for title, text in told if text]
 
 
 def _titled(release: Release) -> str:

@@ -110,15 +110,7 @@ def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
         PlanError: with one line for each fault of all files.
     """
     problems: list[str] = []
-    defaults: dict[tuple[ToolName, str], str] = {}
     found = load_each(folders, load_build, problems)
-    for path, specs in found.items():
-        for spec in filter(lambda spec: spec.is_default, specs):
-            other = defaults.setdefault((spec.tool, spec.abi), spec.name)
-            if other != spec.name:
-                problems.append(
-                    f"{path}: default: {other!r} is already the default of {spec.tool} for {spec.abi}"
-                )
     if problems:
         raise PlanError("the build files have faults:", faults=problems)
     return tuple(spec for path in sorted(found, key=lambda path: path.stem) for spec in found[path])

@@ -81,16 +81,6 @@ def load_profiles(folders: Sequence[Path]) -> tuple[DeviceProfile, ...]:
     """
     problems: list[str] = []
     found = load_each(folders, load_profile, problems)
-    for path, profile in found.items():
-        for other_path, other in found.items():
-            if (
-                other_path.parent == path.parent
-                and other_path < path
-                and _same_match(other, profile)
-            ):
-                problems.append(
-                    f"{path}: match: fits the same phones as the profile {other.name!r}"
-                )
     if problems:
         raise PlanError("the device profiles have faults:", faults=problems)
     return tuple(sorted(found.values(), key=lambda profile: profile.name))
@@ -122,15 +112,6 @@ def match_profile(
     # Of those that ask for equally much, the one whose name comes first: the same on every
     # computer.
     return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
-
-
-def _same_match(one: DeviceProfile, other: DeviceProfile) -> bool:
-    """Whether some phone would fit both profiles equally well."""
-    return one.match.keys() == other.match.keys() and all(
-        {value.casefold() for value in one.match[name]}
-        & {value.casefold() for value in other.match[name]}
-        for name in one.match
-    )
 
 
 class Labels(Section):

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -24,7 +23,7 @@ from pydantic_core import ErrorDetails
 from yaml.composer import Composer
 
 from orchestrator.errors import PlanError, nearest
-from orchestrator.fields import NO_KEY, TEXTS, not_one_of
+from orchestrator.fields import TEXTS, not_one_of
 from orchestrator.units import counted
 
 FILE_BYTES_MAX: Final = 1_000_000
@@ -377,47 +376,16 @@ def _follows(source: Source, detail: ErrorDetails, others: Iterable[ErrorDetails
 
 
 def _unknown_key(model: type, location: Location) -> str:
-    known = list(_fields_at(model, location[:-1]))
+    schema = adapter_of(model).json_schema()
+    sections = [schema, *schema.get("$defs", {}).values()]
+    known = sorted({name for section in sections for name in section.get("properties", {})})
     hint = nearest(str(location[-1]), known)
     return f"unknown key; {hint or 'known are ' + ', '.join(known)}"
 
 
-def _fields_at(model: type, location: Location) -> dict[str, Any]:
-    """Return the types of the keys of the mapping at a location; empty where no section is."""
-    found: Any = model
-    for part in location:
-        found = _bare(found)
-        # Else an item of tuple[Item, ...], or a value of dict[str, Value].
-        inner = get_args(found)[get_origin(found) is dict] if get_args(found) else None
-        found = _fields(found).get(str(part), inner)
-    return _fields(_bare(found))
-
-
-def _fields(section: Any) -> dict[str, Any]:  # noqa: ANN401 - any type expression
-    if isinstance(section, type) and issubclass(section, BaseModel):
-        return {name: item.annotation for name, item in section.model_fields.items()}
-    if not isinstance(section, type) or not is_dataclass(section):
-        return {}
-    hints = get_type_hints(section, include_extras=True)
-    names = [item.name for item in fields(section)]
-    return {
-        name: hints[name]
-        for name in names
-        if NO_KEY not in getattr(hints[name], "__metadata__", ())
-    }
-
-
-def _bare(annotation: Any) -> Any:  # noqa: ANN401 - any type expression
-    """Return a type without Annotated and without None."""
-    while get_origin(annotation) in {Annotated, Union, UnionType}:
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
-    return annotation
-
-
 def _message(detail: ErrorDetails) -> str:
-    """Return what is wrong, in this program's words."""
+    """Return what is wrong, in this program's words where pydantic's need any."""
     given, context = detail["input"], detail.get("ctx", {})
-    shown = _shown(given)
     match detail["type"]:
         case "missing":
             return f"{detail['loc'][-1]} is missing"
@@ -425,35 +393,23 @@ def _message(detail: ErrorDetails) -> str:
             return not_one_of(str(given), re.findall(r"'([^']*)'", context["expected"]))
         case "value_error":
             return str(context["error"])
-        case "int_parsing" | "int_type" | "int_from_float":
-            return f"{shown} isn't a whole number"
-        case "float_parsing" | "float_type" | "finite_number":
-            return f"{shown} isn't a number"
-        case "bool_parsing" | "bool_type":
-            return f"{shown} isn't true or false"
-        case "string_type":
-            return f"must be a single value, but is {shown}"
-        case "list_type" | "tuple_type":
-            return f"must be a list, but is {shown}"
-        case "dict_type" | "model_type" | "dataclass_type":
-            return f"must be keys and values (key: value), but is {shown}"
-        case "greater_than_equal":
-            return f"{given} is too small; the minimum is {context['ge']}"
-        case "greater_than":
-            return f"{given} is too small; it must be more than {context['gt']}"
-        case "less_than_equal":
-            return f"{given} is too large; the maximum is {context['le']}"
-        case "less_than":
-            return f"{given} is too large; it must be less than {context['lt']}"
         case "too_short":
             return "must not be empty"
+        case "dict_type" | "model_type" | "dataclass_type":
+            return f"must be keys and values (key: value), but is {_shown(given)}"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return f"{_shown(given)} isn't a whole number"
         case _:
-            return detail["msg"]
+            return re.sub(r"^Input", _shown(given), detail["msg"])
 
 
 def _shown(given: object) -> str:
-    if isinstance(given, str):
-        return repr(given)
-    if isinstance(given, list | tuple):
-        return "a list"
-    return "keys and values" if isinstance(given, dict) else str(given)
+    match given:
+        case str():
+            return repr(given)
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "keys and values"
+        case _:
+            return str(given)

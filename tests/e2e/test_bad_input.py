@@ -154,7 +154,7 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
         (("results", "log", "1a2b3c"), 2, "'1a2b3c' in {store}"),
         (("store", "backup", "{folder}/copy.sqlite"), 2, "nothing is stored yet in {store}"),
         (("store", "prune", "--older-than", "9d", "--compact"), 0, "0 runs"),
-        (("doctor",), 1, "nothing is stored yet in {store}"),
+        (("doctor",), 1, "0 campaigns in {store}"),
         (("history", "changes"), 1, "nothing was looked at: no series in {store}"),
         (
             ("history", "changes", "--fail-on", "never"),

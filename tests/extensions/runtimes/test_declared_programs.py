@@ -261,8 +261,6 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     run = runs_of(cli(*words))[0]
     assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
     assert run["case"]["build_sha256"] == kept["sha256"]
-    found = cli("build", "list", "counting", "--abi", kept["abi"], "--json").ok().json
-    assert found["build"]["sha256"] == kept["sha256"]
     # Its parameters are listed with their meaning and bounds.
     (flag,) = cli("flags", "counting", "--json").ok().json["flags"]
     assert (flag["name"], flag["type"], flag["default"]) == ("n", "int", "4")

@@ -64,12 +64,3 @@ def test_each_mistake_has_its_message(tmp_path, text, fault):
         load_build(path)
     assert fault in str(raised.value)
     assert all(line.startswith(f"{path}:") for line in raised.value.faults)
-
-
-def test_two_defaults_for_one_tool_and_abi_are_refused(tmp_path):
-    for name in ("p", "q"):
-        (tmp_path / f"{name}.yaml").write_text(
-            GOOD.replace("name: p", f"name: {name}") + "default: true\n"
-        )
-    with pytest.raises(PlanError, match="'p' is already the default of native for arm64-v8a"):
-        load_builds([tmp_path])
