@@ -323,7 +323,7 @@ class Workspace(Adapters):
         return found
 
     def open_devices(
-        self, selection: DeviceSelection, *, despite_losses: bool = False, despite_use: bool = False
+        self, selection: DeviceSelection, *, despite_losses: bool = False
     ) -> OpenedDevices:
         """Open every device that fits the selection and probe its facts, phones in parallel.
 
@@ -332,8 +332,7 @@ class Workspace(Adapters):
         with ``despite_losses`` those that are lost, can't be used or aren't there are left out also
         then, as long as one can be used.
 
-        Phones that another process still uses after `wait` are left out too, and asked nothing;
-        with ``despite_use`` they are there as they were last seen.
+        Phones that another process still uses after `wait` are left out too, and asked nothing.
 
         Raises:
             UsageError: a profile, pool or tag that is named is known of no device.
@@ -349,11 +348,9 @@ class Workspace(Adapters):
         )
         opened = OpenedDevices()
         if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
-            opened = self._open_phones(
-                phones, required=True, despite_losses=despite_losses, despite_use=despite_use
-            )
+            opened = self._open_phones(phones, required=True, despite_losses=despite_losses)
         elif not names_host:
-            opened = self._open_phones(phones, required=not selection.host, despite_use=despite_use)
+            opened = self._open_phones(phones, required=not selection.host)
         if selection.host or names_host:
             host = self.host()
             opened = replace(opened, devices=(*opened.devices, (host, host.facts())))
@@ -388,15 +385,13 @@ class Workspace(Adapters):
         *,
         required: bool,
         despite_losses: bool = False,
-        despite_use: bool = False,
     ) -> OpenedDevices:
         # This computer alone needs no server for phones, and none is started for it.
         attached = self.attached(serials=selection.serials, start_server=required)
         attached = [self.kept_out(item) for item in attached]
         # "Any 2 of these four" wants two, not each of them.
         names_each = bool(selection.serials) and selection.any is None
-        if not despite_use:
-            attached = [self._in_use(item) for item in attached]
+        attached = [self._in_use(item) for item in attached]
         wanted = [
             item for item in attached if not selection.serials or item.fits(selection.serials)
         ]
@@ -447,19 +442,11 @@ class Workspace(Adapters):
     ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
         """Open phones in parallel; one that is lost at that mustn't keep the others from being
         measured.
-
-        What the store knows of a phone that another process uses is taken for what it is now.
         """
         from orchestrator.devices.discovery import PHONES_AT_ONCE
 
-        used = [item for item in phones if self.lease.live_holder(Serial(item.seen.serial))]
-        stored = self.store.devices() if used else {}
-        known = {item.seen.serial: stored.get(Serial(item.seen.serial)) for item in used}
         with ThreadPoolExecutor(max_workers=max(1, min(PHONES_AT_ONCE, len(phones)))) as pool:
-            opening = {
-                item.seen.serial: pool.submit(self.open_phone, item, known.get(item.seen.serial))
-                for item in phones
-            }
+            opening = {item.seen.serial: pool.submit(self.open_phone, item) for item in phones}
         opened: list[tuple[Device, DeviceFacts]] = []
         lost: dict[str, DeviceError] = {}
         before = self.store.devices() if phones else {}
@@ -526,16 +513,14 @@ class Workspace(Adapters):
         advice = f"look at it, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"
         return item.unusable(f"in quarantine: {reason}", advice) if reason else item
 
-    def open_phone(
-        self, attached: Attached, facts: DeviceFacts | None = None
-    ) -> tuple[Device, DeviceFacts]:
-        """Open one phone and probe its facts, unless they are given; raises DeviceError kinds."""
+    def open_phone(self, attached: Attached) -> tuple[Device, DeviceFacts]:
+        """Open one phone and probe its facts; raises DeviceError kinds."""
         seen = attached.seen
         if attached.server is None:
             assert attached.source is not None
             other = attached.source.open(self, seen)
             self._opened.append(other)
-            return other, facts or other.facts()
+            return other, other.facts()
         from orchestrator.devices.phone import AdbDevice
 
         device = AdbDevice(attached.server, seen.address, seen=seen)
@@ -543,7 +528,7 @@ class Workspace(Adapters):
         device.progress = lambda *step: self.on_push(seen.serial, *step)
         device.share(self.push_slots)
         self._opened.append(device)
-        return device, facts or device.facts()
+        return device, device.facts()
 
     def pick(self, serial: str, found: Sequence[Attached]) -> Attached:
         """Return the phone that a serial number, or the server's name, means.

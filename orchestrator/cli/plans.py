@@ -52,7 +52,7 @@ def show(
     plan = load_plan(path, home=settings.data_folder)
     inputs = inputs_of(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
-        opened = workspace.open_devices(plan.devices, despite_use=True)
+        opened = workspace.open_devices(plan.devices)
         missing = missing_programs(workspace, plan, opened.facts)
         expansion, _ = expansion_of(
             workspace, plan, opened.devices, inputs, assumed_builds(workspace, missing)

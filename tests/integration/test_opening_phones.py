@@ -90,22 +90,6 @@ def test_a_phone_that_another_command_uses_is_left_out_and_its_facts_are_not_ask
     assert len(asked) == 4
 
 
-def test_what_a_plan_would_do_is_told_of_a_phone_in_use_as_it_was_last_seen(
-    phones: list[Phone], overheard: Overheard, here: Settings, samples
-) -> None:
-    with Workspace(here) as workspace:
-        opened = workspace.open_devices(DeviceSelection())
-        workspace.store.begin_campaign(
-            samples.campaign(invocations=(), skipped=()), devices=opened.facts, models=(), builds=()
-        )
-        overheard.forget()
-        with workspace.lease.acquire(Serial("S1")):
-            again = workspace.open_devices(DeviceSelection(), despite_use=True)
-    assert again.facts == opened.facts
-    # That of the listing.
-    assert len([item for item in overheard.of(phones[1].address) if item.startswith("shell")]) == 1
-
-
 def test_phones_are_restored_after_one_listing_however_many_there_are(
     phones: list[Phone], overheard: Overheard, here: Settings
 ) -> None:

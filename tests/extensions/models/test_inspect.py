@@ -254,7 +254,7 @@ def test_a_large_model_that_cant_be_copied_says_so(tmp_path, monkeypatch):
 
 def test_metadata_and_parameters_are_told():
     facts, quantised = inspect_model(FLOAT), inspect_model(INT8)
-    assert (facts.metadata["min_runtime_version"], facts.min_runtime_version) == (16, "1.14.0")
+    assert (facts.metadata["min_runtime_version"], facts.min_runtime_version) == (16, "1.6.0")
     assert facts.parameters == quantised.parameters == 226_784
 
 

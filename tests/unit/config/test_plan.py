@@ -137,7 +137,7 @@ invocations: many
         ("models: a.tflite\nmatrix: [gpu]\n", "matrix: must be keys and values"),
         (
             "models: a.tflite\nmatrix: {threads: [1, 0]}\n",
-            "matrix.threads[1]: 0 should be greater than or equal to 1",
+            "matrix.threads[1]: '0' should be greater than or equal to 1",
         ),
         ("models: a.tflite\nmatrix: {threads: []}\n", "matrix.threads: must not be empty"),
         ("models: a.tflite\nmatrix: {delegates: [gpu, gpu]}\n", "names 'gpu' twice"),
@@ -163,7 +163,7 @@ invocations: many
         ("models: a.tflite\nlimits: {thermal_status_max: warm}\n", "'warm' isn't a whole number"),
         (
             "models: a.tflite\nlimits: {battery_min: 120 %}\n",
-            "120 % should be less than or equal to 100",
+            "'120 %' should be less than or equal to 100",
         ),
         (
             "models: a.tflite\nlimits: {battery_min: 0.2}\n",
@@ -176,7 +176,7 @@ invocations: many
         ("models: a.tflite\nlimits: {wait: 5 parsecs}\n", "unknown unit 'parsecs'"),
         ("models: a.tflite\nbuilds: {native: ./none}\n", "builds.native: there is no file"),
         ("models: a.tflite\nbuilds: {nativ: x}\n", "'nativ' isn't one of native, apk, litert, "),
-        ("models: a.tflite\ntimeout: 0\n", "timeout: 0 should be greater than 0"),
+        ("models: a.tflite\ntimeout: 0\n", "timeout: '0' should be greater than 0"),
         ("models: a.tflite\nseed: 1.5\n", "'1.5' isn't a whole number"),
     ],
 )

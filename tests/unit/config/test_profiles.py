@@ -70,7 +70,7 @@ def test_most_specific_profile_wins_and_no_profile_is_none(tmp_path):
         ("name: p\n" + MINIMAL.replace("cpu", "gpuu") + "match: {a: b}\n", "did you mean 'gpu'?"),
         (
             "name: p\n" + MINIMAL.replace("[4, 4]", "[0]") + "match: {a: b}\n",
-            "0 should be greater than or equal to 1",
+            "'0' should be greater than or equal to 1",
         ),
         (
             "name: p\n" + MINIMAL + "match: {a: b}\nquirks: [{code: x}]\n",
