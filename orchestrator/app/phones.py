@@ -38,6 +38,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
+    from orchestrator.devices.quiet import Difference
     from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
@@ -436,3 +437,16 @@ def stop_adb(settings: Settings) -> DoneAnswer:
         else "benchfarm has no adb server running"
     )
     return DoneAnswer(text=text, data={"stopped": server is not None})
+
+
+def audit_phone(
+    workspace: Workspace, serial: str
+) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
+    """Compare a phone with what it was before the first change that isn't undone.
+
+    Returns what it is, what is still to be undone, and what differs.
+    """
+    ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
+    with workspace.lease.acquire(facts.serial):
+        pending = workspace.conditioner.pending(device)
+        return facts, pending, workspace.conditioner.audit(device)

@@ -141,6 +141,9 @@ class BuildLibrary:
             check_complete(spec, list(libraries))
         check_set(name, facts, libraries)
         urls = urls or {}
+        # What was downloaded with the program is of its release, seen before or not.
+        others = {item: place for item, place in libraries.items() if item not in urls}
+        self._check_release(name, {tag} - {""} or self.archive.tags_of(sha256), others)
         file_name = spec.program if spec is not None and abi else path.name
         files = [ReleaseFile(name=file_name, sha256=sha256, url=urls.get("", ""))]
         self.archive.keep(path, sha256=sha256, name=file_name)
@@ -360,6 +363,7 @@ class BuildLibrary:
         name = self._name_for(path, facts, tool)
         beside = self._declared_beside(name, path.parent) or libraries_beside(tool, path)
         check_set(path.name, facts, beside)
+        self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
         return Build(
             name=name,
             tool=tool,
@@ -472,6 +476,17 @@ class BuildLibrary:
         of_name = [spec for spec in self.specs if spec.name == name]
         fitting = next((spec for spec in of_name if spec.abi in abis), None)
         return fitting or (replace(of_name[0], sha256s=()) if of_name else None)
+
+    def _check_release(self, name: str, own: set[str], libraries: Mapping[str, Path]) -> None:
+        """Raise ArtifactError for a library that came with another release than the program."""
+        for library, path in libraries.items():
+            theirs = self.archive.tags_of(_known_sha256(path))
+            if own and theirs and not own & theirs:
+                raise ArtifactError(
+                    f"{library} is of release {' and '.join(sorted(theirs))}, "
+                    f"{name} of {' and '.join(sorted(own))}: they don't belong together",
+                    hint="take all files from one release",
+                )
 
     def _declared_beside(self, name: str, folder: Path) -> dict[str, Path]:
         """Return the libraries that are declared of a build and lie in a folder."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
+    audit_phone,
     check_phones,
     connect_phone,
     disconnect_phone,
@@ -34,7 +36,7 @@ from orchestrator.app.phones import (
 )
 from orchestrator.app.time_limits import waiting
 from orchestrator.bootstrap import Settings, Workspace
-from orchestrator.cli.frame import Wait, command, refuse
+from orchestrator.cli.frame import DryRun, Wait, command, refuse
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, shown, to_json
 from orchestrator.devices.phone import AdbDevice
@@ -78,18 +80,24 @@ def restore(
     force: Annotated[
         bool, opt("--force", "Also phones leased by another computer whose process is dead.")
     ] = False,
+    dry_run: DryRun = False,
 ) -> CommandResult:
     """Restore phones that an interrupted run left changed.
 
     Example: benchfarm device restore SERIAL
 
-    Also phones that this computer changed earlier and that are attached again.
+    Example: benchfarm device restore SERIAL --dry-run
+
+    Also phones that this computer changed earlier and that are attached again. A dry run compares
+    each with its state before any change; the exit code is 1 when something differs.
     """
     if force and not serials:
         raise UsageError(
             "--force needs the phones' serial numbers",
             hint="benchfarm device restore --force SERIAL",
         )
+    if dry_run:
+        return _compared(settings, serials)
     with Workspace(settings) as workspace:
         results = restore_phones(workspace, serials or None, take=force)
     restored = {
@@ -417,3 +425,38 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
     ),
     Column("took_s", "", lambda item: item.took_s, Kind.NUMBER, forms=DATA),
 )
+
+
+def _compared(settings: Settings, serials: Sequence[str]) -> CommandResult:
+    """Compare phones with their state before any change."""
+    audited, lines = [], list[str]()
+    data: list[dict[str, Any]] = []
+    with Workspace(settings) as workspace:
+        for serial in serials or workspace.conditioner.unrestored():
+            try:
+                audited.append(audit_phone(workspace, serial))
+            except DeviceError as error:
+                if serials:
+                    raise
+                # One that is away says nothing of the others.
+                lines.append(f"{one_line(serial)}: not compared: {one_line(str(error))}")
+                data.append({"serial": serial, "clean": None, "problem": str(error)})
+    for facts, pending, differences in audited:
+        serial, is_clean = facts.serial, not pending and not differences
+        state = "as it was" if is_clean else "not as it was"
+        lines.append(f"{serial}{_virtual(facts.is_virtual)}: {state}")
+        lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+        lines += [f"  {one_line(item.text)}" for item in differences]
+        if pending:
+            lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
+        found = {"pending": pending, "differences": differences}
+        data.append({"serial": serial, "clean": is_clean, **found})
+    return CommandResult(
+        text="\n".join(lines) or "nothing to restore",
+        data=data,
+        exit_code=int(not all(item["clean"] for item in data)),
+    )
+
+
+def _virtual(is_virtual: bool) -> str:
+    return " (virtual)" if is_virtual else ""

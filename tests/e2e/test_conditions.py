@@ -54,6 +54,9 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     rooted.shell(serial, "settings put global window_animation_scale 0.5")
     change = '{"what": "window animation scale", "undo": "settings put global window_animation_scale 1.0"}'
     rooted.shell(serial, f"mkdir -p {folder}; echo '{change}' >{folder}/undo")
+    audit = rooted.cli("device", "restore", "--dry-run", serial, "--json")
+    assert audit.exit_code == 1
+    assert audit.json[0]["pending"] == ["window animation scale"]
     restored = rooted.cli("device", "restore", "--json").ok().json
     assert restored["restored"] == {serial: ["window animation scale"]}
     assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
