@@ -59,16 +59,12 @@ def choose(
     selection: DeviceSelection,
     devices: Iterable[DeviceFacts],
     labels: Mapping[Serial, Labels],
-    *,
-    kept: Collection[Serial] = (),
 ) -> Choice:
     """Return which devices a selection means; the same devices always give the same choice.
 
     ``one_of_each`` takes the first device of each group and ``any`` the first N, by serial number.
-    ``kept`` are those that were chosen before and stay so as long as they fit: a device that comes
-    later takes nobody's place.
     """
-    known = sorted(devices, key=lambda facts: (facts.serial not in kept, facts.serial))
+    known = sorted(devices, key=lambda facts: facts.serial)
     unfit = {
         facts.serial: reason
         for facts in known

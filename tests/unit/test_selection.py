@@ -73,13 +73,6 @@ def test_every_phone_that_isnt_taken_has_its_reason() -> None:
     }
 
 
-def test_a_phone_that_comes_later_takes_nobodys_place() -> None:
-    assert choose(DeviceSelection(any=1), PHONES, {}, kept={Serial("D")}).chosen == ("D",)
-    assert choose(
-        DeviceSelection(one_of_each="profile"), PHONES, {}, kept={Serial("C")}
-    ).chosen == ("B", "C")
-
-
 def test_too_few_phones_are_told() -> None:
     assert (
         choose(DeviceSelection(any=6), PHONES, {}).lacking
