@@ -85,10 +85,6 @@ class Results(Sequence[ResultRow]):
         usual[list(_TIMES.values())] /= US_PER_MS
         return usual
 
-    def runs_frame(self) -> pd.DataFrame:
-        """Return one row a run: as ``frame("runs")``."""
-        return self.frame("runs")
-
     def report(self, path: str | Path) -> Path:
         """Write the HTML report, one file that needs nothing else.
 

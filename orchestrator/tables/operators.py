@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from orchestrator.records.case import grouped
@@ -56,9 +56,6 @@ _KERNEL_LAYERS: Final = (
 )
 _OUTSIDE_TYPE: Final = "outside of operators"
 _MOST_NAMED: Final = 4
-#: What both runs have; of the others so many of one type and more are one row.
-_SHARED: Final = ("slower", "faster", "same")
-_MOST_MOVED: Final = 4
 #: More pairs than this aren't read by anybody, and each costs a table.
 _MOST_PAIRS: Final = 300
 
@@ -146,16 +143,6 @@ class Profile:
         """The time of one inference that passes in no operator."""
         return max(0.0, (self.inference_us or 0.0) - self.total_us)
 
-    @property
-    def islands(self) -> int:
-        """How many stretches of CPU operators stand before, between and after what a delegate ran."""
-        if not any(row.is_delegate for row in self.rows):
-            return 0
-        return sum(
-            not is_delegate
-            for is_delegate, _ in groupby(self.rows, key=lambda row: row.is_delegate)
-        )
-
     def by_type(self) -> tuple[TypeRow, ...]:
         """Return the times by node type, most first; they add up to one inference."""
         groups = grouped(self.rows, lambda row: (row.node_type, row.place))
@@ -194,8 +181,6 @@ class DiffRow:
     #: ``left the delegate``, ``taken by a delegate``, ``new``, ``gone``, ``slower``, ``faster`` or
     #: ``same``.
     change: str
-    #: How many operators the row stands for.
-    count: int = 1
 
     @property
     def difference_us(self) -> float:
@@ -286,9 +271,9 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     """
     has_layers = any(row.of_layer for row in (*before.rows, *after.rows))
     old, new = _keyed(before, has_layers=has_layers), _keyed(after, has_layers=has_layers)
-    rows = _by_change(
+    rows = [
         _diff_row(old.get(key), new.get(key), before, after) for key in dict.fromkeys([*old, *new])
-    )
+    ]
     rows.sort(key=lambda row: (-abs(row.difference_us), row.node_type, row.name))
     return ProfileDiff(rows=tuple(rows), sentences=tuple(_sentences(rows, before, after)))
 
@@ -386,30 +371,6 @@ def _keyed(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, int], 
     return keyed
 
 
-def _by_change(rows: Iterable[DiffRow]) -> list[DiffRow]:
-    """Return the rows, those of one type that all moved the same way as one."""
-    found: list[DiffRow] = []
-    for (node_type, change), members in grouped(
-        rows, lambda row: (row.node_type, row.change)
-    ).items():
-        if change in _SHARED or len(members) < _MOST_MOVED:
-            found += members
-            continue
-        before = [row.before_us for row in members if row.before_us is not None]
-        after = [row.after_us for row in members if row.after_us is not None]
-        found.append(
-            DiffRow(
-                node_type=node_type,
-                name=counted(len(members), "layer"),
-                before_us=sum(before) if before else None,
-                after_us=sum(after) if after else None,
-                change=change,
-                count=len(members),
-            )
-        )
-    return found
-
-
 def _diff_row(
     old: OperatorRow | None, new: OperatorRow | None, before: Profile, after: Profile
 ) -> DiffRow:
@@ -442,10 +403,7 @@ def _sentences(rows: Sequence[DiffRow], before: Profile, after: Profile) -> Iter
     ):
         moved = [row for row in rows if row.change == change]
         if moved:
-            count = sum(row.count for row in moved)
-            yield f"{counted(count, 'operator')} {change} ({verb}): {_named(moved)}."
-    if after.islands != before.islands:
-        yield f"CPU islands beside a delegate's partitions: {before.islands} before, {after.islands} after."
+            yield f"{counted(len(moved), 'operator')} {change} ({verb}): {_named(moved)}."
     changed = [row for row in rows if row.change in ("slower", "faster")]
     if changed:
         worst = changed[0]
@@ -467,9 +425,7 @@ def _times(before: Profile, after: Profile) -> str:
 
 
 def _named(rows: Sequence[DiffRow]) -> str:
-    types: Counter[str] = Counter()
-    for row in rows:
-        types[row.node_type] += row.count
+    types = Counter(row.node_type for row in rows)
     parts = [
         f"{count} x {name}" if count > 1 else name for name, count in types.most_common(_MOST_NAMED)
     ]

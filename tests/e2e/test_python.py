@@ -196,7 +196,7 @@ def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
     with Lab() as lab:
         results = lab.resume()
         assert isinstance(results, Results)
-        assert (len(results.runs_frame()), results.left) == (4, 0)
+        assert (len(results.frame("runs")), results.left) == (4, 0)
         assert lab.resume() is None
 
 

@@ -100,10 +100,12 @@ def _lines(run: TracedRun) -> Iterator[str]:
         return
     yield from map(one_line, _notes(run.summary))
     if operators := run.summary.operators:
-        table = Table(
-            name="operators", caption="Operators", columns=_OPERATORS, rows=operators, most=_ROWS
+        slowest = operators[:_ROWS]
+        yield text.render(
+            Table(name="operators", caption="Operators", columns=_OPERATORS, rows=slowest)
         )
-        yield text.render(table)
+        if more := len(operators) - len(slowest):
+            yield f"and {more} more: --json lists all"
     yield "warm-up included; tracing costs time: these are shares, no result"
 
 

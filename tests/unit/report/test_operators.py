@@ -51,7 +51,6 @@ def test_operator_that_left_the_delegate_is_named_with_what_it_costs() -> None:
     assert (moved.node_type, moved.before_us, moved.after_us) == ("TOPK_V2", None, 450.0)
     text = " ".join(diff.sentences)
     assert "1 operator left the delegate (now on the CPU): TOPK_V2 (+450 us)." in text
-    assert "CPU islands beside a delegate's partitions: 0 before, 1 after." in text
 
 
 def test_operator_that_a_delegate_takes_is_told_from_one_that_is_gone() -> None:
@@ -145,7 +144,6 @@ def test_kernels_of_a_delegate_are_of_the_delegate_and_have_no_numbers_in_their_
     assert types["convolution_2d -> relu"].nodes == 14
     assert types["depthwise_convolution -> relu"].nodes == 13
     assert {row.place for row in types.values()} == {Place.DELEGATE, Place.OUTSIDE}
-    assert found.islands == 0
     assert found.rows[0].name == "Delegate/convolution_2d 0 -> relu 1:0"
 
 
@@ -206,13 +204,9 @@ def test_the_change_between_delegates_is_told_layer_by_layer() -> None:
     ]
 
 
-def test_many_layers_of_one_type_that_moved_alike_are_one_row() -> None:
+def test_many_layers_of_one_type_that_moved_alike_are_one_sentence() -> None:
     many = [("CONV_2D", f"[conv{n}]:{n}", 100.0) for n in range(60)]
     diff = compare_profiles(profile_of(*many), profile_of(*GPU_ROWS))
-    assert [(row.node_type, row.name, row.before_us) for row in diff.rows] == [
-        ("CONV_2D", "60 layers", 6_000.0),
-        (GPU_PART, "1 partition", None),
-    ]
     assert (
         "60 operators taken by a delegate (no longer on the CPU): 60 x CONV_2D (-6.00 ms)."
         in diff.sentences
