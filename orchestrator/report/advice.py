@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.compare import Ratio, speed_up
@@ -55,14 +56,6 @@ class Sentence(NamedTuple):
     rows: Sequence[ResultRow]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule: it speaks where its condition holds for the clean cases of one device."""
-
-    name: str
-    find: Callable[[Sequence[ResultRow]], Iterable[Sentence]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
     """One sentence about a model on a device, with the ids of the runs that show it."""
@@ -88,18 +81,21 @@ class AdviceReport:
 def advice_of(data: ReportData) -> AdviceReport:
     """Return all advice, device by device."""
     judged = [row for row in data.results if row.compared is not None]
+    rules = dict(RULES)
+    for own in passes():
+        rules |= own.advice
     return AdviceReport(
         lines=tuple(
             Advice(
-                rule=rule.name,
+                rule=name,
                 model=found.rows[0].case.model_name,
                 device=found.rows[0].device.title,
                 text=found.text,
                 runs=tuple(dict.fromkeys(run for row in found.rows for run in row.result.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
-            for rule in (*RULES, *(Rule(*item) for own in passes() for item in own.advice.items()))
-            for found in rule.find(rows)
+            for name, find in rules.items()
+            for found in find(rows)
         ),
         judged=len(judged),
         cases=len(data.results),
@@ -219,43 +215,35 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         figures = alike({row.key: row.result for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
         best = [fastest_of(of_model) for of_model in _by_model(same_kind)]
-        small, large = (
-            [
-                row
-                for row in best
-                if bool(_QUANTISED.search(row.case.model_name.lower())) is is_small
-            ]
-            for is_small in (True, False)
-        )
-        for one, other in (
-            (one, other) for one in small for other in large if _is_slower(other, one)
-        ):
-            text = f"{other.case.model_name} takes {times_as_long(other, one)} as long, each at its best"
-            yield Sentence(f"{one.configuration}: its twin {text}", [one, other])
+        small = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]
+        for one, other in product(small, [row for row in best if row not in small]):
+            if _is_slower(other, one):
+                text = f"{other.case.model_name} takes {times_as_long(other, one)} as long"
+                yield Sentence(
+                    f"{one.configuration}: its twin {text}, each at its best", [one, other]
+                )
 
 
-RULES: Final = (
-    Rule("quantised-is-faster", _quantised),
-    Rule("dominating-operator", _dominating),
-    Rule("moves-data", _moves_data),
-    Rule("threads-enough", _threads),
-    Rule("delegate-not-faster", _slow_delegate),
-)
+#: What each rule says of the clean cases of one device.
+RULES: Final[Mapping[str, Callable[[Sequence[ResultRow]], Iterable[Sentence]]]] = {
+    "quantised-is-faster": _quantised,
+    "dominating-operator": _dominating,
+    "moves-data": _moves_data,
+    "threads-enough": _threads,
+    "delegate-not-faster": _slow_delegate,
+}
 
 
 def format_text(advice: AdviceReport) -> str:
     """Return advice for a terminal: model and device, then a line for each rule that speaks."""
     lines: list[str] = []
-    for (model, device), items in grouped(
-        advice.lines, lambda item: (item.model, item.device)
-    ).items():
-        lines += [f"{visible(model)} on {visible(device)}"]
-        lines += [
-            f"  {item.rule}: {visible(item.text)} ({counted(len(item.runs), 'run')})"
-            for item in items
-        ]
-    text = f"From {advice.judged} of {advice.cases} cases, those with a clean figure."
-    if not advice.lines:
-        text = f"No rule applies to the {advice.judged} of {advice.cases} cases that have a clean figure."
+    of_place = grouped(advice.lines, lambda item: f"{item.model} on {item.device}")
+    for place, items in of_place.items():
+        lines.append(visible(place))
+        for item in items:
+            runs = counted(len(item.runs), "run")
+            lines.append(f"  {item.rule}: {visible(item.text)} ({runs})")
+    cases = f"{advice.judged} of {advice.cases} cases that have a clean figure."
+    text = f"{'From the' if advice.lines else 'No rule applies to the'} {cases}"
     virtual = " Figures of virtual phones are among them: they say nothing about real ones."
     return "\n".join([*lines, f"{text}{virtual if advice.is_virtual else ''}"])

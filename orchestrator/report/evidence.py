@@ -20,7 +20,7 @@ from orchestrator.records.parity import ParityVerdict
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.report.charts import colour_of, spread_of
 from orchestrator.report.drawing import strips, trace
-from orchestrator.tables.column import PAGE, Column, column_decimals
+from orchestrator.tables.column import PAGE, Column
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
 from orchestrator.tables.html import Html, badge, joined, parts, plain, tag, whole
@@ -45,7 +45,7 @@ from orchestrator.tables.looks import (
 from orchestrator.tables.results import INVOCATIONS, Invocation, figures_decimals
 from orchestrator.tables.rows import BestMark, InvocationRow, ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS, counted, format_bytes, format_duration
+from orchestrator.units import counted, format_bytes, format_duration
 
 #: Characters of logs in one report, shared among its cases; what is left of a share below the least
 #: isn't worth it.
@@ -83,32 +83,17 @@ _STATES: Final[Sequence[Column[_Moment]]] = (
 
 
 def _run_columns(rows: Sequence[ResultRow]) -> list[Column[Invocation]]:
-    """Return the columns of runs, with the decimals that all of these cases' figures need."""
-    reports = [
-        run.run.report for row in rows for run in row.invocations if run.run.report is not None
-    ]
-    starts = {
-        "init_us": [report.init_us for report in reports],
-        "first_inference_us": [report.first_inference_us for report in reports],
-    }
-    median = figures_decimals(rows)
-    digits = dict.fromkeys(("latency_us", "not_a_result_us", "p5_us", "p95_us"), median) | {
-        name: column_decimals([value_us / US_PER_MS for value_us in values if value_us])
-        for name, values in starts.items()
-    }
+    """Return the columns of runs; figures have the decimals that all of these cases' need."""
+    digits = figures_decimals(rows)
     known = {column.name: column for column in INVOCATIONS}
+    for name in ("latency_us", "not_a_result_us", "p5_us", "p95_us"):
+        known[name] = replace(known[name], digits=digits)
     known["invocation"] = replace(known["invocation"], shown=lambda pair: _number(pair[1]))
     known["started_at"] = replace(
         known["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
     )
     return [
-        replace(
-            known[name],
-            forms=PAGE,
-            digits=digits.get(name, known[name].digits),
-            is_optional=True,
-            is_merged=name in _SAID_ONCE,
-        )
+        replace(known[name], forms=PAGE, is_optional=True, is_merged=name in _SAID_ONCE)
         for name in _OF_RUNS
     ]
 
