@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.engine.restoring import restore
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -38,7 +37,6 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
-    from orchestrator.devices.quiet import Difference
     from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
@@ -119,7 +117,6 @@ def _restore_phone(
     *,
     take: bool = False,
 ) -> Restored:
-    notes: list[str] = []
     try:
         attached: Attached | None = None
         if name != HOST_SERIAL:
@@ -129,19 +126,17 @@ def _restore_phone(
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
         with workspace.lease.acquire(serial):
             device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
-            undone = list(restore(device, workspace.conditioner, on_note=notes.append, take=take))
+            undone = list(workspace.conditioner.restore(device, take=take))
     except DeviceError as error:
         undone = workspace.powered_on.get(Serial(name), [])
         if undone and not workspace.conditioner.journal.pending(Serial(name)):
             return Restored(
                 name=name,
                 restored={Serial(name): undone},
-                notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+                notes=[f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
             )
-        return Restored(name=name, error=error, notes=notes)
-    return Restored(
-        name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes
-    )
+        return Restored(name=name, error=error)
+    return Restored(name=name, restored={serial: workspace.powered_on.get(serial, []) + undone})
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -439,14 +434,8 @@ def stop_adb(settings: Settings) -> DoneAnswer:
     return DoneAnswer(text=text, data={"stopped": server is not None})
 
 
-def audit_phone(
-    workspace: Workspace, serial: str
-) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
-    """Compare a phone with what it was before the first change that isn't undone.
-
-    Returns what it is, what is still to be undone, and what differs.
-    """
+def pending_on(workspace: Workspace, serial: str) -> tuple[DeviceFacts, Sequence[str]]:
+    """Return what a phone is, and what is still to be undone on it."""
     ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
     with workspace.lease.acquire(facts.serial):
-        pending = workspace.conditioner.pending(device)
-        return facts, pending, workspace.conditioner.audit(device)
+        return facts, workspace.conditioner.pending(device)

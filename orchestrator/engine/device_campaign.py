@@ -25,7 +25,6 @@ from orchestrator.engine.events import (
 )
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.reference_check import ReferenceCheck
-from orchestrator.engine.restoring import may_return, restore, why_not_restored
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.errors import (
     BenchfarmError,
@@ -36,6 +35,7 @@ from orchestrator.errors import (
     HostStorageError,
     InterruptedByUserError,
     StoreError,
+    may_return,
 )
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
@@ -340,9 +340,7 @@ class DeviceCampaign:
         """Undo what was changed; what can't be undone now is named."""
         conditioner = self._context.conditioner
         try:
-            restore(
-                self._device, conditioner, on_note=lambda text: self._note(text, is_problem=True)
-            )
+            conditioner.restore(self._device)
         except BenchfarmError as error:
             if self._serial in conditioner.unrestored():
                 self._note(why_not_restored(self._serial, error), is_problem=True)
@@ -429,6 +427,12 @@ def run_sustained(
     while (now := last()) is None or not now.is_over(sustained_s):
         invocation = replace(invocation, number=invocation.number + 1)
         runner.run_one(invocation, at_rest=False)
+
+
+def why_not_restored(serial: str, error: Exception) -> str:
+    """Return that a device couldn't be restored, and what does it later."""
+    again = f"'benchfarm device restore {shlex.quote(serial)}' tries again"
+    return f"could not be restored ({error}); {again}"
 
 
 def _text(device: Device, error: DeviceError) -> str:
