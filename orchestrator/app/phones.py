@@ -335,7 +335,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 
 def check_phones(
-    workspace: Workspace, serials: Sequence[str], *, apk: Path | None, out: Path | None
+    workspace: Workspace, serials: Sequence[str], out: Path | None
 ) -> Iterator[tuple[AdbDevice | CheckedDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
@@ -344,11 +344,6 @@ def check_phones(
     """
     from orchestrator.devices.check import check_phone
 
-    app = None
-    if apk is not None:
-        from orchestrator.artifacts.apk import inspect_apk
-
-        app = (inspect_apk(apk).package, apk)
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
@@ -360,7 +355,7 @@ def check_phones(
         check_writable(path)
         with workspace.lease.acquire(facts.serial):
             checks = list(
-                check_phone(device, workspace.conditioner, app=app)
+                check_phone(device, workspace.conditioner)
                 if isinstance(device, AdbDevice)
                 else device.checks()
             )

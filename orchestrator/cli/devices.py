@@ -259,7 +259,6 @@ class CheckOptions:
     serials: Annotated[
         Listed, opt("--serial -s", "Serial number (default: all attached phones).")
     ] = ()
-    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
 
 
@@ -287,9 +286,7 @@ def check(
             workspace.wait = waiting(sides.wait)
             plan = sides.plan(serials)
             resolution.measure_equal_sides(workspace, plan, sessions=sides.sessions)
-        for device, facts, checks, path in check_phones(
-            workspace, serials, apk=options.apk, out=options.out
-        ):
+        for device, facts, checks, path in check_phones(workspace, serials, options.out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
