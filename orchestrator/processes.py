@@ -97,12 +97,24 @@ def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
         return False
 
 
-def command_line(pid: int) -> str:
-    """Return a process's command line; empty when there is none, or nobody tells."""
-    try:
-        return " ".join(psutil.Process(pid).cmdline())
-    except _UNKNOWN:
-        return ""
+def running(arguments: Sequence[str]) -> list[psutil.Process]:
+    """Return the processes of any program that were started with exactly these arguments."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(*_UNKNOWN):
+            if process.cmdline()[1:] == list(arguments):
+                found.append(process)
+    return found
+
+
+def end_running(arguments: Sequence[str]) -> None:
+    """End the processes that were started with these arguments, by force where they don't end."""
+    left = running(arguments)
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(kind)
+        _, left = psutil.wait_procs(left, timeout=_KILLED_S)
 
 
 def kill_group(leader: int) -> None:

@@ -415,18 +415,18 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
 
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    from orchestrator.devices.own_server import OwnServer
     from orchestrator.records.answers import DoneAnswer
 
-    server = OwnServer.adopt(settings.state_folder)
-    if server is not None:
-        server.stop()
+    with Workspace(settings, makes_store=False) as workspace:
+        server = workspace.own_server()
+    was_running = server.answers()
+    server.stop()
     text = (
         f"stopped the adb server at {server.address}"
-        if server
+        if was_running
         else "benchfarm has no adb server running"
     )
-    return DoneAnswer(text=text, data={"stopped": server is not None})
+    return DoneAnswer(text=text, data={"stopped": was_running})
 
 
 def pending_on(workspace: Workspace, serial: str) -> tuple[DeviceFacts, Sequence[str]]:
