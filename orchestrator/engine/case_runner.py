@@ -223,11 +223,6 @@ class CaseRunner:
         self._check_cancelled()
         return fitness
 
-    def forget(self) -> None:
-        """Take nothing for known that was seen of the device: it was, or may have been, rebooted."""
-        self._placer.forget()
-        self._last_state = (0.0, None)
-
     def _keep(self, run: RunRecord) -> None:
         self._context.store.append_run(run)
         self._context.observer.on_event(
@@ -313,7 +308,9 @@ class CaseRunner:
                     break
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
-                self.forget()
+                # It may have been rebooted.
+                self._placer.forget()
+                self._last_state = (0.0, None)
                 # A device that doesn't come back is abandoned: its open invocations wait for a
                 # resume.
                 self._device.wait_until_ready(timeout_s=READY_S)

@@ -19,7 +19,6 @@ from orchestrator.engine.events import (
     DeviceNote,
     InvocationStarted,
     Measuring,
-    PairsSoFar,
     RoundAdded,
     RunStored,
 )
@@ -357,7 +356,7 @@ class DeviceCampaign:
 
 
 class _Sides:
-    """Passes events on with the side that they are of, and with how the sides compare so far."""
+    """Passes events on with the side that they are of."""
 
     def __init__(self, observer: Observer, pairs: PairProgress) -> None:
         self._observer = observer
@@ -370,13 +369,7 @@ class _Sides:
                 event = replace(event, side=self._pairs.side_of(invocation.case.case_key))
             case RunStored(run=run):
                 self._pairs.learn(run)
-                found = self._pairs.so_far(run)
-                so_far = None
-                if found is not None and found.ratio is not None:
-                    so_far = PairsSoFar(
-                        pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high
-                    )
-                event = replace(event, side=self._pairs.side_of(run.case.case_key), so_far=so_far)
+                event = replace(event, side=self._pairs.side_of(run.case.case_key))
         self._observer.on_event(event)
 
 
