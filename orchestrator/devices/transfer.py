@@ -1,5 +1,5 @@
-"""What is brought to a phone: files under their content's hash, pushed once, verified there and
-pruned by least use; and APKs, streamed to the package manager once and checked afterwards.
+"""What is brought to a phone: files under their content's hash, pushed once and verified there; and
+APKs, streamed to the package manager once and checked afterwards.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.records.failures import INSTALL_STEPS
-from orchestrator.scripts import call
+from orchestrator.scripts import Answer, call
 
-DEFAULT_BUDGET_BYTES: Final = 4 << 30
-#: A phone whose data partition is full misbehaves: so much stays free.
-_KEEP_FREE_BYTES: Final = 128 << 20
+#: A phone whose data partition is full misbehaves: so much stays free, or files of earlier
+#: campaigns go.
+_KEEP_FREE_BYTES: Final = 1 << 30
 _PREFIX_LENGTH: Final = 16
+#: A folder of placed files, as ls tells it.
+_BLOB: Final = rf"^([a-z][a-z0-9_-]*/[0-9a-f]{{{_PREFIX_LENGTH}}})/$"
 _MD5_DIGITS: Final = 32
-_VERIFIED: Final = "verified"
 _HASH_TIMEOUT_S: Final = 120.0
 
 #: Called with a file's name, the bytes sent so far, and its size.
@@ -46,7 +47,7 @@ class PlacedFiles:
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
     Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which
-    boot, at which size and modification time), and by its own time when the blob was last used.
+    boot, at which size and modification time).
     """
 
     _link: PhoneLink
@@ -54,11 +55,9 @@ class PlacedFiles:
     def __init__(self, folder: str) -> None:
         """Name the folder on the phone."""
         self._files_folder = folder
-        #: What the placed files may take.
-        self.budget_bytes = DEFAULT_BUDGET_BYTES
         #: Hears of pushes as they go on.
         self.progress: PushProgress = lambda name, sent_bytes, size_bytes: None
-        #: Used by this process: never pruned by it.
+        #: Used by this process: never removed by it.
         self._used: set[str] = set()
 
     def place(self, file: HostFile) -> PlacedFile:
@@ -79,35 +78,35 @@ class PlacedFiles:
         blob = f"{self._files_folder}/{file.kind}/{folder}"
         placed = PlacedFile(path=f"{blob}/{name}", sha256=file.sha256, pushed_bytes=0)
         self._used.add(blob)
-        listing = self._link.again(lambda: self._listing_without(file, blob))
-        if listing is None:
+        looked = self._link.again(lambda: self._look_without(file, blob))
+        if looked is None:
             return placed
-        self._make_room(listing, size_bytes)
+        self._make_room(looked, size_bytes)
         try:
             self._link.again(lambda: self._push(file, blob))
         except TransferError:
             self._link.again(lambda: self._push(file, blob))
         return replace(placed, pushed_bytes=size_bytes)
 
-    def _listing_without(self, file: HostFile, blob: str) -> str | None:
-        """Return None when the file lies there, whole; else what place_list.sh prints of what lies
-        there instead.
+    def _look_without(self, file: HostFile, blob: str) -> Answer | None:
+        """Return None when the file lies there, whole; else the free space, and what lies there
+        instead.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """
 
-        def look(accepted: str) -> tuple[str, str]:
-            mode = "755" if file.executable else ""
+        def look(accepted: str) -> Answer:
+            mode, folder = "755" if file.executable else "", quote(self._files_folder)
             scripts = {
                 "look": call("place_look", blob, file.name, file.sha256, mode, accepted),
-                "list": call("place_list", self._files_folder),
+                "space": f"df -k {folder}",
+                "blobs": f"cd {folder} && ls -d */*/",
             }
-            answer = self._link.ask(
-                scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {file.name}", must=True
-            )
-            return answer.value("look"), answer.text("list")
+            what = f"looking for {file.name}"
+            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
 
-        found, listing = look("")
+        answer = look("")
+        found = answer.value("look")
         if found in {"same", file.sha256}:
             return None
         if found == _expected(file, like=found):
@@ -115,7 +114,7 @@ class PlacedFiles:
             # noted.
             look(found)
             return None
-        return listing
+        return answer
 
     def _push(self, file: HostFile, blob: str) -> None:
         draft, name, size_bytes = f"{blob}/.{secrets.token_hex(6)}.part", file.name, file.size()
@@ -155,39 +154,22 @@ class PlacedFiles:
                 self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
             raise
 
-    def _make_room(self, listing: str, size_bytes: int) -> None:
-        """Prune the least recently used blobs until the budget and the free space have room for so
-        many bytes.
-        """
-        space, _, listing = listing.partition("\n\n")
-        used_at_s = {
-            path: int(at)
-            for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)
-        }
-        sizes: dict[str, int] = {}
-        for size, path in re.findall(
-            rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M
-        ):
-            sizes[path] = sizes.get(path, 0) + int(size)
-        free_bytes = parse_free_bytes(space)
-        over = sum(sizes.values()) + size_bytes - self.budget_bytes
-        short = 0 if free_bytes is None else size_bytes + _KEEP_FREE_BYTES - free_bytes
-        doomed: list[str] = []
-        freed = 0
-        # A blob that was never verified is what a push left that was cut off: the first to go.
-        for path in sorted(sizes, key=lambda path: (used_at_s.get(path, 0), path)):
-            blob = f"{self._files_folder}/{path}"
-            if freed < max(over, short) and blob not in self._used:
-                doomed += [quote(blob), f"{quote(blob)}.{_VERIFIED}"]
-                freed += sizes[path]
-        if doomed:
-            command = f"rm -rf {' '.join(doomed)}"
-            self._link.again(
-                lambda: self._link.must(command, timeout_s=60.0, what="removing old files")
-            )
-        if free_bytes is not None and free_bytes + freed < size_bytes:
+    def _make_room(self, looked: Answer, size_bytes: int) -> None:
+        """Remove what this process doesn't use where the phone is too full for so many bytes."""
+        free_bytes = parse_free_bytes(looked.text("space"))
+        if free_bytes is None or free_bytes >= size_bytes + _KEEP_FREE_BYTES:
+            return
+        blobs = re.findall(_BLOB, looked.text("blobs"), re.M)
+        unused = {f"{self._files_folder}/{path}" for path in blobs} - self._used
+        names = " ".join(f"{quote(blob)} {quote(blob)}.verified" for blob in sorted(unused))
+        command = f"rm -rf {names}; df -k {quote(self._files_folder)}"
+        left = self._link.again(
+            lambda: self._link.must(command, timeout_s=60.0, what="removing old files")
+        )
+        free_bytes = parse_free_bytes(left)
+        if free_bytes is not None and free_bytes < size_bytes:
             raise DeviceStorageError(
-                f"{size_bytes} bytes are to be placed, but only {free_bytes + freed} are free",
+                f"{size_bytes} bytes are to be placed, but only {free_bytes} are free",
                 serial=self._link.serial,
                 hint="free some space on the phone",
             )
