@@ -63,26 +63,20 @@ def parse_address(text: str, *, source: str = "the adb server's address") -> Ser
 
     Raises UsageError naming ``source``.
     """
-    rest = text.strip()
-    if rest.startswith("localfilesystem:"):
-        path = rest.removeprefix("localfilesystem:")
-        if path.startswith("/"):
-            return ServerAddress(path=path, named_by=source)
-    rest = rest.removeprefix("tcp:")
-    if re.fullmatch(r"\d+", rest):
-        return ServerAddress(port=_port(rest, text, source), named_by=source)
-    found = re.fullmatch(
-        r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:/\[\]]+))(?::(?P<port>\d+))?", rest
-    )
-    if found is None:
+    rest = text.strip().removeprefix("tcp:")
+    if rest.startswith("localfilesystem:/"):
+        return ServerAddress(path=rest.removeprefix("localfilesystem:"), named_by=source)
+    if rest.isdigit():
+        rest = f"localhost:{rest}"
+    found = re.fullmatch(r"(?:\[([\w:.%]+)\]|([^\s:/\[\]]+))(?::([0-9]{1,5}))?", rest)
+    port = int(found[3] or DEFAULT_PORT) if found is not None else 0
+    if found is None or not 0 < port < 65536:
         raise UsageError(
             f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path"
         )
-    host = found["v6"] or found["host"]
-    port = _port(found["port"], text, source) if found["port"] else DEFAULT_PORT
-    return ServerAddress(
-        host="127.0.0.1" if host == "localhost" else host, port=port, named_by=source
-    )
+    host = found[1] or found[2]
+    host = "127.0.0.1" if host == "localhost" else host
+    return ServerAddress(host=host, port=port, named_by=source)
 
 
 def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddress | None:
@@ -92,28 +86,18 @@ def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddres
     The setting comes first, then ``ADB_SERVER_SOCKET``, then ``ANDROID_ADB_SERVER_ADDRESS`` and
     ``ANDROID_ADB_SERVER_PORT``, in the order in which adb reads them. Raises UsageError.
     """
-    if setting.strip():
-        return parse_address(setting, source="$BENCHFARM_ADB_SERVER")
-    if socket := environ.get("ADB_SERVER_SOCKET", "").strip():
-        return parse_address(socket, source="$ADB_SERVER_SOCKET")
     host = environ.get("ANDROID_ADB_SERVER_ADDRESS", "").strip()
     port = environ.get("ANDROID_ADB_SERVER_PORT", "").strip()
-    if not host and not port:
-        return None
-    number = _port(port, port, "$ANDROID_ADB_SERVER_PORT") if port else DEFAULT_PORT
-    if not host:
-        return ServerAddress(port=number, named_by="$ANDROID_ADB_SERVER_PORT")
-    source = "$ANDROID_ADB_SERVER_ADDRESS"
-    named = parse_address(
-        f"[{host}]" if ":" in host and not host.startswith("[") else host, source=source
-    )
-    return ServerAddress(host=named.host, port=number, named_by=source)
-
-
-def _port(digits: str, text: str, source: str) -> int:
-    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 65536:
-        raise UsageError(f"{source} is {text!r}: the port must be a number from 1 to 65535")
-    return int(digits)
+    bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    for source, text in (
+        ("$BENCHFARM_ADB_SERVER", setting),
+        ("$ADB_SERVER_SOCKET", environ.get("ADB_SERVER_SOCKET", "")),
+        ("$ANDROID_ADB_SERVER_ADDRESS", f"{bracketed}:{port or DEFAULT_PORT}" if host else ""),
+        ("$ANDROID_ADB_SERVER_PORT", f"localhost:{port}" if port else ""),
+    ):
+        if text.strip():
+            return parse_address(text, source=source)
+    return None
 
 
 #: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't
