@@ -541,7 +541,7 @@ class Workspace(Adapters):
         device = AdbDevice(attached.server, seen.address, seen=seen)
         device.match_profile = self.match_profile
         device.progress = lambda *step: self.on_push(seen.serial, *step)
-        device.share(self.push_slots)
+        device.slots = self.push_slots
         self._opened.append(device)
         return device, facts or device.facts()
 

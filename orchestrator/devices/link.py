@@ -43,6 +43,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
+from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
@@ -97,7 +98,7 @@ class PhoneLink:
         """
         self.server = server
         self.transport = transport
-        self.serial = transport
+        self.serial = Serial(transport)
         self.clock = clock or SystemClock()
         #: Who uses the phone: renewed in front of what is sent anyway.
         self.note = HeldNote(self.clock)

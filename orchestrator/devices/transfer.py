@@ -43,14 +43,12 @@ _HASH_TIMEOUT_S: Final = 120.0
 PushProgress = Callable[[str, int, int], None]
 
 
-class PlacedFiles:
+class PlacedFiles(PhoneLink):
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
     Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which
     boot, at which size and modification time).
     """
-
-    _link: PhoneLink
 
     def __init__(self, folder: str) -> None:
         """Name the folder on the phone."""
@@ -78,14 +76,14 @@ class PlacedFiles:
         blob = f"{self._files_folder}/{file.kind}/{folder}"
         placed = PlacedFile(path=f"{blob}/{name}", sha256=file.sha256, pushed_bytes=0)
         self._used.add(blob)
-        looked = self._link.again(lambda: self._look_without(file, blob))
+        looked = self.again(lambda: self._look_without(file, blob))
         if looked is None:
             return placed
         self._make_room(looked, size_bytes)
         try:
-            self._link.again(lambda: self._push(file, blob))
+            self.again(lambda: self._push(file, blob))
         except TransferError:
-            self._link.again(lambda: self._push(file, blob))
+            self.again(lambda: self._push(file, blob))
         return replace(placed, pushed_bytes=size_bytes)
 
     def _look_without(self, file: HostFile, blob: str) -> Answer | None:
@@ -103,7 +101,7 @@ class PlacedFiles:
                 "blobs": f"cd {folder} && ls -d */*/",
             }
             what = f"looking for {file.name}"
-            return self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            return self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
 
         answer = look("")
         found = answer.value("look")
@@ -126,11 +124,11 @@ class PlacedFiles:
                 {"sum": call("place_settle", *arguments)},
                 f"putting {name} in its place",
             )
-            answer = self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            answer = self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
             return answer.value("sum")
 
         try:
-            self._link.push(
+            self.push(
                 file.source,
                 draft,
                 mode=mode,
@@ -140,18 +138,18 @@ class PlacedFiles:
             if found == file.sha256:
                 return
             if not found:
-                raise no_checksum(self._link.serial)
+                raise no_checksum(self.serial)
             expected = _expected(file, like=found)
             if found != expected:
                 raise TransferError(
                     f"{name} arrived with checksum {found} instead of {expected}",
-                    serial=self._link.serial,
+                    serial=self.serial,
                     hint="try another cable or port if it happens often; was the file changed meanwhile?",
                 )
             settle(found)
         except (DeviceStorageError, TransferError):
             with contextlib.suppress(DeviceError):
-                self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
+                self.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
             raise
 
     def _make_room(self, looked: Answer, size_bytes: int) -> None:
@@ -163,14 +161,12 @@ class PlacedFiles:
         unused = {f"{self._files_folder}/{path}" for path in blobs} - self._used
         names = " ".join(f"{quote(blob)} {quote(blob)}.verified" for blob in sorted(unused))
         command = f"rm -rf {names}; df -k {quote(self._files_folder)}"
-        left = self._link.again(
-            lambda: self._link.must(command, timeout_s=60.0, what="removing old files")
-        )
+        left = self.again(lambda: self.must(command, timeout_s=60.0, what="removing old files"))
         free_bytes = parse_free_bytes(left)
         if free_bytes is not None and free_bytes < size_bytes:
             raise DeviceStorageError(
                 f"{size_bytes} bytes are to be placed, but only {free_bytes} are free",
-                serial=self._link.serial,
+                serial=self.serial,
                 hint="free some space on the phone",
             )
 
@@ -192,10 +188,8 @@ _CHUNK_BYTES: Final = 1 << 18
 _STORAGE: Final = frozenset({"INSTALL_FAILED_INSUFFICIENT_STORAGE"})
 
 
-class InstalledApps:
+class InstalledApps(PhoneLink):
     """The apps on a phone: a part of AdbDevice."""
-
-    _link: PhoneLink
 
     def install(
         self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
@@ -212,20 +206,20 @@ class InstalledApps:
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        with self._link.slots.pushing():
+        with self.slots.pushing():
             answer = self._stream(apk, size_bytes, cancelled or threading.Event())
         self._judge(answer, package)
-        installed = self._link.again(lambda: self.package(package))
+        installed = self.again(lambda: self.package(package))
         if installed is None:
             raise InstallError(
                 f"the phone said Success, but {package} isn't installed",
-                serial=self._link.serial,
+                serial=self.serial,
                 hint="does the APK hold this package?",
             )
         if installed.sha256 and installed.sha256 != sha256:
             raise InstallError(
                 f"{package} is installed, but its APK has checksum {installed.sha256} instead of {sha256}",
-                serial=self._link.serial,
+                serial=self.serial,
             )
         return size_bytes
 
@@ -234,9 +228,7 @@ class InstalledApps:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
         scripts, what = {"package": call("package", package)}, f"looking for {package}"
-        told = self._link.again(lambda: self._link.ask(scripts, timeout_s=60.0, what=what)).text(
-            "package"
-        )
+        told = self.again(lambda: self.ask(scripts, timeout_s=60.0, what=what)).text("package")
         path = re.search(r"^path (.+)$", told, re.M)
         if path is None:
             return None
@@ -252,11 +244,11 @@ class InstalledApps:
         )
 
     def _stream(self, apk: Path, size_bytes: int, cancelled: threading.Event) -> str:
-        deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
+        deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
         with (
-            self._link.open(command, deadline, what=f"install of {apk.name}") as connection,
+            self.open(command, deadline, what=f"install of {apk.name}") as connection,
             apk.open("rb") as file,
         ):
             data: bytes | None = None
@@ -283,7 +275,7 @@ class InstalledApps:
             return
         what = f"install of {package}"
         told = without_stack(answer)[-400:]
-        if (failure := service_failure(told, serial=self._link.serial, what=what)) is not None:
+        if (failure := service_failure(told, serial=self.serial, what=what)) is not None:
             raise failure
         code = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
         if (
@@ -294,7 +286,7 @@ class InstalledApps:
         ):
             raise LinkLostError(
                 f"{what}: the link ended before the package manager answered ({told[-200:]!r})",
-                serial=self._link.serial,
+                serial=self.serial,
             )
         word = code[0] if code else ""
         hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace(
@@ -304,5 +296,5 @@ class InstalledApps:
         if word in _STORAGE or (
             not word and re.search(r"not enough space|no space left", answer, re.I)
         ):
-            raise DeviceStorageError(text, serial=self._link.serial, hint=hint)
-        raise InstallError(text, install_code=word, serial=self._link.serial, hint=hint)
+            raise DeviceStorageError(text, serial=self.serial, hint=hint)
+        raise InstallError(text, install_code=word, serial=self.serial, hint=hint)

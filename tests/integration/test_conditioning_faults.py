@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,7 +28,6 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import Answer
 from tests.samples.faulty_lab import SEED, WHOLE
 from tests.samples.phone_settings import changed, settings_of
 from tests.samples.places import REPO
@@ -64,21 +63,13 @@ class Tripwire(AdbDevice):
         self.trip_at = 0
         self.trip = lambda: None
 
-    def passed(self, timeout_s: float) -> float:
-        """Count a command; return how long it may take."""
+    def shell(self, command: str, *, timeout_s: float = 30.0, **options: Any) -> ShellResult:
+        """Count a command, and trip at it; what doesn't answer after that is abandoned quickly."""
         self.count += 1
         if self.count == self.trip_at:
             self.trip()
-        # What doesn't answer after that is abandoned quickly.
-        return min(timeout_s, 2.0) if 0 < self.trip_at <= self.count else timeout_s
-
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
-        return super().shell(command, timeout_s=self.passed(timeout_s), stdin=stdin)
-
-    def ask(
-        self, scripts: Mapping[str, str], *, timeout_s: float = 30.0, what: str, must: bool = False
-    ) -> Answer:
-        return super().ask(scripts, timeout_s=self.passed(timeout_s), what=what, must=must)
+        limit_s = 2.0 if 0 < self.trip_at <= self.count else timeout_s
+        return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
 
 
 class ForwardClock(SystemClock):
@@ -160,7 +151,7 @@ def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
     prepare(conditioner, device)
     first = device.count
     prepare(conditioner, device)
-    assert device.count - first == 1
+    assert device.count - first == 2
     conditioner.restore(device)
 
 
