@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.conditioning import LadderConditioner
@@ -37,59 +36,41 @@ Found = tuple[CheckResult, str, str]
 _FATAL: Final = "nothing can be measured on this phone"
 
 
-class _Tool(NamedTuple):
-    """A tool or a small file that phones may lack, tried as benchfarm uses it."""
-
-    command: str
-    #: What is lost without it, or is different then.
-    cost: str
-    #: What it must print.
-    wanted: str = ""
-
-    @property
-    def name(self) -> str:
-        """The file of ``cat``, else the tool with what it is asked for."""
-        return self.command.removeprefix("cat ").removeprefix("command -v ")
-
-
 _CPUFREQ: Final = "/sys/devices/system/cpu/cpufreq/policy0"
-#: Without one of these benchfarm has another way.
-_BETTER: Final = (
-    _Tool("setsid true", "a run shares its session with adb's shell"),
-    _Tool("sha256sum try.txt", "files are compared by md5", "911169ddaaf146af"),
-    _Tool("sleep 0.05", "the phone waits in whole seconds"),
-    _Tool("stat -c %s try.txt", "files are compared again before each campaign", "4"),
-    _Tool("sh -c 'renice -n 19 -p $$'", "the sampler runs at the program's priority"),
-    _Tool("sh -c 'taskset -p $$'", "--taskset can't be used; the sampler runs on any core"),
-    _Tool("ps -A -o PID,PPID,PGID,ARGS", "processes of a run are found by their parents", "PGID"),
-    _Tool("df -k .", "a full disk shows only when a file can't be written"),
-    _Tool("dumpsys window policy", "the app on the screen is unknown"),
-    _Tool("dumpsys SurfaceFlinger", "the GPU's driver is unknown", "GLES"),
-    _Tool("dumpsys thermalservice", "heat comes from files alone", "Temperature"),
-    _Tool(f"cat {_CPUFREQ}/stats/time_in_state", "mean clocks are estimated from samples"),
-    _Tool("cat /sys/class/thermal/thermal_zone0/temp", "heat comes from Android's services alone"),
-    _Tool(
-        "cat /sys/class/power_supply/battery/current_now",
-        "energy needs perfetto's meters or the battery service's current",
-    ),
-)
-#: Without one of these something can't be had.
-_NEEDED: Final = (
-    _Tool("command -v am", "the benchmark app can't be started"),
-    _Tool("command -v cmd", "airplane mode and fixed performance mode can't be set"),
-    _Tool("command -v input", "the screen can't be switched"),
-    _Tool("command -v logcat", "the app's results and reasons of kills can't be read"),
-    _Tool("command -v perfetto", "no trace can be recorded"),
-    _Tool("command -v pidof", "other programs that measure aren't noticed"),
-    _Tool("command -v pm", "the benchmark app can't be installed"),
-    _Tool("command -v run-as", "files of a debuggable app can't be read"),
-    _Tool("command -v svc", "Wi-Fi and mobile data can't be switched off"),
-    _Tool("settings get global airplane_mode_on", "quiet mode can't be had"),
-    _Tool("dumpsys battery", "the battery's state is unknown", "level"),
-    _Tool("dumpsys power", "the screen's state is unknown", "mWakefulness"),
-    _Tool("cat /proc/stat", "the load of other processes is unknown"),
-    _Tool(f"cat {_CPUFREQ}/scaling_cur_freq", "clocks are unknown"),
-)
+#: Command -> what is different without it; benchfarm has another way then.
+_BETTER: Final = {
+    "setsid true": "a run shares its session with adb's shell",
+    "sha256sum try.txt | grep 911169ddaaf146af": "files are compared by md5",
+    "sleep 0.05": "the phone waits in whole seconds",
+    "stat -c %s try.txt | grep 4": "files are compared again before each campaign",
+    "renice -n 19 -p $$": "the sampler runs at the program's priority",
+    "taskset -p $$": "--taskset can't be used; the sampler runs on any core",
+    "ps -A -o PID,PPID,PGID,ARGS | grep PGID": "a run's processes are found by their parents",
+    "df -k .": "a full disk shows only when a file can't be written",
+    "dumpsys window policy": "the app on the screen is unknown",
+    "dumpsys SurfaceFlinger | grep GLES": "the GPU's driver is unknown",
+    "dumpsys thermalservice | grep Temperature": "heat comes from files alone",
+    f"cat {_CPUFREQ}/stats/time_in_state": "mean clocks are estimated from samples",
+    "cat /sys/class/thermal/thermal_zone0/temp": "heat comes from Android's services alone",
+    "cat /sys/class/power_supply/battery/current_now": "energy needs the battery service's current",
+}
+#: Command -> what can't be had without it.
+_NEEDED: Final = {
+    "command -v am": "the benchmark app can't be started",
+    "command -v cmd": "airplane mode and fixed performance mode can't be set",
+    "command -v input": "the screen can't be switched",
+    "command -v logcat": "the app's results and reasons of kills can't be read",
+    "command -v perfetto": "no trace can be recorded",
+    "command -v pidof": "other programs that measure aren't noticed",
+    "command -v pm": "the benchmark app can't be installed",
+    "command -v run-as": "files of a debuggable app can't be read",
+    "command -v svc": "Wi-Fi and mobile data can't be switched off",
+    "settings get global airplane_mode_on": "quiet mode can't be had",
+    "dumpsys battery | grep level": "the battery's state is unknown",
+    "dumpsys power | grep mWakefulness": "the screen's state is unknown",
+    "cat /proc/stat": "the load of other processes is unknown",
+    f"cat {_CPUFREQ}/scaling_cur_freq": "clocks are unknown",
+}
 
 
 def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[PhoneCheck]:
@@ -98,8 +79,9 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
     A phone that fails a check raises nothing; what comes of it says so.
     """
     checks: dict[str, Callable[[], Found]] = {"shell": partial(_shell, device)}
-    for tools, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
-        checks |= {tool.name: partial(_tool, device, tool, without) for tool in tools}
+    for costs, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
+        for command, cost in costs.items():
+            checks[command] = partial(_tool, device, command, without, cost)
     checks |= {
         "facts": partial(_facts, device),
         "state": partial(_state, device),
@@ -141,14 +123,15 @@ def _answers(device: AdbDevice) -> bool:
     return True
 
 
-def _tool(device: AdbDevice, tool: _Tool, without: CheckResult) -> Found:
-    script = call("try", device.work_folder, tool.wanted, *shlex.split(tool.command))
-    scripts = {"folder": f"mkdir -p {quote(device.work_folder)}", "try": script}
-    answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {tool.name}")
+def _tool(device: AdbDevice, command: str, without: CheckResult, cost: str) -> Found:
+    """Try a tool or a small file that phones may lack, as benchfarm uses it."""
+    folder = quote(device.work_folder)
+    scripts = {"folder": f"mkdir -p {folder}", "try": call("try", device.work_folder, command)}
+    answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, what=f"trying {command!r}")
     word, _, seen = answer.value("try").partition(" ")
     if word == "works":
         return works(seen.strip())
-    return without, seen.strip() or reason_of(answer), tool.cost
+    return without, seen.strip() or reason_of(answer), cost
 
 
 def _shell(device: AdbDevice) -> Found:

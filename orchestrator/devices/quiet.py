@@ -2,8 +2,8 @@
 applied and undone.
 
 What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity
-airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks and
-vendors' thermal services only as root.
+airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks only as
+root.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from orchestrator.records.plan import Quiet, Screen
 from orchestrator.scripts import call
 
 _ANDROID_11: Final = 30
-#: Init services that lower clocks on their own; names differ between vendors and years.
-THERMAL_SERVICES: Final = "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
 #: The names of the steps that switch the screen.
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
@@ -97,8 +95,6 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
         steps += [step for cluster in facts.clusters for step in _pinned(cluster, not_root)]
     if quiet.pin_gpu:
         steps.append(_pinned_gpu(not_root))
-    if quiet.thermal_control_off:
-        steps.append(_thermal_control(not_root))
     return steps
 
 
@@ -245,21 +241,6 @@ def _pinned_gpu(refusal: str) -> QuietStep:
         read=as_root(call("gpu_clock", "read")),
         accepts=lambda told: len(told.split()) == 3 and told.split()[1] == told.split()[2],
         apply=as_root(call("gpu_clock", "raise")),
-        undo=undo,
-        refusal=refusal,
-    )
-
-
-def _thermal_control(refusal: str) -> QuietStep:
-    def undo(told: str) -> str:
-        names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
-        return as_root("; ".join(f"start {name}" for name in names) or "true")
-
-    return QuietStep(
-        name="the vendor's thermal control being off",
-        read=call("running_services", "read", *THERMAL_SERVICES.split()),
-        accepts=lambda told: told in {"", "stopped"},
-        apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),
         undo=undo,
         refusal=refusal,
     )

@@ -655,13 +655,6 @@ class Quiet:
     pin_gpu: Annotated[
         bool | None, Key("With root: hold the GPU's clock at its maximum.", default="as it is")
     ] = None
-    thermal_control_off: Annotated[
-        bool | None,
-        Key(
-            "With root: stop the vendor's thermal services; the phone may get too hot.",
-            default="as it is",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

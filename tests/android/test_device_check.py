@@ -15,7 +15,7 @@ from tests.samples.command import Cli
 from tests.samples.real_phone import RealPhone
 
 #: What Debian's parts lack, or this computer's kernel.
-LACKING = {"perfetto", "current_now", "time_in_state", "scaling_cur_freq", "temp"}
+LACKING = {"command -v perfetto", "current_now", "time_in_state", "scaling_cur_freq", "temp"}
 
 
 def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(

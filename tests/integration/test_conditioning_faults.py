@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
 EVERYTHING = Quiet(
     airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True, pin_clocks=True,
-    pin_gpu=True, thermal_control_off=True,
+    pin_gpu=True,
 )  # fmt: skip
 #: Fewer, where every step is tried; none of them a kind of its own.
 SOME = Quiet(airplane=True, no_doze=True, fixed_performance=True)

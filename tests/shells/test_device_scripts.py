@@ -168,16 +168,6 @@ def test_a_command_is_run_as_root_by_the_way_that_the_phone_has(shell: Shell, ro
     assert (done.returncode, done.stdout) == ((13, b"") if root == "nobody" else (0, b"it's 2\n"))
 
 
-def test_services_that_run_are_told_and_stopped(shell: Shell) -> None:
-    shell.tool(
-        "getprop", 'case "$1" in init.svc.b|init.svc.c-d) echo running;; *) echo stopped;; esac'
-    )
-    shell.tool("stop", 'echo "stop $1"')
-    assert shell.call("running_services", "read", "a", "b", "c-d").stdout == b"b c-d\n"
-    assert shell.call("running_services", "read", "a").stdout.strip() == b""
-    assert shell.call("running_services", "stop", "a", "b", "c-d").stdout == b"stop b\nstop c-d\n"
-
-
 def test_apps_that_run_are_stopped_and_forgotten_by_tracers(shell: Shell) -> None:
     shell.tool("pidof", '[ "$1" = org.two ] && echo 7')
     shell.tool("am", 'echo "am $*"')
