@@ -175,27 +175,16 @@ class DetachedRuns(PhoneLink):
             raise error
 
     def _why_gone(self, folder: str) -> DeviceCommandError:
-        """Return the error for a run whose shell ended without an exit code, with what the phone
-        tells of it.
-        """
-        scripts = {"why": call("why_gone", folder)}
-        told = self._through_cuts(lambda: self.ask(scripts, what="asking why a run ended")).text(
-            "why"
+        """Return the error for a run whose shell ended without an exit code."""
+        (said,) = self._through_cuts(
+            lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
         )
-        said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
-        logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
-        what = f"the run in {folder} ended without an exit code"
-        if logged:
-            return DeviceCommandError(
-                f"{what}: its shell was killed: {logged[-400:]}",
-                serial=self.serial,
-                hint="the phone is short of memory: close apps, or use a smaller model",
-            )
+        why = (said or b"").decode("utf-8", "replace").strip()[-400:]
         return DeviceCommandError(
-            f"{what}: "
-            + (f"its shell said: {said[-400:]}" if said else "nothing on the phone says why"),
+            f"the run in {folder} ended without an exit code: "
+            + (f"its shell said: {why}" if why else "its shell was killed"),
             serial=self.serial,
-            hint="look into the phone's log: adb logcat",
+            hint="short of memory? close apps; the phone's log says more: adb logcat -b all",
         )
 
     def discard_run(self, run_id: RunId) -> None:
