@@ -152,23 +152,14 @@ def _animation(name: str) -> QuietStep:
 
 
 def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
-    is_old = (facts.sdk or 0) < _ANDROID_11
-
-    def switch(on: bool) -> str:
-        if not is_old:
-            return f"cmd connectivity airplane-mode {'enable' if on else 'disable'}"
-        broadcast = f"am broadcast -a android.intent.action.AIRPLANE_MODE --ez state {'true' if on else 'false'}"
-        return as_root(f"settings put global airplane_mode_on {int(on)}; {broadcast}")
-
-    if not refusal and is_old and not facts.is_rooted:
-        refusal = "before Android 11 only root may switch it"
+    command = "cmd connectivity airplane-mode"
     return QuietStep(
         name="airplane mode",
         read="settings get global airplane_mode_on",
         accepts=lambda told: told == "1",
-        apply=switch(True),
-        undo=lambda told: switch(told == "1"),
-        refusal=refusal,
+        apply=f"{command} enable",
+        undo=lambda told: f"{command} {'enable' if told == '1' else 'disable'}",
+        refusal=refusal or _since_11(facts),
     )
 
 
@@ -193,6 +184,10 @@ def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     )
 
 
+def _since_11(facts: DeviceFacts) -> str:
+    return "" if (facts.sdk or 0) >= _ANDROID_11 else "it came with Android 11"
+
+
 def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     command = "cmd power set-fixed-performance-mode-enabled"
     return QuietStep(
@@ -202,7 +197,7 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
         accepts=lambda told: False,
         apply=f"{command} true",
         undo=lambda told: f"{command} false",
-        refusal="" if (facts.sdk or 0) >= _ANDROID_11 else "it came with Android 11",
+        refusal=_since_11(facts),
         by_exit_code=True,
     )
 
