@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,7 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
 _START_S: Final = 2.0
 #: How long killed processes may take to be gone.
 _KILLED_S: Final = 2.0
+_POLL_S: Final = 0.02
 #: What psutil raises where a process isn't there, or the system doesn't tell of it.
 _UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
 
@@ -114,7 +116,17 @@ def end_running(arguments: Sequence[str]) -> None:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(kind)
-        _, left = psutil.wait_procs(left, timeout=_KILLED_S)
+        end_s = time.monotonic() + _KILLED_S
+        while left and time.monotonic() < end_s:
+            _, left = psutil.wait_procs(left, timeout=_POLL_S)
+            left = [process for process in left if _is_alive(process)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def kill_group(leader: int) -> None:
