@@ -157,30 +157,32 @@ class AdbServer:
             return False
         return True
 
-    def open(self, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
-        """Connect to the server; the connection is to be closed by the caller."""
-        return Connection(self.address, deadline, what=what, serial=serial)
-
-    def open_transport(
-        self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
-    ) -> Connection:
-        """Connect to the server and from there to a phone; what is requested next goes to the
-        phone.
+    def open(self, *services: str, deadline: Deadline, what: str, serial: str = "") -> Connection:
+        """Connect to the server and ask for services, each by what the one before leads to; the
+        connection is to be closed by the caller.
         """
-        connection = self.open(deadline, what=what, serial=serial or transport)
+        connection = Connection(self.address, deadline, what=what, serial=serial)
         try:
-            connection.request(f"host:transport:{transport}")
+            for service in services:
+                connection.request(service)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def open_transport(
+        self, transport: str, *services: str, deadline: Deadline, what: str, serial: str = ""
+    ) -> Connection:
+        """Connect to the server and from there to a phone, which is asked for the services."""
+        way = f"host:transport:{transport}"
+        return self.open(way, *services, deadline=deadline, what=what, serial=serial or transport)
+
     def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
         """Ask the server something and return its answer."""
+        deadline = Deadline(timeout_s, self._clock)
         with self.open(
-            Deadline(timeout_s, self._clock), what=f"adb {service}", serial=serial
+            service, deadline=deadline, what=f"adb {service}", serial=serial
         ) as connection:
-            connection.request(service)
             return connection.read_block().decode("utf-8", "replace")
 
     def device_list(self) -> str:

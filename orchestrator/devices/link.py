@@ -107,15 +107,9 @@ class PhoneLink:
 
     def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
         """Open a service on the phone; the connection is to be closed by the caller."""
-        connection = self.server.open_transport(
-            self.transport, deadline, what=what, serial=self.serial
+        return self.server.open_transport(
+            self.transport, service, deadline=deadline, what=what, serial=self.serial
         )
-        try:
-            connection.request(service)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def shell(
         self,
@@ -140,7 +134,7 @@ class PhoneLink:
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
         with self.server.open_transport(
-            self.transport, deadline, what=what, serial=self.serial
+            self.transport, deadline=deadline, what=what, serial=self.serial
         ) as connection:
             try:
                 result = run_shell(
@@ -166,7 +160,7 @@ class PhoneLink:
         with (
             contextlib.suppress(DeviceError, AdbUnavailableError),
             self.server.open_transport(
-                self.transport, deadline, what="ending it", serial=self.serial
+                self.transport, deadline=deadline, what="ending it", serial=self.serial
             ) as connection,
         ):
             run_shell(connection, script)

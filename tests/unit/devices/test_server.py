@@ -298,7 +298,7 @@ def test_no_phone_is_told_as_such(start: Callable[..., OwnServer], binary: Path)
     server = start(binary)
     assert not list_devices(server)
     with pytest.raises(LinkLostError, match="not found"):
-        server.open_transport("R58M12", Deadline(60.0), what="opening")
+        server.open_transport("R58M12", deadline=Deadline(60.0), what="opening")
 
 
 def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
