@@ -189,8 +189,7 @@ class LadderConditioner:
             self._identify(device, standing)
             # A process that was killed left its run, and one that lost the phone the folders of its
             # runs.
-            if standing.then is not None:
-                device.end_strays(standing.then)
+            device.end_strays(standing.answer)
             restored = self._undo_all(device)
             self._claims.release(device)
         finally:
@@ -229,7 +228,7 @@ class LadderConditioner:
             device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled
         )
         self._identify(device, standing)
-        killed = device.end_strays(standing.then) if standing.then is not None else ()
+        killed = device.end_strays(standing.answer)
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)
