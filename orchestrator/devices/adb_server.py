@@ -212,7 +212,6 @@ class AdbServer:
         Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there),
         DeviceTimeoutError.
         """
-        _check_tcp(address)
         deadline = Deadline(timeout_s, self._clock)
         self._await(address, deadline, lambda: self._join(address, deadline))
 
@@ -221,7 +220,6 @@ class AdbServer:
 
         Raises DeviceUnusableError with adb's words.
         """
-        _check_tcp(address)
         hint = "open 'Pair device with pairing code' on the phone again: address and code change each time"
         try:
             answer = self.ask(
@@ -235,7 +233,6 @@ class AdbServer:
 
     def disconnect(self, address: str) -> None:
         """Forget a TCP phone; not an error when the server doesn't know it."""
-        _check_tcp(address)
         with contextlib.suppress(DeviceError):
             self.ask(f"host:disconnect:{address}")
 
@@ -326,8 +323,3 @@ def is_tcp(transport: str) -> bool:
     """Whether a transport's name is the host:port of a phone reached over TCP."""
     host, colon, port = transport.rpartition(":")
     return bool(colon and host and port.isdigit())
-
-
-def _check_tcp(address: str) -> None:
-    if not is_tcp(address) or any(c.isspace() for c in address):
-        raise UsageError(f"{address!r} isn't the host:port of a phone")

@@ -19,13 +19,10 @@ import pytest
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import ANSWER_TIMEOUT_S, AdbServer, ServerAddress
-from orchestrator.devices.discovery import list_devices
 from orchestrator.devices.own_server import OwnServer, bundled_adb, find_adb
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceTimeoutError,
-    LinkLostError,
-    UsageError,
 )
 from orchestrator.processes import running
 from tests.conftest import debian_adb, poll_until, process_is_gone, unused_port
@@ -294,13 +291,6 @@ def test_where_the_wheel_has_no_adb_it_is_found_in_path_or_in_the_sdk_or_asked_f
         assert told in done.stdout + done.stderr
 
 
-def test_no_phone_is_told_as_such(start: Callable[..., OwnServer], binary: Path) -> None:
-    server = start(binary)
-    assert not list_devices(server)
-    with pytest.raises(LinkLostError, match="not found"):
-        server.open_transport("R58M12", deadline=Deadline(60.0), what="opening")
-
-
 def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
     start: Callable[..., OwnServer],
 ) -> None:
@@ -318,9 +308,3 @@ def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
     assert waits[:-1] == sorted(waits[:-1])
     assert (waits[0], max(waits)) == (0.05, 1.0)
     assert len(waits) < 100
-
-
-@pytest.mark.parametrize("address", ["phone", "a b:1", ":5555", "host:port"])
-def test_what_is_no_address_of_a_phone_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="host:port"):
-        AdbServer().connect_tcp(address)
