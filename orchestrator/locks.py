@@ -1,7 +1,7 @@
 """Locks by name among the processes of one computer, and who holds one: answers that are proven
 now, by the system itself.
 
-A lock on an open file (flock) ends with its process,
+A lock on an open file (``F_OFD_SETLK``; flock where the system has no such) ends with its process,
 however that ends; the note in it only tells people who it is.
 """
 
@@ -12,6 +12,8 @@ import fcntl
 import json
 import os
 import socket
+import struct
+import sys
 import time
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
@@ -25,8 +27,14 @@ from orchestrator.errors import BenchfarmError, HostStorageError
 from orchestrator.files import make_private
 
 _POLL_S: Final = 0.05
-#: Who asks whether a lock is held has it for a moment: that mustn't look like a holder.
+#: Where a lock can't be asked for without being taken (flock), who asks whether it is held has it for
+#: a moment: that mustn't look like a holder.
 _SHORTEST_WAIT_S: Final = 0.25
+#: Linux locks for an open file, as flock's are (fcntl(2), "open file description locks"), which can
+#: be asked for without being taken.
+_OPEN_FILE_LOCKS: Final = sys.platform == "linux"
+#: `struct flock` of 64-bit offsets: type, whence, start, length, pid.
+_FLOCK: Final = "hhqqi"
 _LONGEST_NOTE_BYTES: Final = 4096
 
 
@@ -103,7 +111,14 @@ def _locked(path: Path) -> int | None:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _OPEN_FILE_LOCKS:
+            fcntl.fcntl(
+                descriptor,
+                fcntl.F_OFD_SETLK,
+                struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0),
+            )
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(descriptor).st_nlink:
             return descriptor
     except BlockingIOError:
@@ -124,6 +139,10 @@ def _holder(path: Path) -> str:
 
 def _is_locked(descriptor: int) -> bool:
     """Whether another has an open file's lock now; raises OSError."""
+    if _OPEN_FILE_LOCKS:
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        told: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+        return told != fcntl.F_UNLCK
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

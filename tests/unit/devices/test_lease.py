@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import locks
 from orchestrator.devices.lease import FileLease
 from orchestrator.errors import DeviceBusyError
 from orchestrator.processes import is_still, started_at
@@ -15,16 +16,25 @@ PHONE, OTHER = Serial("R58M12"), Serial("192.168.7.21:5555")
 HOLDER = """
 import sys
 from pathlib import Path
+from orchestrator import locks
 from orchestrator.devices.lease import FileLease
+locks._OPEN_FILE_LOCKS = {locks}
 with FileLease(Path(sys.argv[1])).acquire(sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()
 """
 
 
+@pytest.fixture(autouse=True, params=["asked", "taken"])
+def how_locks_are_seen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux can be asked who holds a lock; elsewhere (macOS) who asks has it for a moment."""
+    if request.param == "taken":
+        monkeypatch.setattr(locks, "_OPEN_FILE_LOCKS", False)
+
+
 def hold_in_another_process(folder: Path, serial: Serial) -> subprocess.Popen[str]:
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, folder, serial],
+        [sys.executable, "-c", HOLDER.format(locks=locks._OPEN_FILE_LOCKS), folder, serial],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={"PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
