@@ -128,8 +128,15 @@ def _restore_phone(
             device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
             undone = list(workspace.conditioner.restore(device, take=take))
     except DeviceError as error:
+        undone = workspace.powered_on.get(Serial(name), [])
+        if undone and not workspace.conditioner.journal.pending(Serial(name)):
+            return Restored(
+                name=name,
+                restored={Serial(name): undone},
+                notes=[f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+            )
         return Restored(name=name, error=error)
-    return Restored(name=name, restored={serial: undone})
+    return Restored(name=name, restored={serial: workspace.powered_on.get(serial, []) + undone})
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory, Labels
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.lease import FileLease, QuarantineFolder
-    from orchestrator.devices.rescue import LadderRescuer
+    from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.locks import Locks
     from orchestrator.passes.specification import RunProgram
     from orchestrator.ports import Device, ParityReference, Tool
@@ -191,6 +191,7 @@ class Adapters:
             zone_limits=zone_limits,
             stray_apps=(PACKAGE,),
             clock=self.clock,
+            power=self.hub_power,
         )
 
     @cached_property
@@ -234,7 +235,16 @@ class Adapters:
         """Gets phones back that stopped answering."""
         from orchestrator.devices.rescue import LadderRescuer
 
-        return LadderRescuer(search_path=self.settings.environ.get("PATH"))
+        return LadderRescuer(self.hub_power)
+
+    @cached_property
+    def hub_power(self) -> HubPower:
+        """Switches the ports of USB hubs."""
+        from orchestrator.devices.journal import UndoJournal
+        from orchestrator.devices.rescue import HubPower
+
+        journal = UndoJournal(self.settings.state_folder / "journals")
+        return HubPower(journal, search_path=self.settings.environ.get("PATH"))
 
     def profile_of(self, properties: Mapping[str, str]) -> DeviceProfile | None:
         """Return the profile that fits a device with these properties, None when none does."""

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
 
+#: How long a phone may take to be listed once its port has power.
+_BACK_S: Final = 15.0
+_BACK_POLL_S: Final = 0.3
 #: How often a phone that another process uses is looked at.
 _USE_POLL_S: Final = 0.5
 
@@ -94,6 +97,9 @@ class Workspace(Adapters):
         self.at_exit = contextlib.ExitStack()
         #: How long phones that others use are waited for, all together.
         self.wait = Deadline(0.0)
+        #: Changes on this computer that were undone before phones were looked for, by serial
+        #: number.
+        self.powered_on: dict[Serial, list[str]] = {}
         self._opened: list[Device] = []
         self._held_campaigns: set[CampaignId] = set()
 
@@ -226,8 +232,44 @@ class Workspace(Adapters):
         through one.
 
         When every one of ``serials`` is a virtual phone, no server for real phones is looked for.
-        Without ``start_server`` none is started. Raises AdbUnavailableError.
+        Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
+        killed process left without power are on first. Raises AdbUnavailableError.
         """
+        back = self._power_on() if start_server else set()
+        found = self._attached(serials, start_server=start_server)
+        deadline = self.clock.monotonic_s() + _BACK_S
+        while (
+            not back <= {item.seen.serial for item in found} and self.clock.monotonic_s() < deadline
+        ):
+            if self.clock.wait(_BACK_POLL_S, self.cancelled):
+                break
+            found = self._attached(serials, start_server=start_server)
+        return found
+
+    def _power_on(self) -> set[str]:
+        """Power on what processes that are gone left off, and return whose ports they were."""
+        from orchestrator.engine.events import DeviceNote
+
+        back = set[str]()
+        journal = self.conditioner.journal
+        for serial in journal.serials():
+            # Whoever holds a phone has its port off on purpose.
+            try:
+                if not journal.ports_off(serial):
+                    continue
+            except HostStorageError as error:
+                # The other phones can be used.
+                self.observer.on_event(DeviceNote(serial=serial, text=str(error), is_problem=True))
+                continue
+            with contextlib.suppress(DeviceBusyError), self.lease.acquire(serial):
+                undone, why = self.conditioner.power_on(serial)
+                self.powered_on[serial] = [*self.powered_on.get(serial, ()), *undone]
+                back |= {serial} if undone else set()
+                for text in [f"restored: {what}" for what in undone] + ([why] if why else []):
+                    self.observer.on_event(DeviceNote(serial=serial, text=text, is_problem=True))
+        return back
+
+    def _attached(self, serials: Sequence[str], *, start_server: bool) -> list[Attached]:
         from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
         lab = self.lab_server()

@@ -28,6 +28,7 @@ from orchestrator.devices.quiet import (
     screen_step,
     steps_for,
 )
+from orchestrator.devices.rescue import HubPower, port_of
 from orchestrator.devices.sockets import quote, reason_of, refusal_of
 from orchestrator.errors import (
     DeviceChangedError,
@@ -74,6 +75,7 @@ class LadderConditioner:
         stray_apps: Sequence[str] = (),
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
+        power: HubPower | None = None,
     ) -> None:
         """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are
         stopped.
@@ -84,6 +86,7 @@ class LadderConditioner:
         self._zone_limits = zone_limits
         self._stray_apps = tuple(stray_apps)
         self._clock = clock or SystemClock()
+        self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
         #: Devices made quiet by this process, how and in which boot. Each is touched by the thread
         #: with its lease.
@@ -151,6 +154,23 @@ class LadderConditioner:
     def unrestored(self) -> Sequence[Serial]:
         """Return the devices on which this computer's journal has something to be undone."""
         return self.journal.serials()
+
+    def power_on(self, serial: Serial) -> tuple[list[str], str]:
+        """Power those hubs' ports on again that a device's measurement left off, which needs no
+        device.
+
+        Returns what was undone, and why the rest couldn't be (empty when nothing is left). Raises
+        HostStorageError.
+        """
+        undone: list[str] = []
+        for change in self.journal.ports_off(serial):
+            if not self._power.does(change.port, "on"):
+                hub, _, number = change.port.partition(" ")
+                why = "failed" if self._power.is_there else "isn't installed here"
+                return undone, f"{change.what}: 'uhubctl -l {hub} -p {number} -a on' {why}"
+            self.journal.forget(serial, change)
+            undone.append(change.what)
+        return undone, ""
 
     def pending(self, device: Device) -> Sequence[str]:
         """Return what is still to be undone on a phone, by this journal or by the phone's own file.
@@ -300,7 +320,7 @@ class LadderConditioner:
     def _write_phones_own(self, device: Device, changes: Sequence[Change]) -> None:
         if not isinstance(device, AdbDevice):
             return
-        text = format_changes(changes)
+        text = format_changes([change for change in changes if not change.port])
         folder, file = quote(device.work_folder), _UNDO_FILE
         written = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
         device.must(
@@ -357,15 +377,20 @@ class LadderConditioner:
         """Undo what this computer's journal or the phone's own file tells, newest first."""
         self._quiet.pop(device.serial, None)
         self._stuck.discard(device.serial)
-        left = self.journal.pending(device.serial)
-        # Another computer's changes were made first, where both tell of some.
-        elsewhere = self._phones_own(device)
-        left = [change for change in elsewhere if change not in left] + left
-        if elsewhere:
-            self.journal.keep(device.serial, left)
+        restored, why = self.power_on(device.serial)
+        off = self.journal.ports_off(device.serial)
+        left = [change for change in self.journal.pending(device.serial) if not change.port]
+        if isinstance(device, AdbDevice):
+            if off and [change.port for change in off] == [port_of(device)]:
+                # It is there, on that very port: somebody powered it on.
+                off, why = [], ""
+            elsewhere = self._phones_own(device)
+            # Another computer's changes were made first, where both tell of some.
+            left = [change for change in elsewhere if change not in left] + left
+            if elsewhere:
+                self.journal.keep(device.serial, [*left, *off])
         is_touched = bool(left)
-        restored: list[str] = []
-        failed: list[str] = []
+        failed = [why] if why else []
         for change in reversed(left.copy()):
             if why := self._why_not_undone(device, change):
                 failed.append(f"{change.what} can't be restored with {change.undo!r}: {why}")
@@ -373,10 +398,10 @@ class LadderConditioner:
             restored.append(change.what)
             left.remove(change)
             if left:
-                self.journal.keep(device.serial, left)
+                self.journal.keep(device.serial, [*left, *off])
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
-        if is_touched:
+        if is_touched and isinstance(device, AdbDevice):
             # The phone's file goes first: as long as either is there, whoever comes next undoes
             # once more.
             self._write_phones_own(device, ())
@@ -395,7 +420,7 @@ class LadderConditioner:
         return bool(change.read) and _ask(device, {"read": change.read}).value("read") == change.was
 
     def _phones_own(self, device: Device) -> list[Change]:
-        """Return what a phone's own file tells."""
+        """Return what a phone's own file tells; a phone can't have anything done on this computer."""
         if not isinstance(device, AdbDevice):
             return []
         path = f"{device.work_folder}/{_UNDO_FILE}"
@@ -407,7 +432,7 @@ class LadderConditioner:
         try:
             if told.exit_code != 0:
                 raise ValueError(reason_of(told))
-            return parse_changes(told.text("undo"))
+            return [change for change in parse_changes(told.text("undo")) if not change.port]
         except ValueError as error:
             raise DeviceStorageError(
                 f"what is to be undone can't be read from {path}: {error}",

@@ -24,13 +24,15 @@ from orchestrator.records.case import Serial
 class Change:
     """One change: what it is, and the shell command that restores what was before.
 
-    Where ``read`` prints ``was``, nothing is left to be undone.
+    Where ``read`` prints ``was``, nothing is left to be undone. With ``port`` it was made on this
+    computer instead: a hub's port (``1-4 2`` is port 2 of hub 1-4) is without power.
     """
 
     what: str
-    undo: str
+    undo: str = ""
     read: str = ""
     was: str = ""
+    port: str = ""
 
 
 _SUFFIX: Final = ".undo"
@@ -57,7 +59,7 @@ def parse_changes(text: str) -> list[Change]:
             change = Change(**{key: str(row[key]) for key in _KEYS if key in row})
         except (ValueError, TypeError) as error:
             raise ValueError(f"line {number} can't be read: {line[:80]!r}") from error
-        if not change.undo:
+        if not (change.undo or change.port):
             raise ValueError(f"line {number} doesn't say how it is undone: {line[:80]!r}")
         changes.append(change)
     return changes
@@ -104,6 +106,14 @@ class UndoJournal:
             raise HostStorageError(
                 f"what is to be undone on {serial} can't be noted in {path}: {error}"
             ) from error
+
+    def forget(self, serial: Serial, undone: Change) -> None:
+        """Keep all but this one."""
+        self.keep(serial, [change for change in self.pending(serial) if change != undone])
+
+    def ports_off(self, serial: Serial) -> list[Change]:
+        """Return the hubs' ports that are without power because of a device."""
+        return [change for change in self.pending(serial) if change.port]
 
     def serials(self) -> list[Serial]:
         """Return the devices on which something is to be undone; raises HostStorageError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
@@ -49,6 +50,20 @@ class Repetition(enum.StrEnum):
     AROUND_OTHERS = "around-others"
 
 
+class PortPower(Protocol):
+    """What can keep a phone's cable from charging it."""
+
+    def can_switch(self, device: Device) -> bool:
+        """Whether a device's port can be powered off."""
+        ...
+
+    def off(
+        self, device: Device, *, after_s: float, lasts_s: float
+    ) -> AbstractContextManager[None]:
+        """Power it off for a span that begins after a while, and on again at the end in any case."""
+        ...
+
+
 class Hold(Protocol):
     """Makes a change on a device by a command after it has written down what it is and how it is
     undone.
@@ -64,6 +79,11 @@ class Hold(Protocol):
 
 class PassServices(Protocol):
     """What a pass may use of the computer and change on a phone."""
+
+    @property
+    def hub_power(self) -> PortPower:
+        """The power of the USB ports."""
+        ...
 
     @property
     def hold(self) -> Hold:

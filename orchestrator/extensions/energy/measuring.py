@@ -41,7 +41,7 @@ from orchestrator.extensions.energy.records import (
     PowerSource,
 )
 from orchestrator.passes.recording import Recorder
-from orchestrator.passes.specification import Hold
+from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_message
 from orchestrator.records.case import Case, CaseKey
@@ -66,17 +66,22 @@ _ALL: Final = 0.97
 _MISSING: Final = b"missing "
 _CHARGED: Final = (
     "the phone has no rails and is charged ({}), so its battery tells nothing: reach it over Wi-Fi with the cable "
-    "out"
+    "out, or by a USB hub whose ports uhubctl can power off"
 )
+#: When a run has begun on the phone, and needs no link until its end; and what a process takes
+#: beside its inferences.
+_BEGIN_S: Final = 10.0
+_SLACK_S: Final = 60.0
 
 
 class EnergyMeter:
     """Runs programs with the phone's meters recorded."""
 
-    def __init__(self, hold: Hold, meters: MeterBook) -> None:
+    def __init__(self, hold: Hold, meters: MeterBook, power: PortPower) -> None:
         """``hold`` makes a change that is written down first."""
         self._hold = hold
         self._book = meters
+        self._power = power
         #: What a repetition of a case takes whose process works in turns.
         self._repetition_s: dict[CaseKey, float] = {}
 
@@ -93,6 +98,7 @@ class EnergyMeter:
         Raises DeviceError kinds for the run itself only.
         """
         meters = None
+        is_charged = False
         why = _why_not(tool, device, request)
         if not why:
             try:
@@ -106,7 +112,12 @@ class EnergyMeter:
                     )
                 elif meters.source is PowerSource.BATTERY:
                     plugged = device.state().plugged
-                    why = "" if plugged in ("", "none") else _CHARGED.format(plugged)
+                    is_charged = plugged not in ("", "none")
+                    why = (
+                        _CHARGED.format(plugged)
+                        if is_charged and not self._power.can_switch(device)
+                        else ""
+                    )
             except (DeviceCommandError, OutputParseError) as error:
                 why = f"its meters can't be read: {error}"
         if why or meters is None:
@@ -114,7 +125,14 @@ class EnergyMeter:
                 tool.run(device, request, cancelled=cancelled), ENERGY_FILE, _MISSING + why.encode()
             )
         longer = self._lengthened(tool, device, request, meters, cancelled)
-        raw = self._run_between(tool, device, longer, meters, cancelled)
+        span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
+        off = (
+            self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
+            if is_charged
+            else contextlib.nullcontext()
+        )
+        with off:
+            raw = self._run_between(tool, device, longer, meters, cancelled)
         figure = energy_of(tool, tool.parse(raw, request.case), raw, request.case)
         if (
             isinstance(figure, EnergyFigure)

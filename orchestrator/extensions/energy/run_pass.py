@@ -36,7 +36,7 @@ _ROUNDS: Final = 6
 
 
 def _runner(services: PassServices) -> RunProgram:
-    return EnergyMeter(services.hold, MeterBook(services.folder("meters"))).run
+    return EnergyMeter(services.hold, MeterBook(services.folder("meters")), services.hub_power).run
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
