@@ -117,6 +117,7 @@ def _restore_phone(
     *,
     take: bool = False,
 ) -> Restored:
+    notes: list[str] = []
     try:
         attached: Attached | None = None
         if name != HOST_SERIAL:
@@ -126,17 +127,19 @@ def _restore_phone(
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
         with workspace.lease.acquire(serial):
             device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
-            undone = list(workspace.conditioner.restore(device, take=take))
+            undone = list(workspace.conditioner.restore(device, on_note=notes.append, take=take))
     except DeviceError as error:
         undone = workspace.powered_on.get(Serial(name), [])
         if undone and not workspace.conditioner.journal.pending(Serial(name)):
             return Restored(
                 name=name,
                 restored={Serial(name): undone},
-                notes=[f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
+                notes=[*notes, f"not looked at: {str(error).removeprefix(f'{name}: ')}"],
             )
-        return Restored(name=name, error=error)
-    return Restored(name=name, restored={serial: workspace.powered_on.get(serial, []) + undone})
+        return Restored(name=name, error=error, notes=notes)
+    return Restored(
+        name=name, restored={serial: workspace.powered_on.get(serial, []) + undone}, notes=notes
+    )
 
 
 def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
@@ -429,8 +432,13 @@ def stop_adb(settings: Settings) -> DoneAnswer:
     return DoneAnswer(text=text, data={"stopped": was_running})
 
 
-def pending_on(workspace: Workspace, serial: str) -> tuple[DeviceFacts, Sequence[str]]:
-    """Return what a phone is, and what is still to be undone on it."""
+def pending_on(
+    workspace: Workspace, serial: str
+) -> tuple[DeviceFacts, Sequence[str], Sequence[str]]:
+    """Return what a phone is, what is still to be undone on it, and what differs from what it was
+    before the first change that isn't undone.
+    """
     ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
     with workspace.lease.acquire(facts.serial):
-        return facts, workspace.conditioner.pending(device)
+        pending = workspace.conditioner.pending(device)
+        return facts, pending, workspace.conditioner.audit(device)

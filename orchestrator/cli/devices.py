@@ -88,7 +88,7 @@ def restore(
     Example: benchfarm device restore SERIAL --dry-run
 
     Also phones that this computer changed earlier and that are attached again. A dry run
-    tells what is still to be undone; the exit code is 1 when something is.
+    compares each with its state before any change; the exit code is 1 when something differs.
     """
     if force and not serials:
         raise UsageError(
@@ -424,13 +424,13 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 
 
 def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
-    """Tell what is still to be undone on phones."""
+    """Compare phones with their state before any change."""
     lines: list[str] = []
     data: list[dict[str, Any]] = []
     with Workspace(settings) as workspace:
         for name in serials or workspace.conditioner.unrestored():
             try:
-                facts, pending = pending_on(workspace, name)
+                facts, pending, differences = pending_on(workspace, name)
             except DeviceError as error:
                 if serials:
                     raise
@@ -438,10 +438,13 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
                 lines.append(f"{one_line(name)}: not asked: {one_line(str(error))}")
                 data.append({"serial": name, "clean": None, "problem": str(error)})
                 continue
-            title = f"{facts.serial}{_virtual(facts.is_virtual)}"
-            lines.append(f"{title}: {'still to be undone:' if pending else 'as it was'}")
-            lines += [f"  {one_line(item)}" for item in pending]
-            data.append({"serial": facts.serial, "clean": not pending, "pending": pending})
+            title, is_clean = f"{facts.serial}{_virtual(facts.is_virtual)}", not pending
+            is_clean = is_clean and not differences
+            lines.append(f"{title}: {'as it was' if is_clean else 'not as it was'}")
+            lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+            lines += [f"  {one_line(item)}" for item in differences]
+            found = {"pending": pending, "differences": differences}
+            data.append({"serial": facts.serial, "clean": is_clean, **found})
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data=data,

@@ -23,8 +23,12 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import (
     SCREEN_OFF,
     SCREEN_ON,
+    SCREEN_STATE,
+    SNAPSHOT_COMMANDS,
     QuietStep,
+    differences,
     is_network_serial,
+    parse_snapshot,
     screen_step,
     steps_for,
 )
@@ -152,7 +156,7 @@ class LadderConditioner:
         self._undo_all(device)
 
     def unrestored(self) -> Sequence[Serial]:
-        """Return the devices on which this computer's journal has something to be undone."""
+        """Return the devices that were changed and not restored to the end since."""
         return self.journal.serials()
 
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
@@ -182,25 +186,28 @@ class LadderConditioner:
         changes += [change for change in self._phones_own(device) if change not in changes]
         return [change.what for change in changes]
 
-    def restore(self, device: Device, *, take: bool = False) -> Sequence[str]:
+    def restore(
+        self, device: Device, *, on_note: _Tell = _nobody, take: bool = False
+    ) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return
         what was restored.
 
         Tried again where the connection fails. What can't be undone stays in the journal and raises
-        DeviceCommandError. ``take``: also a phone that somebody else holds, who must be dead.
+        DeviceCommandError. ``on_note`` gets each difference from the first snapshot that is left.
+        ``take``: also a phone that somebody else holds, who must be dead.
         """
         tries = 1
         while True:
             try:
                 if tries > 1:
                     device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                return self._restore(device, take=take)
+                return self._restore(device, on_note, take=take)
             except DeviceError as error:
                 if tries == _RESTORES_MAX or not may_return(error):
                     raise
                 tries += 1
 
-    def _restore(self, device: Device, *, take: bool) -> Sequence[str]:
+    def _restore(self, device: Device, on_note: _Tell, *, take: bool) -> Sequence[str]:
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
@@ -211,12 +218,32 @@ class LadderConditioner:
             # runs.
             device.end_strays(standing.answer)
             restored = self._undo_all(device)
+            for text in self.audit(device):
+                on_note(f"not as before: {text}")
             self._claims.release(device)
+            # Last, so that what a killed process left of this is done.
+            self.journal.keep_snapshot(device.serial, None)
         finally:
             # One that can't be restored now is free for others soon all the same: they undo what
             # its own file tells.
             self._claims.let_go(device)
         return restored
+
+    def audit(self, device: Device) -> Sequence[str]:
+        """Return what differs from the first snapshot since the phone was clean.
+
+        Nothing when there is none. Raises DeviceError kinds.
+        """
+        before = self.journal.snapshot(device.serial)
+        if before is None:
+            return ()
+        return differences(before, parse_snapshot(_ask(device, SNAPSHOT_COMMANDS).texts()))
+
+    def _keep_snapshot(self, device: Device, told: Answer | None = None) -> None:
+        """Keep what a phone is before its first change; ``told`` if it was asked just now."""
+        if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
+            told = told or _ask(device, SNAPSHOT_COMMANDS)
+            self.journal.keep_snapshot(device.serial, parse_snapshot(told.texts()))
 
     def hold(self, device: Device, change: Change, command: str) -> None:
         """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever
@@ -225,6 +252,7 @@ class LadderConditioner:
         Raises HostStorageError (nothing is changed then), DeviceCommandError and the other
         DeviceError kinds.
         """
+        self._keep_snapshot(device)
         fresh = self._note(device, [change])
         result = device.shell(command)
         if result.exit_code != 0:
@@ -281,7 +309,8 @@ class LadderConditioner:
                 tell(f"{step.name} can't be had: {step.refusal}")
             else:
                 steps.append(step)
-        told = _ask(device, {str(number): step.read for number, step in enumerate(steps)})
+        commands = {str(number): step.read for number, step in enumerate(steps)}
+        told = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
         to_do: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
             original = told.value(str(number))
@@ -292,6 +321,7 @@ class LadderConditioner:
                 continue
             to_do.append((step, original))
         if to_do:
+            self._keep_snapshot(device, told)
             self._make(device, to_do, tell)
 
     def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
@@ -332,7 +362,12 @@ class LadderConditioner:
         """Take steps, each with what was read before it; one that the phone refuses is told, and
         owes no undo.
         """
-        changes = [step.change(before) for step, before in steps]
+        # What the screen was before the first change counts, not what it has become since.
+        known = (self.journal.snapshot(device.serial) or {}).get(SCREEN_STATE)
+        changes = [
+            step.change(known if known and step.name in {SCREEN_ON, SCREEN_OFF} else before)
+            for step, before in steps
+        ]
         fresh = self._note(device, changes)
         scripts = {
             f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?"
@@ -369,6 +404,7 @@ class LadderConditioner:
         is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck
         if isinstance(device, AdbDevice) and is_other:
             step = screen_step(quiet.screen)
+            self._keep_snapshot(device)
             self._make(device, [(step, _ask(device, {"read": step.read}).value("read"))], tell)
             state = device.state()
         return state

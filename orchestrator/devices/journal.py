@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,6 @@ class Change:
     port: str = ""
 
 
-_SUFFIX: Final = ".undo"
 _KEYS: Final = tuple(item.name for item in fields(Change))
 
 
@@ -78,7 +77,7 @@ class UndoJournal:
 
         Raises HostStorageError when that can't be read: it isn't nothing, and would be overwritten.
         """
-        path = self._path(serial)
+        path = self._path(serial, "undo")
         try:
             changes = parse_changes(path.read_text("utf-8"))
             if not changes:
@@ -94,18 +93,8 @@ class UndoJournal:
         self.keep(serial, [*self.pending(serial), *changes])
 
     def keep(self, serial: Serial, changes: Sequence[Change]) -> None:
-        """Have only these on the disk, for this user's eyes only; raises HostStorageError."""
-        path = self._path(serial)
-        try:
-            if changes:
-                write_whole(path, format_changes(changes), is_durable=True)
-            else:
-                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                    path.unlink()
-        except OSError as error:
-            raise HostStorageError(
-                f"what is to be undone on {serial} can't be noted in {path}: {error}"
-            ) from error
+        """Keep only these; raises HostStorageError."""
+        self._store(serial, "undo", format_changes(changes))
 
     def forget(self, serial: Serial, undone: Change) -> None:
         """Keep all but this one."""
@@ -116,17 +105,52 @@ class UndoJournal:
         return [change for change in self.pending(serial) if change.port]
 
     def serials(self) -> list[Serial]:
-        """Return the devices on which something is to be undone; raises HostStorageError."""
+        """Return the devices on which something is to be undone, or that weren't compared since
+        with what they were; raises HostStorageError.
+        """
+        suffixes = {".undo", ".snapshot"}
         try:
-            stems = sorted(path.stem for path in self.folder.iterdir() if path.suffix == _SUFFIX)
+            stems = {path.stem for path in self.folder.iterdir() if path.suffix in suffixes}
         except FileNotFoundError:
             return []
         except OSError as error:
             raise _unreadable(self.folder, error) from error
-        return [Serial(unquote(stem.removeprefix("device-"))) for stem in stems]
+        return [Serial(unquote(stem.removeprefix("device-"))) for stem in sorted(stems)]
 
-    def _path(self, serial: Serial) -> Path:
-        return self.folder / f"device-{percent_encode(serial, safe='')}{_SUFFIX}"
+    def snapshot(self, serial: Serial) -> dict[str, str] | None:
+        """Return what the phone was before the first change that isn't undone and compared yet,
+        None for no change.
+
+        Raises HostStorageError.
+        """
+        path = self._path(serial, "snapshot")
+        try:
+            return {str(key): str(value) for key, value in json.loads(path.read_text()).items()}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, AttributeError) as error:
+            raise _unreadable(path, error) from error
+
+    def keep_snapshot(self, serial: Serial, snapshot: Mapping[str, str] | None) -> None:
+        """Write a snapshot down, or forget it (None); raises HostStorageError."""
+        self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
+
+    def _store(self, serial: Serial, suffix: str, text: str) -> None:
+        """Have a file with this text on the disk, for this user's eyes only; none for no text."""
+        path = self._path(serial, suffix)
+        try:
+            if text:
+                write_whole(path, text, is_durable=True)
+            else:
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    path.unlink()
+        except OSError as error:
+            raise HostStorageError(
+                f"what is to be undone on {serial} can't be noted in {path}: {error}"
+            ) from error
+
+    def _path(self, serial: Serial, suffix: str) -> Path:
+        return self.folder / f"device-{percent_encode(serial, safe='')}.{suffix}"
 
 
 def _unreadable(path: Path, error: Exception) -> HostStorageError:

@@ -9,7 +9,7 @@ root.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -239,3 +239,47 @@ def _pinned_gpu(refusal: str) -> QuietStep:
         undo=undo,
         refusal=refusal,
     )
+
+
+#: Section -> command: all that is watched; of properties those for debugging, and the one that a
+#: trace may change.
+SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
+    **{f"settings {name}": f"settings list {name}" for name in ("global", "secure", "system")},
+    "property": r"getprop | grep -E '^\[(debug\.|persist\.traced\.enable\])'",
+    "file": call("snapshot_files"),
+    "state": call("snapshot_state"),
+}
+#: What the snapshot calls the screen's state.
+SCREEN_STATE: Final = "state mWakefulness"
+#: What Android counts and stamps by itself, whoever does what.
+_RESTLESS: Final = re.compile(
+    r"boot_count|_count$|timestamp|_time$|time_|last_|_last|phenotype|^settings \w+ _|"
+    r"next_alarm|battery_|ssid|config_|token|hash|version|adb_wifi",
+    re.IGNORECASE,
+)
+
+
+def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
+    """Return name -> value of everything that was told in the sections of SNAPSHOT_COMMANDS."""
+    found: dict[str, str] = {}
+    for section in SNAPSHOT_COMMANDS:
+        for line in sections.get(section, "").splitlines():
+            if section == "property":
+                name, equals, value = line.strip()[1:-1].partition("]: [")
+            else:
+                name, equals, value = line.strip().partition("=")
+            if equals and name:
+                found[f"{section} {name.strip()}"] = value
+    return found
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return what differs in words, sorted; what Android changes by itself is left out."""
+    found = []
+    for what in sorted(before.keys() | after.keys()):
+        # An empty property is as good as none, and so is one that was off.
+        old, new = before.get(what, ""), after.get(what, "")
+        is_off = what.startswith("property ") and {old, new} in ({"", "0"}, {"", "false"})
+        if old != new and not is_off and not _RESTLESS.search(what):
+            found.append(f"{what} was {old or 'not there'!r} and is {new or 'not there'!r}")
+    return found

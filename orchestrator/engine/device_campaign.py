@@ -339,7 +339,9 @@ class DeviceCampaign:
         """Undo what was changed; what can't be undone now is named."""
         conditioner = self._context.conditioner
         try:
-            conditioner.restore(self._device)
+            conditioner.restore(
+                self._device, on_note=lambda text: self._note(text, is_problem=True)
+            )
         except BenchfarmError as error:
             if self._serial in conditioner.unrestored():
                 self._note(why_not_restored(self._serial, error), is_problem=True)

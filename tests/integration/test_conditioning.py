@@ -229,6 +229,19 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
 
 
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b"{"])
+def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
+    device: AdbDevice, tmp_path: Path, content: bytes
+) -> None:
+    path = UndoJournal(tmp_path)._path(device.serial, "snapshot")
+    path.write_bytes(content)
+    with pytest.raises(HostStorageError, match="snapshot"):
+        LadderConditioner(tmp_path).prepare(device, ANY)
+    assert path.read_bytes() == content
+    path.unlink()
+    LadderConditioner(tmp_path).restore(device)
+
+
 def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(
     device: AdbDevice, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     BenchfarmError,
@@ -141,7 +142,9 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     assert phone.userland.state.fixed_performance
     assert phone.userland.settings.get("global", "wifi_on") == "0"
     assert "state doze deep" in changed(before, whole(device))
-    conditioner.restore(device)
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    assert left == []
     as_before(device, phone, before)
 
 
@@ -154,6 +157,22 @@ def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
     prepare(conditioner, device)
     assert device.count - first == 2
     conditioner.restore(device)
+
+
+def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
+    conditioner = LadderConditioner(tmp_path)
+    change = Change(what="a property", undo="true")
+    conditioner.hold(device, change, "setprop debug.tflite.trace 1")
+    prepare(conditioner, device)
+    device.shell("settings put system screen_brightness 7")
+    assert "settings system screen_brightness was '102' and is '7'" in conditioner.audit(device)
+    left: list[str] = []
+    conditioner.restore(device, on_note=left.append)
+    device.shell("settings put system screen_brightness 102; setprop debug.tflite.trace ''")
+    assert left == [
+        "not as before: property debug.tflite.trace was 'not there' and is '1'",
+        "not as before: settings system screen_brightness was '102' and is '7'",
+    ]
 
 
 @pytest.mark.parametrize(

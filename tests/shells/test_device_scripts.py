@@ -204,14 +204,17 @@ def test_a_phone_that_keeps_a_shell_out_of_top_app_ends_it_with_the_reason(shell
 
 @pytest.mark.parametrize(
     "name",
-    ["cpu_clusters", "state_files", "foreground", "root_user"],
+    ["cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user"],
 )
 def test_what_this_computer_lacks_is_left_out(shell: Shell, name: str) -> None:
+    shell.tool("dumpsys", 'echo "mWakefulness=Awake $*"')
     (shell.bin / "su").unlink(missing_ok=True)
     told = shell.run(f"{{ {call(name)}\n}} 2>/dev/null </dev/null; echo end").stdout.decode()
     assert told.endswith("end\n")
     if name == "state_files":
         assert f"/proc/sys/kernel/random/boot_id:{BOOT}\n" in told
+    if name == "snapshot_state":
+        assert "doze light=mWakefulness=Awake deviceidle enabled light\n" in told
 
 
 def test_a_long_output_keeps_whole_lines_of_both_ends(shell: Shell) -> None:
