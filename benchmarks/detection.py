@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.own_server import OwnServer, find_adb
+from orchestrator.devices.own_server import OwnServer
 from orchestrator.devices.phone import AdbDevice
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,9 +29,8 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environ = {**os.environ, "HOME": name}
-        server = OwnServer.start(
-            binary=find_adb(), state_folder=folder / "adb", environ=environ, usb=False
-        )
+        server = OwnServer(folder / "adb", setting="", environ=environ, usb=False)
+        server.revive()
         totals: dict[str, Tally] = {}
         try:
             keys = list(folder.rglob("adbkey.pub"))

@@ -35,6 +35,7 @@ from pathlib import Path
 
 from orchestrator.devices.adb_server import parse_address
 from orchestrator.models.sample_models import sample_models
+from orchestrator.processes import running
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 PROFILES = ("pixel-3", "pixel-4")
@@ -247,7 +248,9 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
             }
             state = work / "home" / "state" / "virtual"
             beside = Beside(
-                server_pid=json.loads((state / "adb-server-tcp.json").read_text())["pid"],
+                server_pid=running(
+                    ("-L", parse_address(server["address"]).spec, "server", "nodaemon")
+                )[0].pid,
                 lab_pid=json.loads((state / "lab.json").read_text())["pid"],
             )
             load = os.getloadavg()[0]

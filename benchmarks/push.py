@@ -36,9 +36,8 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
         source.write_bytes(secrets.token_bytes(megabytes * 1_000_000))
         environ = {**os.environ, "HOME": name}
         binary = find_adb()
-        server = OwnServer.start(
-            binary=binary, state_folder=folder / "adb", environ=environ, usb=False
-        )
+        server = OwnServer(folder / "adb", setting=str(binary), environ=environ, usb=False)
+        server.revive()
         try:
             lab = start_lab(
                 folder / "lab",

@@ -175,6 +175,17 @@ class DeviceStorageError(DeviceError):
     """There is no space left on the phone; free some or lower the blob budget."""
 
 
+def may_return(error: DeviceError) -> bool:
+    """Whether waiting may help: the connection to the device is lost, or another one is in its
+    place.
+    """
+    if isinstance(error, DeviceBusyError):
+        return False
+    return error.transient or isinstance(
+        error, DeviceChangedError | DeviceUnauthorizedError | AdbUnavailableError | NoDeviceError
+    )
+
+
 class InstallError(DeviceError):
     """The phone's package manager refused the APK."""
 

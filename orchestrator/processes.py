@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -66,6 +67,7 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
 _START_S: Final = 2.0
 #: How long killed processes may take to be gone.
 _KILLED_S: Final = 2.0
+_POLL_S: Final = 0.02
 #: What psutil raises where a process isn't there, or the system doesn't tell of it.
 _UNKNOWN: Final = (psutil.Error, OSError, ValueError, RuntimeError)
 
@@ -97,12 +99,34 @@ def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
         return False
 
 
-def command_line(pid: int) -> str:
-    """Return a process's command line; empty when there is none, or nobody tells."""
+def running(arguments: Sequence[str]) -> list[psutil.Process]:
+    """Return the processes of any program that were started with exactly these arguments."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(*_UNKNOWN):
+            if process.cmdline()[1:] == list(arguments):
+                found.append(process)
+    return found
+
+
+def end_running(arguments: Sequence[str]) -> None:
+    """End the processes that were started with these arguments, by force where they don't end."""
+    left = running(arguments)
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(kind)
+        end_s = time.monotonic() + _KILLED_S
+        while left and time.monotonic() < end_s:
+            _, left = psutil.wait_procs(left, timeout=_POLL_S)
+            left = [process for process in left if _is_alive(process)]
+
+
+def _is_alive(process: psutil.Process) -> bool:
     try:
-        return " ".join(psutil.Process(pid).cmdline())
-    except _UNKNOWN:
-        return ""
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def kill_group(leader: int) -> None:

@@ -39,8 +39,6 @@ class Answer:
     stderr: bytes
     #: Name -> its script's standard output; a script that wasn't reached has none.
     sections: Mapping[str, bytes]
-    #: What the shell printed outside of all sections.
-    noise: bytes
 
     @property
     def stdout(self) -> bytes:
@@ -83,19 +81,14 @@ def framed(scripts: Mapping[str, str]) -> str:
 
 def read(result: ShellResult) -> Answer | None:
     """Return what framed scripts answered, None when it isn't whole."""
-    noise, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
+    _, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
     if not parts or parts[-1].partition(b"\n")[0].strip() != _END.encode():
         return None
     sections: dict[str, bytes] = {}
     for part in parts[:-1]:
         name, _, body = part.partition(b"\n")
         sections[name.decode("utf-8", "replace")] = body
-    return Answer(
-        exit_code=result.exit_code,
-        stderr=result.stderr,
-        sections=sections,
-        noise=noise[1:] + parts[-1].partition(b"\n")[2],
-    )
+    return Answer(exit_code=result.exit_code, stderr=result.stderr, sections=sections)
 
 
 def ask(

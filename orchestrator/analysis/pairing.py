@@ -354,19 +354,6 @@ class PairProgress:
                 return f"{letter}, {label}"
         return ""
 
-    def so_far(self, run: RunRecord) -> ComparisonVerdict | None:
-        """Return how the sides of a run compare after it.
-
-        None while its pair isn't whole, or only warms the device.
-        """
-        side = next(
-            (side for side in self._sides if run.case.case_key in self._pairing.sides[side]), None
-        )
-        pairs = {} if side is None else self._usable(side)
-        if run.invocation not in pairs:
-            return None
-        return self._count(side).verdict if side is not None else None
-
     def _process_of(self, side: int) -> str:
         cases = [self._cases[key] for key in self._pairing.sides[side]]
         rows = [

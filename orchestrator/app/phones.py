@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.bootstrap import Attached, Settings, Workspace
 from orchestrator.devices.discovery import PHONES_AT_ONCE
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.engine.restoring import restore
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -38,7 +37,6 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
 
 if TYPE_CHECKING:
-    from orchestrator.devices.quiet import Difference
     from orchestrator.records.answers import DoneAnswer
 
 _Item = TypeVar("_Item")
@@ -129,7 +127,7 @@ def _restore_phone(
         serial = Serial(HOST_SERIAL if attached is None else attached.seen.serial)
         with workspace.lease.acquire(serial):
             device = workspace.host() if attached is None else workspace.open_phone(attached)[0]
-            undone = list(restore(device, workspace.conditioner, on_note=notes.append, take=take))
+            undone = list(workspace.conditioner.restore(device, on_note=notes.append, take=take))
     except DeviceError as error:
         undone = workspace.powered_on.get(Serial(name), [])
         if undone and not workspace.conditioner.journal.pending(Serial(name)):
@@ -340,7 +338,7 @@ def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:
 
 
 def check_phones(
-    workspace: Workspace, serials: Sequence[str], *, apk: Path | None, out: Path | None
+    workspace: Workspace, serials: Sequence[str], out: Path | None
 ) -> Iterator[tuple[AdbDevice | CheckedDevice, DeviceFacts, Sequence[PhoneCheck], Path]]:
     """Check the named phones, or all that are attached and free.
 
@@ -349,11 +347,6 @@ def check_phones(
     """
     from orchestrator.devices.check import check_phone
 
-    app = None
-    if apk is not None:
-        from orchestrator.artifacts.apk import inspect_apk
-
-        app = (inspect_apk(apk).package, apk)
     if out is not None and len(serials) != 1:
         raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
     for device, facts in workspace.open_devices(DeviceSelection(serials=tuple(serials))).devices:
@@ -365,7 +358,7 @@ def check_phones(
         check_writable(path)
         with workspace.lease.acquire(facts.serial):
             checks = list(
-                check_phone(device, workspace.conditioner, app=app)
+                check_phone(device, workspace.conditioner)
                 if isinstance(device, AdbDevice)
                 else device.checks()
             )
@@ -425,26 +418,25 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
 
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    from orchestrator.devices.own_server import OwnServer
     from orchestrator.records.answers import DoneAnswer
 
-    server = OwnServer.adopt(settings.state_folder)
-    if server is not None:
-        server.stop()
+    with Workspace(settings, makes_store=False) as workspace:
+        server = workspace.own_server()
+    was_running = server.answers()
+    server.stop()
     text = (
         f"stopped the adb server at {server.address}"
-        if server
+        if was_running
         else "benchfarm has no adb server running"
     )
-    return DoneAnswer(text=text, data={"stopped": server is not None})
+    return DoneAnswer(text=text, data={"stopped": was_running})
 
 
-def audit_phone(
+def pending_on(
     workspace: Workspace, serial: str
-) -> tuple[DeviceFacts, Sequence[str], Sequence[Difference]]:
-    """Compare a phone with what it was before the first change that isn't undone.
-
-    Returns what it is, what is still to be undone, and what differs.
+) -> tuple[DeviceFacts, Sequence[str], Sequence[str]]:
+    """Return what a phone is, what is still to be undone on it, and what differs from what it was
+    before the first change that isn't undone.
     """
     ((device, facts),) = workspace.open_devices(DeviceSelection(serials=(serial,))).devices
     with workspace.lease.acquire(facts.serial):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from orchestrator.analysis.sustained import measured_us
@@ -17,7 +17,6 @@ from orchestrator.engine.events import (
     FilePlaced,
     InvocationStarted,
     Notice,
-    PairsSoFar,
     RoundAdded,
     RunStored,
 )
@@ -31,7 +30,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import runs_table
 from orchestrator.tables.table import Table
-from orchestrator.units import counted, format_bytes, format_change, format_duration, format_figure
+from orchestrator.units import counted, format_bytes, format_duration, format_figure
 
 #: Events that are written for programs.
 _EVENTS: Final = (
@@ -82,11 +81,9 @@ def describe(event: object) -> str:
         case RunStored(run=run) if run.outcome is Outcome.SKIPPED and not _is_parity_word(run):
             # The failure that it follows from was reported.
             text = ""
-        case RunStored(run=run, position=position, total=total, side=side, so_far=so_far):
+        case RunStored(run=run, position=position, total=total, side=side):
             of_side = f"[{side}] " if side else ""
             text = f"{run.case.serial}: {position}/{total} {of_side}{describe_run(run)}"
-            if so_far is not None:
-                text += f"; {difference_so_far(so_far, run)} against A after {counted(so_far.pairs, 'pair')}"
         case DeviceFinished(serial=serial, left=left, reason=reason) if left:
             text = f"{serial}: abandoned with {left} invocations left: {reason or 'stopped'}"
         case CampaignEnded(
@@ -101,20 +98,6 @@ def describe(event: object) -> str:
         case _:
             text = ""
     return one_line(text)
-
-
-def difference_so_far(so_far: PairsSoFar, run: RunRecord) -> str:
-    """Return what the candidate's time is against the baseline's as yet: ``B -21.0 % [-24.1 %,
-    -17.8 %]``.
-
-    Of a language model it is the speed: ``B's speed +26.6 % [...]``.
-    """
-    ratio, low, high = so_far.ratio, so_far.low, so_far.high
-    if run.case.is_per_token:
-        ratio, low, high = 1 / ratio, 1 / high if high else None, 1 / low if low else None
-    ends = f" [{format_change(low)}, {format_change(high)}]" if low is not None else ""
-    who = "B's speed" if run.case.is_per_token else "B"
-    return f"{who} {format_change(ratio)}{ends}"
 
 
 def _is_parity_word(run: RunRecord) -> bool:
@@ -241,8 +224,6 @@ def _keys_of(event: Any) -> dict[str, object]:  # noqa: ANN401 - any of the even
             case Campaign(campaign_id=campaign_id, name=name, host=host, status=status):
                 found |= {"campaign_id": campaign_id, "campaign": name, "host": host}
                 found["status"] = str(status)
-            case PairsSoFar() as so_far:
-                found |= {f"so_far_{name}": value for name, value in asdict(so_far).items()}
             case str() | int() | float() as value:
                 found[_KEYS.get(item.name, item.name)] = value
     return found

@@ -11,8 +11,8 @@ from orchestrator.app.status import owners_of, runner_elsewhere
 from orchestrator.app.stored import find_campaign
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.engine.campaign import close_campaign
+from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import CampaignEnded, Notice
-from orchestrator.engine.restoring import why_not_restored
 from orchestrator.errors import DeviceBusyError, UsageError
 from orchestrator.passes import shown
 from orchestrator.records.campaign import Campaign, CampaignStatus

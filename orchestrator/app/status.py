@@ -19,7 +19,6 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
 
 from orchestrator.analysis.summary import summarize
-from orchestrator.app.progress import difference_so_far
 from orchestrator.bootstrap import Settings, Workspace, this_computer
 from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import (
@@ -73,8 +72,6 @@ class LiveStatus:
         self._stored_s: dict[str, float] = {}
         #: The latencies of each case's clean runs as yet.
         self._figures: dict[CaseKey, tuple[Case, list[float]]] = {}
-        #: Of an A/B comparison: what each phone's pairs come to as yet.
-        self._so_far: dict[str, str] = {}
 
     def on_event(self, event: object) -> None:
         """Take note of an event."""
@@ -89,7 +86,6 @@ class LiveStatus:
                 )
                 self._started.clear()
                 self._figures.clear()
-                self._so_far.clear()
                 self._phones = {}
                 for serial in [*(facts.serial for facts in devices), *left]:
                     self._set(serial, stored=stored.get(serial, 0), left=left.get(serial, 0))
@@ -99,8 +95,7 @@ class LiveStatus:
             ):
                 serial, doing = invocation.case.serial, doing_of(invocation)
                 if side:
-                    turn = f"{side.partition(',')[0]} #{invocation.number + 1}"
-                    doing = "; ".join(filter(None, [turn, self._so_far.get(serial, "")]))
+                    doing = f"{side.partition(',')[0]} #{invocation.number + 1}"
                 self._set(serial, standing=Standing.WORKING, doing=doing)
             case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                 share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
@@ -141,8 +136,6 @@ class LiveStatus:
     def _keep(self, event: RunStored) -> None:
         run, serial = event.run, event.run.case.serial
         phone = self._phone(serial)
-        if event.so_far is not None:
-            self._so_far[serial] = difference_so_far(event.so_far, run)
         if run.run_pass is FIGURE_PASS and run.latency_us is not None and not run.is_without_result:
             _, known = self._figures.setdefault(run.case.case_key, (run.case, []))
             known.append(run.latency_us)

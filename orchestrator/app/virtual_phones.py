@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.bootstrap import Settings, virtual_lab
@@ -15,9 +15,6 @@ from orchestrator.delegates.specification import EVERYWHERE
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import write_file
 from orchestrator.records.plan import PlanOptions
-
-if TYPE_CHECKING:
-    from orchestrator.devices.adb_server import AdbServer
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
@@ -61,16 +58,9 @@ def start(settings: Settings, request: LabRequest, *, exit_with_parent: bool = F
 
     ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
-    from orchestrator.devices.own_server import OwnServer, find_adb
-
     folder, specs = settings.lab_folder, request.specs()
-    server = OwnServer.start(
-        binary=find_adb(settings.adb, settings.environ),
-        state_folder=folder,
-        # A home of its own: the lab's phones let in this server's key and no other.
-        environ={**settings.environ, "HOME": str(folder)},
-        usb=False,
-    )
+    server = virtual_lab.adb_server(settings)
+    server.revive()
     try:
         lab = virtual_lab.start_lab(
             folder,
@@ -98,14 +88,14 @@ def is_up(settings: Settings) -> bool:
         virtual_lab.read_lab(settings.lab_folder)
     except UsageError:
         return False
-    return _server(settings) is not None
+    return virtual_lab.adb_server(settings).answers()
 
 
 def attach(settings: Settings, request: LabRequest) -> Started:
     """Plug more phones in at a lab that is up; raises UsageError."""
-    folder, server = settings.lab_folder, _server(settings)
+    folder, server = settings.lab_folder, virtual_lab.adb_server(settings)
     lab = virtual_lab.read_lab(folder)
-    if server is None:
+    if not server.answers():
         raise UsageError("no lab is up", hint="start one with 'benchfarm virtual up'")
     for spec in request.specs({phone.serial for phone in lab.phones}):
         added = {"request": "add", "phone": spec.to_json()}
@@ -119,13 +109,13 @@ def detach(settings: Settings, serial: str) -> None:
 
     Raises UsageError.
     """
-    folder, server = settings.lab_folder, _server(settings)
+    folder, server = settings.lab_folder, virtual_lab.adb_server(settings)
     address = next(
         (phone.address for phone in virtual_lab.read_lab(folder).phones if phone.serial == serial),
         "",
     )
     virtual_lab.lab_request(folder, {"request": "remove", "serial": serial})
-    if server is not None and address:
+    if address:
         server.disconnect(address)
 
 
@@ -152,11 +142,11 @@ def stop(settings: Settings) -> tuple[bool, bool]:
     """Stop the lab and its adb server; return whether there was a lab, and whether there was a
     server.
     """
-    server = _server(settings)
+    server = virtual_lab.adb_server(settings)
+    was_running = server.answers()
     stopped = virtual_lab.stop_lab(settings.lab_folder)
-    if server is not None:
-        server.stop()
-    return stopped, server is not None
+    server.stop()
+    return stopped, was_running
 
 
 def stop_quietly(settings: Settings) -> None:
@@ -214,13 +204,6 @@ def add_fault(
 
 def _asked(settings: Settings, request: dict[str, object]) -> dict[str, Any]:
     return virtual_lab.lab_request(settings.lab_folder, request)
-
-
-def _server(settings: Settings) -> AdbServer | None:
-    """Return the adb server of the lab, None when no lab is up."""
-    from orchestrator.devices.own_server import OwnServer
-
-    return OwnServer.adopt(settings.lab_folder, usb=False)
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:

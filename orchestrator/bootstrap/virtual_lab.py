@@ -19,6 +19,8 @@ from orchestrator.processes import child_environment
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo
     from benchfarm_virtual.spec import PhoneSpec
+    from orchestrator.bootstrap.settings import Settings
+    from orchestrator.devices.own_server import OwnServer
 
 
 def _lab(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
@@ -136,3 +138,13 @@ def fake_libraries(abi: str, *, needed: str) -> dict[str, bytes]:
 
     sets = {"dsp": HEXAGON_LIBRARIES, "vendor": NPU_LIBRARIES, "tokens": LANGUAGE_MODEL_LIBRARIES}
     return {name: _lab("samples", "library_elf", name, abi) for name in sets[needed]}
+
+
+def adb_server(settings: Settings) -> OwnServer:
+    """Return the adb server of the virtual lab, whether it runs or not."""
+    from orchestrator.devices.own_server import OwnServer
+
+    folder = settings.lab_folder
+    # A home of its own: the lab's phones let in this server's key and no other.
+    environ = {**settings.environ, "HOME": str(folder)}
+    return OwnServer(folder, setting=settings.adb, environ=environ, usb=False)

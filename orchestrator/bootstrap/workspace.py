@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.adb_server import AdbServer
     from orchestrator.devices.discovery import KnownPhones
     from orchestrator.devices.link import PushSlots
+    from orchestrator.devices.own_server import OwnServer
     from orchestrator.plugins import DeviceSource
     from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
@@ -158,9 +159,8 @@ class Workspace(Adapters):
 
     def lab_server(self) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up."""
-        from orchestrator.devices.own_server import OwnServer
-
-        return OwnServer.adopt(self.settings.lab_folder, usb=False)
+        server = virtual_lab.adb_server(self.settings)
+        return server if server.answers() else None
 
     def _join_lab(self, server: AdbServer) -> None:
         """Connect the lab's phones that its server doesn't know: one that was restarted has
@@ -186,14 +186,19 @@ class Workspace(Adapters):
 
         AdbUnavailableError.
         """
-        from orchestrator.devices.own_server import server_of_phones
+        server = self.running_plugged_server()
+        if server is None:
+            server = self.named_server() or self.own_server()
+            server.revive()
+            server.version()
+        return server
 
-        return server_of_phones(
-            setting=self.settings.adb_server,
-            environ=self.settings.environ,
-            state_folder=self.settings.state_folder,
-            adb_setting=self.settings.adb,
-        )
+    def own_server(self) -> OwnServer:
+        """Our own adb server for real phones, whether it runs or not."""
+        from orchestrator.devices.own_server import OwnServer
+
+        settings = self.settings
+        return OwnServer(settings.state_folder, setting=settings.adb, environ=settings.environ)
 
     def named_server(self) -> AdbServer | None:
         """The adb server for real phones that the user names, whether it answers or not.
@@ -208,15 +213,10 @@ class Workspace(Adapters):
     def running_plugged_server(self) -> AdbServer | None:
         """The adb server for real phones if one runs; None is started."""
         from orchestrator.devices.adb_server import AdbServer
-        from orchestrator.devices.own_server import OwnServer
 
-        candidates = (
-            self.named_server() or AdbServer(),
-            OwnServer.adopt(self.settings.state_folder),
-        )
-        return next(
-            (server for server in candidates if server is not None and server.answers()), None
-        )
+        named = self.named_server()
+        candidates = [AdbServer(), self.own_server()] if named is None else [named]
+        return next((server for server in candidates if server.answers()), None)
 
     def servers(self) -> list[AdbServer]:
         """Return the adb servers that run now, each once; none is started."""
@@ -526,7 +526,7 @@ class Workspace(Adapters):
         device = AdbDevice(attached.server, seen.address, seen=seen)
         device.match_profile = self.match_profile
         device.progress = lambda *step: self.on_push(seen.serial, *step)
-        device.share(self.push_slots)
+        device.slots = self.push_slots
         self._opened.append(device)
         return device, device.facts()
 

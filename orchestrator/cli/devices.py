@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +21,13 @@ from orchestrator.app.measuring import bench_plan
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.app.phones import (
     adb_servers,
-    audit_phone,
     check_phones,
     connect_phone,
     disconnect_phone,
     list_devices,
     listed_table,
     pair_phone,
+    pending_on,
     release_phone,
     restore_phones,
     stop_adb,
@@ -88,8 +87,8 @@ def restore(
 
     Example: benchfarm device restore SERIAL --dry-run
 
-    Also phones that this computer changed earlier and that are attached again. A dry run compares
-    each with its state before any change; the exit code is 1 when something differs.
+    Also phones that this computer changed earlier and that are attached again. A dry run
+    compares each with its state before any change; the exit code is 1 when something differs.
     """
     if force and not serials:
         raise UsageError(
@@ -97,7 +96,7 @@ def restore(
             hint="benchfarm device restore --force SERIAL",
         )
     if dry_run:
-        return _compared(settings, serials)
+        return _pending(settings, serials)
     with Workspace(settings) as workspace:
         results = restore_phones(workspace, serials or None, take=force)
     restored = {
@@ -260,7 +259,6 @@ class CheckOptions:
     serials: Annotated[
         Listed, opt("--serial -s", "Serial number (default: all attached phones).")
     ] = ()
-    apk: Annotated[Path | None, opt("--apk", "App to install and remove again.")] = None
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
 
 
@@ -288,9 +286,7 @@ def check(
             workspace.wait = waiting(sides.wait)
             plan = sides.plan(serials)
             resolution.measure_equal_sides(workspace, plan, sessions=sides.sessions)
-        for device, facts, checks, path in check_phones(
-            workspace, serials, apk=options.apk, out=options.out
-        ):
+        for device, facts, checks, path in check_phones(workspace, serials, options.out):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, to_json(_report(device, facts, checks)) + "\n")
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
@@ -427,30 +423,28 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 )
 
 
-def _compared(settings: Settings, serials: Sequence[str]) -> CommandResult:
+def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
     """Compare phones with their state before any change."""
-    audited, lines = [], list[str]()
+    lines: list[str] = []
     data: list[dict[str, Any]] = []
     with Workspace(settings) as workspace:
-        for serial in serials or workspace.conditioner.unrestored():
+        for name in serials or workspace.conditioner.unrestored():
             try:
-                audited.append(audit_phone(workspace, serial))
+                facts, pending, differences = pending_on(workspace, name)
             except DeviceError as error:
                 if serials:
                     raise
                 # One that is away says nothing of the others.
-                lines.append(f"{one_line(serial)}: not compared: {one_line(str(error))}")
-                data.append({"serial": serial, "clean": None, "problem": str(error)})
-    for facts, pending, differences in audited:
-        serial, is_clean = facts.serial, not pending and not differences
-        state = "as it was" if is_clean else "not as it was"
-        lines.append(f"{serial}{_virtual(facts.is_virtual)}: {state}")
-        lines += [f"  still to be undone: {one_line(item)}" for item in pending]
-        lines += [f"  {one_line(item.text)}" for item in differences]
-        if pending:
-            lines.append(f"restore it with 'benchfarm device restore {shlex.quote(serial)}'")
-        found = {"pending": pending, "differences": differences}
-        data.append({"serial": serial, "clean": is_clean, **found})
+                lines.append(f"{one_line(name)}: not asked: {one_line(str(error))}")
+                data.append({"serial": name, "clean": None, "problem": str(error)})
+                continue
+            title, is_clean = f"{facts.serial}{_virtual(facts.is_virtual)}", not pending
+            is_clean = is_clean and not differences
+            lines.append(f"{title}: {'as it was' if is_clean else 'not as it was'}")
+            lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+            lines += [f"  {one_line(item)}" for item in differences]
+            found = {"pending": pending, "differences": differences}
+            data.append({"serial": facts.serial, "clean": is_clean, **found})
     return CommandResult(
         text="\n".join(lines) or "nothing to restore",
         data=data,

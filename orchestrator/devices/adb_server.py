@@ -63,26 +63,20 @@ def parse_address(text: str, *, source: str = "the adb server's address") -> Ser
 
     Raises UsageError naming ``source``.
     """
-    rest = text.strip()
-    if rest.startswith("localfilesystem:"):
-        path = rest.removeprefix("localfilesystem:")
-        if path.startswith("/"):
-            return ServerAddress(path=path, named_by=source)
-    rest = rest.removeprefix("tcp:")
-    if re.fullmatch(r"\d+", rest):
-        return ServerAddress(port=_port(rest, text, source), named_by=source)
-    found = re.fullmatch(
-        r"(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:/\[\]]+))(?::(?P<port>\d+))?", rest
-    )
-    if found is None:
+    rest = text.strip().removeprefix("tcp:")
+    if rest.startswith("localfilesystem:/"):
+        return ServerAddress(path=rest.removeprefix("localfilesystem:"), named_by=source)
+    if rest.isdigit():
+        rest = f"localhost:{rest}"
+    found = re.fullmatch(r"(?:\[([\w:.%]+)\]|([^\s:/\[\]]+))(?::([0-9]{1,5}))?", rest)
+    port = int(found[3] or DEFAULT_PORT) if found is not None else 0
+    if found is None or not 0 < port < 65536:
         raise UsageError(
             f"{source} is {text!r}, which isn't host:port, tcp:host:port or localfilesystem:/path"
         )
-    host = found["v6"] or found["host"]
-    port = _port(found["port"], text, source) if found["port"] else DEFAULT_PORT
-    return ServerAddress(
-        host="127.0.0.1" if host == "localhost" else host, port=port, named_by=source
-    )
+    host = found[1] or found[2]
+    host = "127.0.0.1" if host == "localhost" else host
+    return ServerAddress(host=host, port=port, named_by=source)
 
 
 def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddress | None:
@@ -92,28 +86,18 @@ def configured_address(setting: str, environ: Mapping[str, str]) -> ServerAddres
     The setting comes first, then ``ADB_SERVER_SOCKET``, then ``ANDROID_ADB_SERVER_ADDRESS`` and
     ``ANDROID_ADB_SERVER_PORT``, in the order in which adb reads them. Raises UsageError.
     """
-    if setting.strip():
-        return parse_address(setting, source="$BENCHFARM_ADB_SERVER")
-    if socket := environ.get("ADB_SERVER_SOCKET", "").strip():
-        return parse_address(socket, source="$ADB_SERVER_SOCKET")
     host = environ.get("ANDROID_ADB_SERVER_ADDRESS", "").strip()
     port = environ.get("ANDROID_ADB_SERVER_PORT", "").strip()
-    if not host and not port:
-        return None
-    number = _port(port, port, "$ANDROID_ADB_SERVER_PORT") if port else DEFAULT_PORT
-    if not host:
-        return ServerAddress(port=number, named_by="$ANDROID_ADB_SERVER_PORT")
-    source = "$ANDROID_ADB_SERVER_ADDRESS"
-    named = parse_address(
-        f"[{host}]" if ":" in host and not host.startswith("[") else host, source=source
-    )
-    return ServerAddress(host=named.host, port=number, named_by=source)
-
-
-def _port(digits: str, text: str, source: str) -> int:
-    if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 65536:
-        raise UsageError(f"{source} is {text!r}: the port must be a number from 1 to 65535")
-    return int(digits)
+    bracketed = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    for source, text in (
+        ("$BENCHFARM_ADB_SERVER", setting),
+        ("$ADB_SERVER_SOCKET", environ.get("ADB_SERVER_SOCKET", "")),
+        ("$ANDROID_ADB_SERVER_ADDRESS", f"{bracketed}:{port or DEFAULT_PORT}" if host else ""),
+        ("$ANDROID_ADB_SERVER_PORT", f"localhost:{port}" if port else ""),
+    ):
+        if text.strip():
+            return parse_address(text, source=source)
+    return None
 
 
 #: adb 36 doesn't answer before it has looked for USB devices, which takes 3 s where libusb can't
@@ -173,30 +157,32 @@ class AdbServer:
             return False
         return True
 
-    def open(self, deadline: Deadline, *, what: str, serial: str = "") -> Connection:
-        """Connect to the server; the connection is to be closed by the caller."""
-        return Connection(self.address, deadline, what=what, serial=serial)
-
-    def open_transport(
-        self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
-    ) -> Connection:
-        """Connect to the server and from there to a phone; what is requested next goes to the
-        phone.
+    def open(self, *services: str, deadline: Deadline, what: str, serial: str = "") -> Connection:
+        """Connect to the server and ask for services, each by what the one before leads to; the
+        connection is to be closed by the caller.
         """
-        connection = self.open(deadline, what=what, serial=serial or transport)
+        connection = Connection(self.address, deadline, what=what, serial=serial)
         try:
-            connection.request(f"host:transport:{transport}")
+            for service in services:
+                connection.request(service)
         except BaseException:
             connection.close()
             raise
         return connection
 
+    def open_transport(
+        self, transport: str, *services: str, deadline: Deadline, what: str, serial: str = ""
+    ) -> Connection:
+        """Connect to the server and from there to a phone, which is asked for the services."""
+        way = f"host:transport:{transport}"
+        return self.open(way, *services, deadline=deadline, what=what, serial=serial or transport)
+
     def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
         """Ask the server something and return its answer."""
+        deadline = Deadline(timeout_s, self._clock)
         with self.open(
-            Deadline(timeout_s, self._clock), what=f"adb {service}", serial=serial
+            service, deadline=deadline, what=f"adb {service}", serial=serial
         ) as connection:
-            connection.request(service)
             return connection.read_block().decode("utf-8", "replace")
 
     def device_list(self) -> str:
@@ -226,7 +212,6 @@ class AdbServer:
         Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there),
         DeviceTimeoutError.
         """
-        _check_tcp(address)
         deadline = Deadline(timeout_s, self._clock)
         self._await(address, deadline, lambda: self._join(address, deadline))
 
@@ -235,7 +220,6 @@ class AdbServer:
 
         Raises DeviceUnusableError with adb's words.
         """
-        _check_tcp(address)
         hint = "open 'Pair device with pairing code' on the phone again: address and code change each time"
         try:
             answer = self.ask(
@@ -249,7 +233,6 @@ class AdbServer:
 
     def disconnect(self, address: str) -> None:
         """Forget a TCP phone; not an error when the server doesn't know it."""
-        _check_tcp(address)
         with contextlib.suppress(DeviceError):
             self.ask(f"host:disconnect:{address}")
 
@@ -340,8 +323,3 @@ def is_tcp(transport: str) -> bool:
     """Whether a transport's name is the host:port of a phone reached over TCP."""
     host, colon, port = transport.rpartition(":")
     return bool(colon and host and port.isdigit())
-
-
-def _check_tcp(address: str) -> None:
-    if not is_tcp(address) or any(c.isspace() for c in address):
-        raise UsageError(f"{address!r} isn't the host:port of a phone")

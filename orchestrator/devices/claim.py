@@ -18,7 +18,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -164,16 +164,16 @@ class Standing:
     strays: tuple[str, ...]
     #: None when df can't be read.
     free_bytes: int | None
-    #: What the scripts printed that were to be run then.
-    then: Answer | None = None
+    #: With what the scripts printed that were to be run then.
+    answer: Answer
 
 
-def parse_standing(text: str) -> Standing:
+def parse_standing(answer: Answer) -> Standing:
     """Read what the claim's script printed."""
     found: dict[str, str] = {}
     strays: list[str] = []
     is_written = False
-    text, _, free = text.partition("\nfree\n")
+    text, _, free = answer.text("claim").partition("\nfree\n")
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
         if word == "written":
@@ -195,6 +195,7 @@ def parse_standing(text: str) -> Standing:
         held_until_s=float(until) if until.isdigit() else 0.0,
         strays=tuple(strays),
         free_bytes=parse_free_bytes(free),
+        answer=answer,
     )
 
 
@@ -265,7 +266,7 @@ class Claims:
         hold_s = self._lease_s * _speed_of(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
         answer = device.ask({"claim": script, **(then or {})}, what=_using(device), must=True)
-        standing = replace(parse_standing(answer.text("claim")), then=answer)
+        standing = parse_standing(answer)
         if standing.is_written:
             # Builtins only; after another boot it does nothing.
             renewal = call(

@@ -23,8 +23,8 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import (
     SCREEN_OFF,
     SCREEN_ON,
+    SCREEN_STATE,
     SNAPSHOT_COMMANDS,
-    Difference,
     QuietStep,
     differences,
     is_network_serial,
@@ -37,8 +37,10 @@ from orchestrator.devices.sockets import quote, reason_of, refusal_of
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
+    DeviceError,
     DeviceSetAsideError,
     DeviceStorageError,
+    may_return,
 )
 from orchestrator.ports import Device, Fitness
 from orchestrator.records.case import Serial
@@ -46,12 +48,20 @@ from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import Answer, ask, call
 
+#: How often restoring a device is tried when its connection fails, each time after this long to
+#: answer again: a phone that is gone must not hold the others' end.
+_RESTORES_MAX: Final = 3
+_RESTORE_READY_S: Final = 20.0
+
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
 _Tell = Callable[[str], None]
 
-#: What the snapshot calls the screen's state.
-_SCREEN: Final = "state mWakefulness"
+
+def _nobody(text: str) -> None:
+    """Nobody listens."""
+
+
 _UNDO_FILE: Final = "undo"
 _QUIET_TIMEOUT_S: Final = 120.0
 
@@ -88,8 +98,6 @@ class LadderConditioner:
         #: Those that refused to switch their screen: they aren't asked again before they are
         #: restored, or boot.
         self._stuck: set[Serial] = set()
-        #: What their power service told of the screen then, before anything was changed.
-        self._screens: dict[Serial, str] = {}
 
     def prepare(
         self,
@@ -98,8 +106,8 @@ class LadderConditioner:
         *,
         quiet: Quiet | None = None,
         recent: DeviceState | None = None,
-        on_wait: _Tell | None = None,
-        on_note: _Tell | None = None,
+        on_wait: _Tell = _nobody,
+        on_note: _Tell = _nobody,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
@@ -118,40 +126,38 @@ class LadderConditioner:
         if not isinstance(device, AdbDevice):
             device.kill_strays()
         else:
-            boot_id = self._clean(device, on_wait or _nobody, cancelled)
+            boot_id = self._clean(device, on_wait, cancelled)
             if self._quiet.get(device.serial) != (wanted, boot_id):
                 # What a crashed process of ours left changed must not be taken for the phone's own
                 # settings; and a new boot has forgotten some of them.
                 self._undo_all(device)
-                self._quieten(device, wanted, on_note or _nobody)
+                self._quieten(device, wanted, on_note)
                 self._quiet[device.serial] = (wanted, boot_id)
         # A dangerous one, and another screen than planned, have to be acted on.
         is_usable = recent and not danger(recent) and not _has_other_screen(recent, wanted)
         known = [recent] if recent and is_usable else []
         zone_limits = self._zone_limits(device.facts()) if self._zone_limits is not None else {}
         return wait_until_fit(
-            lambda: known.pop() if known else self._state(device, wanted, on_note or _nobody),
+            lambda: known.pop() if known else self._state(device, wanted, on_note),
             lambda state: unfit(state, limits, zone_limits),
             Deadline(limits.wait, self._clock),
-            on_wait=on_wait or _nobody,
+            on_wait=on_wait,
             cancelled=cancelled,
         )
 
-    def take(self, device: Device, *, on_wait: _Tell | None = None) -> None:
+    def take(self, device: Device, *, on_wait: _Tell = _nobody) -> None:
         """Take a phone as it is, changes that a crash left undone restored; `restore` gives it
         back.
 
         Raises DeviceError kinds.
         """
         if isinstance(device, AdbDevice):
-            self._clean(device, on_wait or _nobody, None)
+            self._clean(device, on_wait, None)
         self._undo_all(device)
 
     def unrestored(self) -> Sequence[Serial]:
-        """Return the devices that were changed and not restored to the end since: a change is
-        still to be undone, or they are to be compared with what they were, and to be released.
-        """
-        return self.journal.serials("undo", "snapshot")
+        """Return the devices that were changed and not restored to the end since."""
+        return self.journal.serials()
 
     def power_on(self, serial: Serial) -> tuple[list[str], str]:
         """Power those hubs' ports on again that a device's measurement left off, which needs no
@@ -181,31 +187,41 @@ class LadderConditioner:
         return [change.what for change in changes]
 
     def restore(
-        self, device: Device, *, on_note: _Tell | None = None, take: bool = False
+        self, device: Device, *, on_note: _Tell = _nobody, take: bool = False
     ) -> Sequence[str]:
         """Undo every journalled change, also one of a crashed process or another computer; return
         what was restored.
 
-        What can't be undone stays in the journal and raises DeviceCommandError. ``on_note`` gets
-        each difference from the first snapshot that is left then. ``take``: also a phone that
-        somebody else holds, who must be dead.
+        Tried again where the connection fails. What can't be undone stays in the journal and raises
+        DeviceCommandError. ``on_note`` gets each difference from the first snapshot that is left.
+        ``take``: also a phone that somebody else holds, who must be dead.
         """
+        tries = 1
+        while True:
+            try:
+                if tries > 1:
+                    device.wait_until_ready(timeout_s=_RESTORE_READY_S)
+                return self._restore(device, on_note, take=take)
+            except DeviceError as error:
+                if tries == _RESTORES_MAX or not may_return(error):
+                    raise
+                tries += 1
+
+    def _restore(self, device: Device, on_note: _Tell, *, take: bool) -> Sequence[str]:
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
             standing = self._claims.take(device, by_force=take, then=self._look_for_ours(device))
             # A foreign program that runs is no reason not to restore a setting; a foreign owner is.
-            self._identify(device, replace(standing, strays=()))
+            self._identify(device, standing)
             # A process that was killed left its run, and one that lost the phone the folders of its
             # runs.
-            if standing.then is not None:
-                device.end_strays(standing.then)
+            device.end_strays(standing.answer)
             restored = self._undo_all(device)
-            for difference in self.audit(device):
-                (on_note or _nobody)(f"not as before: {difference.text}")
+            for text in self.audit(device):
+                on_note(f"not as before: {text}")
             self._claims.release(device)
-            # Last, so that what a killed process left of this is done. From now on what was found
-            # is the phone's own.
+            # Last, so that what a killed process left of this is done.
             self.journal.keep_snapshot(device.serial, None)
         finally:
             # One that can't be restored now is free for others soon all the same: they undo what
@@ -213,13 +229,21 @@ class LadderConditioner:
             self._claims.let_go(device)
         return restored
 
-    def audit(self, device: Device) -> Sequence[Difference]:
+    def audit(self, device: Device) -> Sequence[str]:
         """Return what differs from the first snapshot since the phone was clean.
 
         Nothing when there is none. Raises DeviceError kinds.
         """
         before = self.journal.snapshot(device.serial)
-        return () if before is None else differences(before, self._snapshot(device))
+        if before is None:
+            return ()
+        return differences(before, parse_snapshot(_ask(device, SNAPSHOT_COMMANDS).texts()))
+
+    def _keep_snapshot(self, device: Device, told: Answer | None = None) -> None:
+        """Keep what a phone is before its first change; ``told`` if it was asked just now."""
+        if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
+            told = told or _ask(device, SNAPSHOT_COMMANDS)
+            self.journal.keep_snapshot(device.serial, parse_snapshot(told.texts()))
 
     def hold(self, device: Device, change: Change, command: str) -> None:
         """Run ``command`` with ``change`` journalled before it; `restore` undoes it, whatever
@@ -238,9 +262,6 @@ class LadderConditioner:
                 f"{command!r} failed: {reason_of(result)}", serial=device.serial
             )
 
-    # Clean
-    # ------------------------------------------------------------------------------------------------------------
-
     def _look_for_ours(self, device: AdbDevice) -> dict[str, str]:
         """Return scripts that end our app and tell of our runs, for the round trip that takes the
         phone.
@@ -254,8 +275,8 @@ class LadderConditioner:
         standing = self._claims.take_over(
             device, tell=tell, then=self._look_for_ours(device), cancelled=cancelled
         )
-        self._identify(device, replace(standing, strays=()))
-        killed = device.end_strays(standing.then) if standing.then is not None else ()
+        self._identify(device, standing)
+        killed = device.end_strays(standing.answer)
         if standing.strays and killed:
             # What ran may have been our own stray, which is gone now.
             standing = self._claims.take(device)
@@ -276,10 +297,7 @@ class LadderConditioner:
             raise DeviceChangedError(
                 f"another phone answers now: {standing.serial}", serial=device.serial
             )
-        check_free(standing, device.serial)
-
-    # Quiet
-    # ------------------------------------------------------------------------------------------------------------
+        check_free(replace(standing, strays=()), device.serial)
 
     def _quieten(self, device: AdbDevice, quiet: Quiet, tell: _Tell) -> None:
         """Make a phone as quiet as planned: one round trip to read it, one to change it, whatever
@@ -293,9 +311,6 @@ class LadderConditioner:
                 steps.append(step)
         commands = {str(number): step.read for number, step in enumerate(steps)}
         told = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
-        snapshot = parse_snapshot(told.texts())
-        before = self.journal.snapshot(device.serial)
-        self._screens[device.serial] = (before or snapshot).get(_SCREEN, "")
         to_do: list[tuple[QuietStep, str]] = []
         for number, step in enumerate(steps):
             original = told.value(str(number))
@@ -305,11 +320,9 @@ class LadderConditioner:
                 tell(f"{step.name} can't be had: the phone doesn't have it")
                 continue
             to_do.append((step, original))
-        if not to_do:
-            return
-        if before is None:
-            self.journal.keep_snapshot(device.serial, snapshot)
-        self._make(device, to_do, tell)
+        if to_do:
+            self._keep_snapshot(device, told)
+            self._make(device, to_do, tell)
 
     def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:
         """Write changes down here, then on the phone; nothing may be changed when this raises.
@@ -349,7 +362,12 @@ class LadderConditioner:
         """Take steps, each with what was read before it; one that the phone refuses is told, and
         owes no undo.
         """
-        changes = [self._change(device, step, before) for step, before in steps]
+        # What the screen was before the first change counts, not what it has become since.
+        known = (self.journal.snapshot(device.serial) or {}).get(SCREEN_STATE)
+        changes = [
+            step.change(known if known and step.name in {SCREEN_ON, SCREEN_OFF} else before)
+            for step, before in steps
+        ]
         fresh = self._note(device, changes)
         scripts = {
             f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?"
@@ -376,16 +394,6 @@ class LadderConditioner:
             tell(f"{step.name} can't be had (the phone says {now!r}): {why}")
         self._drop(device, unmade)
 
-    def _change(self, device: Device, step: QuietStep, before: str) -> Change:
-        known = self._screens.get(device.serial) if step.name in {SCREEN_ON, SCREEN_OFF} else ""
-        # What the screen was before the first change counts, not what it has become by itself
-        # since.
-        original = f"mWakefulness={known}" if known else before
-        read = "" if step.by_exit_code else step.read
-        return Change(
-            what=step.name, undo=step.undo(original), read=read, was=original if read else ""
-        )
-
     def _state(self, device: Device, quiet: Quiet, tell: _Tell) -> DeviceState:
         """Read the state; a screen that isn't as planned any more is switched again."""
         state = device.state()
@@ -396,15 +404,10 @@ class LadderConditioner:
         is_other = _has_other_screen(state, quiet) and device.serial not in self._stuck
         if isinstance(device, AdbDevice) and is_other:
             step = screen_step(quiet.screen)
-            before = _ask(device, {"read": step.read}).value("read")
-            original = self._screens.get(device.serial) or before.rpartition("=")[2]
-            self._keep_snapshot(device, {_SCREEN: original})
-            self._make(device, [(step, before)], tell)
+            self._keep_snapshot(device)
+            self._make(device, [(step, _ask(device, {"read": step.read}).value("read"))], tell)
             state = device.state()
         return state
-
-    # Undo
-    # -------------------------------------------------------------------------------------------------------------
 
     def _undo_all(self, device: Device) -> list[str]:
         """Undo what this computer's journal or the phone's own file tells, newest first."""
@@ -473,16 +476,6 @@ class LadderConditioner:
                 hint="look at the file by 'adb shell', undo what it names, then remove it",
             ) from error
 
-    def _keep_snapshot(self, device: Device, known: Mapping[str, str] | None = None) -> None:
-        """Keep what the phone is before its first change, with what is known to have been
-        otherwise.
-        """
-        if isinstance(device, AdbDevice) and self.journal.snapshot(device.serial) is None:
-            self.journal.keep_snapshot(device.serial, {**self._snapshot(device), **(known or {})})
-
-    def _snapshot(self, device: Device) -> dict[str, str]:
-        return parse_snapshot(_ask(device, SNAPSHOT_COMMANDS).texts())
-
 
 def _ask(device: Device, scripts: Mapping[str, str]) -> Answer:
     return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial)
@@ -490,10 +483,6 @@ def _ask(device: Device, scripts: Mapping[str, str]) -> Answer:
 
 def _has_other_screen(state: DeviceState, quiet: Quiet) -> bool:
     return state.screen_on is (quiet.screen is Screen.OFF)
-
-
-def _nobody(text: str) -> None:
-    """Nobody listens."""
 
 
 def _is_over_network(device: AdbDevice) -> bool:

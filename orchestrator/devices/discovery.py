@@ -120,17 +120,18 @@ class KnownPhones:
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, Mapping[tuple[str, int], Seen]] = {}
+        #: Server and its name for a phone -> what that told last when it could be used; without a
+        #: number when it was away since.
+        self._told: dict[tuple[str, str], Seen] = {}
         #: Source of devices -> when it was last asked, and what it said.
         self._of_sources: dict[str, tuple[float, Sequence[Seen]]] = {}
-        #: Server and its name for a phone -> who the phone said last that it is.
-        self._names: dict[tuple[str, str], str] = {}
 
     def get(self, server: AdbServer, listed: Seen) -> Seen | None:
         """Return what a phone told on the very connection that it has now."""
-        if listed.state != "device" or listed.transport_id is None:
+        told = self._told.get((str(server.address), listed.address))
+        if told is None or listed.state != "device" or listed.transport_id is None:
             return None
-        return self._seen.get(str(server.address), {}).get((listed.address, listed.transport_id))
+        return told if told.transport_id == listed.transport_id else None
 
     def of_source(self, name: str, look: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
         """Return what a source of devices said a moment ago, else by a look, which may take a
@@ -148,29 +149,23 @@ class KnownPhones:
         A server that was restarted counts from one again: what was known of it is forgotten as soon
         as it is seen without its phones, or can't be asked.
         """
-        self._seen[str(server.address)] = {
-            (one.address, one.transport_id): one
-            for one in seen
-            if one.usable and one.transport_id is not None
-        }
-        self._names |= {
-            (str(server.address), one.address): one.serial for one in seen if one.usable
-        }
+        address = str(server.address)
+        fresh = {(address, one.address): one for one in seen if one.usable}
+        away = [key for key in self._told if key[0] == address and key not in fresh]
+        self._told |= {key: replace(self._told[key], transport_id=None) for key in away} | fresh
 
     def name(self, server: AdbServer, seen: Seen) -> Seen:
         """Return what was seen of a phone, by the serial number that it told last when it can't be
         asked.
         """
-        return (
-            seen
-            if seen.serial
-            else replace(seen, serial=self._names.get((str(server.address), seen.address), ""))
-        )
+        told = self._told.get((str(server.address), seen.address))
+        return seen if seen.serial or told is None else replace(seen, serial=told.serial)
 
     def forget(self, serial: str) -> None:
         """Have a phone asked at the next look: it may not answer any more."""
-        for address, known in list(self._seen.items()):
-            self._seen[address] = {key: one for key, one in known.items() if one.serial != serial}
+        for key, told in list(self._told.items()):
+            if told.serial == serial:
+                self._told[key] = replace(told, transport_id=None)
 
 
 def list_devices(

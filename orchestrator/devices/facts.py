@@ -174,13 +174,8 @@ _PROPERTY: Final = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]\r?$", re.M | re.S)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read ``getprop`` (``[name]: [value]``, values may span lines) or a ``build.prop``
-    (``name=value``).
-    """
-    if found := dict(_PROPERTY.findall(text)):
-        return found
-    pairs = (line.partition("=") for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return {name.strip(): value.strip() for name, equals, value in pairs if equals and name.strip()}
+    """Read ``getprop``: ``[name]: [value]``, values may span lines."""
+    return dict(_PROPERTY.findall(text))
 
 
 def parse_serial(text: str) -> str:

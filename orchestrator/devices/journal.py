@@ -75,16 +75,18 @@ class UndoJournal:
     def pending(self, serial: Serial) -> list[Change]:
         """Return the changes that weren't undone, oldest first.
 
-        Raises HostStorageError when that can't be read.
+        Raises HostStorageError when that can't be read: it isn't nothing, and would be overwritten.
         """
-        text = self._text(serial, "undo")
+        path = self._path(serial, "undo")
         try:
-            changes = parse_changes(text or "")
-            if text is not None and not changes:
+            changes = parse_changes(path.read_text("utf-8"))
+            if not changes:
                 raise ValueError("it is empty")
             return changes
-        except ValueError as error:
-            raise self._unreadable(self._path(serial, "undo"), error) from error
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise _unreadable(path, error) from error
 
     def add(self, serial: Serial, *changes: Change) -> None:
         """Write changes down; raises HostStorageError, and the changes must not be made then."""
@@ -102,74 +104,57 @@ class UndoJournal:
         """Return the hubs' ports that are without power because of a device."""
         return [change for change in self.pending(serial) if change.port]
 
-    def serials(self, *suffixes: str) -> list[Serial]:
-        """Return the devices that have files of these kinds, which is ``undo``: something is still
-        to be undone on them.
-
-        ``snapshot``: they weren't compared since with what they were. Raises HostStorageError.
+    def serials(self) -> list[Serial]:
+        """Return the devices on which something is to be undone, or that weren't compared since
+        with what they were; raises HostStorageError.
         """
-        wanted = {f".{suffix}" for suffix in suffixes or ("undo",)}
+        suffixes = {".undo", ".snapshot"}
         try:
-            stems = {path.stem for path in self.folder.iterdir() if path.suffix in wanted}
+            stems = {path.stem for path in self.folder.iterdir() if path.suffix in suffixes}
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise self._unreadable(self.folder, error) from error
+            raise _unreadable(self.folder, error) from error
         return [Serial(unquote(stem.removeprefix("device-"))) for stem in sorted(stems)]
 
-    def snapshot(self, serial: Serial) -> Mapping[str, str] | None:
+    def snapshot(self, serial: Serial) -> dict[str, str] | None:
         """Return what the phone was before the first change that isn't undone and compared yet,
         None for no change.
 
         Raises HostStorageError.
         """
-        text = self._text(serial, "snapshot")
+        path = self._path(serial, "snapshot")
         try:
-            return (
-                None
-                if text is None
-                else {str(key): str(value) for key, value in json.loads(text).items()}
-            )
-        except (ValueError, AttributeError) as error:
-            raise self._unreadable(self._path(serial, "snapshot"), error) from error
+            return {str(key): str(value) for key, value in json.loads(path.read_text()).items()}
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, AttributeError) as error:
+            raise _unreadable(path, error) from error
 
     def keep_snapshot(self, serial: Serial, snapshot: Mapping[str, str] | None) -> None:
         """Write a snapshot down, or forget it (None); raises HostStorageError."""
         self._store(serial, "snapshot", "" if snapshot is None else json.dumps(dict(snapshot)))
 
     def _store(self, serial: Serial, suffix: str, text: str) -> None:
-        """Have a file with this text on the disk, for this user's eyes only; none for an empty
-        text.
-        """
+        """Have a file with this text on the disk, for this user's eyes only; none for no text."""
         path = self._path(serial, suffix)
         try:
-            if not text:
+            if text:
+                write_whole(path, text, is_durable=True)
+            else:
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                     path.unlink()
-                return
-            write_whole(path, text, is_durable=True)
         except OSError as error:
             raise HostStorageError(
                 f"what is to be undone on {serial} can't be noted in {path}: {error}"
             ) from error
 
-    def _text(self, serial: Serial, suffix: str) -> str | None:
-        """Return a file's text, None for no file; what can't be read isn't nothing, and would be
-        overwritten.
-        """
-        path = self._path(serial, suffix)
-        try:
-            return path.read_text("utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise self._unreadable(path, error) from error
-
-    def _unreadable(self, path: Path, error: Exception) -> HostStorageError:
-        return HostStorageError(
-            f"what is to be undone on phones can't be read from {path}: {error}",
-            hint="make it readable, or move it away after a look at what it names",
-        )
-
     def _path(self, serial: Serial, suffix: str) -> Path:
         return self.folder / f"device-{percent_encode(serial, safe='')}.{suffix}"
+
+
+def _unreadable(path: Path, error: Exception) -> HostStorageError:
+    return HostStorageError(
+        f"what is to be undone on phones can't be read from {path}: {error}",
+        hint="make it readable, or move it away after a look at what it names",
+    )

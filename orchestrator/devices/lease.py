@@ -18,12 +18,12 @@ from orchestrator.locks import Locks
 from orchestrator.records.case import Serial
 
 
-class FileLease:
+class FileLease(Locks):
     """Leases of devices: a thread of one process uses a device, and nobody else."""
 
     def __init__(self, folder: Path) -> None:
         """See Locks."""
-        self._locks = Locks(folder)
+        super().__init__(folder)
         #: Leases that were taken for the next `acquire` of this object.
         self._reserved: dict[Serial, Callable[[], None]] = {}
 
@@ -52,16 +52,8 @@ class FileLease:
         while self._reserved:
             self._reserved.popitem()[1]()
 
-    def live_holder(self, serial: Serial) -> str:
-        """Return who holds the device now, in words; empty for nobody."""
-        return self._locks.live_holder(serial)
-
-    def live_holders(self) -> dict[Serial, str]:
-        """Return the devices that somebody holds now, each with its holder."""
-        return {Serial(name): who for name, who in self._locks.live_holders().items()}
-
     def _take(self, serial: Serial, wait_s: float) -> Callable[[], None]:
-        release = self._locks.take(serial, wait_s=wait_s)
+        release = self.take(serial, wait_s=wait_s)
         if release is None:
             raise DeviceBusyError(
                 f"in use by {self.live_holder(serial) or 'another process'}",

@@ -43,6 +43,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
+from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
 
 _T = TypeVar("_T")
@@ -97,7 +98,7 @@ class PhoneLink:
         """
         self.server = server
         self.transport = transport
-        self.serial = transport
+        self.serial = Serial(transport)
         self.clock = clock or SystemClock()
         #: Who uses the phone: renewed in front of what is sent anyway.
         self.note = HeldNote(self.clock)
@@ -106,15 +107,9 @@ class PhoneLink:
 
     def open(self, service: str, deadline: Deadline, *, what: str) -> Connection:
         """Open a service on the phone; the connection is to be closed by the caller."""
-        connection = self.server.open_transport(
-            self.transport, deadline, what=what, serial=self.serial
+        return self.server.open_transport(
+            self.transport, service, deadline=deadline, what=what, serial=self.serial
         )
-        try:
-            connection.request(service)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def shell(
         self,
@@ -139,7 +134,7 @@ class PhoneLink:
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
         with self.server.open_transport(
-            self.transport, deadline, what=what, serial=self.serial
+            self.transport, deadline=deadline, what=what, serial=self.serial
         ) as connection:
             try:
                 result = run_shell(
@@ -165,7 +160,7 @@ class PhoneLink:
         with (
             contextlib.suppress(DeviceError, AdbUnavailableError),
             self.server.open_transport(
-                self.transport, deadline, what="ending it", serial=self.serial
+                self.transport, deadline=deadline, what="ending it", serial=self.serial
             ) as connection,
         ):
             run_shell(connection, script)

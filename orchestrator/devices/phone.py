@@ -15,7 +15,7 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import NOT_BOOTED
 from orchestrator.devices.facts import FACTS_COMMANDS, facts_from, parse_serial
-from orchestrator.devices.link import PhoneLink, PushSlots
+from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
     CLOSE_STDIN,
@@ -42,10 +42,9 @@ from orchestrator.errors import (
     LogOverrunError,
     SystemDownError,
 )
-from orchestrator.ports import Seen, ShellResult
+from orchestrator.ports import Seen
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.scripts import Answer
 
 #: After so long without a line the follower gets ``b""``.
 MOMENT_S: Final = 0.1
@@ -165,6 +164,7 @@ WORK_FOLDER: Final = "/data/local/tmp/benchfarm"
 _PROBE_TIMEOUT_S: Final = 60.0
 _OPEN_TIMEOUT_S: Final = 15.0
 _BEAT_TIMEOUT_S: Final = 10.0
+_HEALTH_TIMEOUT_S: Final = 20.0
 
 #: Names the DeviceProfile that fits a phone's facts; empty when none does.
 ProfileMatcher = Callable[[DeviceFacts], str]
@@ -196,17 +196,11 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         """
         #: Where it is plugged in, as the server tells it: ``usb:1-4.2``.
         self.usb_path = seen.usb if seen is not None else ""
-        #: The adb server that reaches it, and how that names it: its USB serial or host:port.
-        self.server, self.transport = server, transport
-        self._link = PhoneLink(server, transport, clock=clock)
-        self.clock = self._link.clock
-        #: The renewal of our note on the phone.
-        self.note = self._link.note
+        PhoneLink.__init__(self, server, transport, clock=clock)
         #: ``ro.serialno`` of the phone.
         self.serial = (
             Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         )
-        self._link.serial = self.serial
         #: Our folder on the phone.
         self.work_folder = work_folder
         #: Names the profile that its facts fit.
@@ -215,16 +209,12 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         DetachedRuns.__init__(self, f"{work_folder}/runs")
         PlacedFiles.__init__(self, work_folder)
 
-    def share(self, slots: PushSlots) -> None:
-        """Take the slots for files on their way that other phones take, too."""
-        self._link.slots = slots
-
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread.
 
         Raises DeviceError kinds.
         """
-        self._link.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone")
+        self.shell(":", timeout_s=_BEAT_TIMEOUT_S, what="keeping the phone")
 
     def facts(self) -> DeviceFacts:
         """See Device.facts: one round trip, once per boot."""
@@ -248,108 +238,77 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
     def state(self) -> DeviceState:
         """See Device.state: one round trip. A new boot id makes the facts be read again."""
         told = self._ask({"removals": self.with_removals(":"), **STATE_COMMANDS}, what="state")
-        state = state_from(told, at=self._link.clock.now())
+        state = state_from(told, at=self.clock.now())
         if self._facts is not None and state.boot_id and state.boot_id != self._facts.boot_id:
             self._facts = None
         return state
-
-    def check_health(self, *, timeout_s: float = 10.0) -> None:
-        """Make a round trip, which raises when the phone isn't well.
-
-        Raises DeviceUnusableError (not booted yet), DeviceTimeoutError (hangs), LinkLostError.
-        """
-        scripts = {"booted": "getprop sys.boot_completed"}
-        answer = self._link.ask(scripts, timeout_s=timeout_s, what="asking how it is")
-        if answer.value("booted") in NOT_BOOTED:
-            raise DeviceUnusableError(
-                "the phone hasn't finished booting", serial=self.serial, hint="wait a minute"
-            )
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """Wait until the phone answers, has booted and its package manager works.
 
         Raises DeviceTimeoutError.
         """
-        deadline = Deadline(timeout_s, self._link.clock)
+        deadline = Deadline(timeout_s, self.clock)
         while True:
             try:
-                self._link.reconnect(deadline)
-                self.check_health(timeout_s=max(0.1, min(10.0, deadline.remaining_s)))
-                self._check_services(timeout_s=max(0.1, deadline.remaining_s))
+                self.reconnect(deadline)
+                self.check_health(timeout_s=max(0.1, min(_HEALTH_TIMEOUT_S, deadline.remaining_s)))
             except (DeviceUnusableError, LinkLostError, SystemDownError):
                 deadline.check("waiting for the phone", serial=self.serial)
-                self._link.clock.wait(0.2)
+                self.clock.wait(0.2)
             else:
                 return
 
-    def _check_services(self, *, timeout_s: float) -> None:
-        """Raise SystemDownError when Android's services don't run; other words of the package
-        manager don't matter.
+    def check_health(self, *, timeout_s: float = _HEALTH_TIMEOUT_S) -> None:
+        """Make a round trip, which raises when the phone isn't well.
+
+        Raises DeviceUnusableError (not booted yet), SystemDownError (Android's services don't run),
+        DeviceTimeoutError (hangs), LinkLostError.
         """
-        result = self._link.shell(
-            "pm path android", timeout_s=timeout_s, what="asking for packages"
-        )
-        failure = service_failure(reason_of(result), serial=self.serial, what="asking for packages")
-        if result.exit_code != 0 and isinstance(failure, SystemDownError):
+        scripts = {"booted": "getprop sys.boot_completed", "packages": "pm path android"}
+        what = "asking how it is"
+        answer = self.ask(scripts, timeout_s=timeout_s, what=what)
+        if answer.value("booted") in NOT_BOOTED:
+            raise DeviceUnusableError(
+                "the phone hasn't finished booting", serial=self.serial, hint="wait a minute"
+            )
+        # Other words of the package manager don't matter.
+        failure = service_failure(reason_of(answer), serial=self.serial, what=what)
+        if answer.exit_code != 0 and isinstance(failure, SystemDownError):
             raise failure
-
-    def reconnect(self, *, timeout_s: float) -> None:
-        """Drop the connection, even one that the server takes for sound, and make a new one.
-
-        Raises DeviceError kinds.
-
-        A server of ours that has died or hangs is started again.
-        """
-        self._link.reconnect(Deadline(timeout_s, self._link.clock), fresh=True)
 
     def reboot(self) -> None:
         """Ask adbd to reboot the phone.
 
         Raises LinkLostError and others, also when it does so at once.
         """
-        with self._link.open(
-            "reboot:", Deadline(_OPEN_TIMEOUT_S, self._link.clock), what="reboot"
+        with self.open(
+            "reboot:", Deadline(_OPEN_TIMEOUT_S, self.clock), what="reboot"
         ) as connection:
             connection.read_some()
-
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
-        """See Device.shell."""
-        return self._link.shell(command, timeout_s=timeout_s, stdin=stdin)
-
-    def ask(
-        self, scripts: Mapping[str, str], *, timeout_s: float = 30.0, what: str, must: bool = False
-    ) -> Answer:
-        """See PhoneLink.ask."""
-        return self._link.ask(scripts, timeout_s=timeout_s, what=what, must=must)
-
-    def must(self, command: str, *, what: str) -> str:
-        """See PhoneLink.must."""
-        return self._link.must(command, what=what)
 
     def read_file(
         self, path: str, *, package: str = "", limit_bytes: int = 64 << 20
     ) -> bytes | None:
         """See Device.read_file."""
-        return self._link.again(
-            lambda: self._link.read_files([path], limit_bytes=limit_bytes, package=package)
+        return self.again(
+            lambda: self.read_files([path], limit_bytes=limit_bytes, package=package)
         )[0]
 
     def follow_log(
         self, *, buffers: Sequence[str] = ("main", "crash")
     ) -> AbstractContextManager[Iterator[bytes]]:
         """See Device.follow_log."""
-        return follow_log(self._link, buffers=buffers)
+        return follow_log(self, buffers=buffers)
 
     def _ask_serial(self) -> Serial:
         scripts = {"serial": "getprop ro.serialno"}
-        answer = self._link.again(
-            lambda: self._link.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
+        answer = self.again(
+            lambda: self.ask(scripts, timeout_s=_OPEN_TIMEOUT_S, what="opening the phone")
         )
         # Some phones (and emulators) have no serial number of their own: the server's word is all
         # there is.
         return Serial(parse_serial(answer.text("serial")) or self.transport)
 
     def _ask(self, scripts: Mapping[str, str], *, what: str) -> dict[str, str]:
-        return self._link.again(
-            lambda: self._link.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)
-        ).texts()
+        return self.again(lambda: self.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, what=what)).texts()

@@ -2,8 +2,8 @@
 applied and undone.
 
 What the shell user may do is Android's own: settings and ``svc`` always, ``cmd connectivity
-airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks and
-vendors' thermal services only as root.
+airplane-mode`` and ``cmd power set-fixed-performance-mode-enabled`` since Android 11, clocks only as
+root.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from orchestrator.devices.journal import Change
 from orchestrator.devices.sockets import quote
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
 from orchestrator.scripts import call
 
 _ANDROID_11: Final = 30
-#: Init services that lower clocks on their own; names differ between vendors and years.
-THERMAL_SERVICES: Final = "thermal-engine vendor.thermal-engine thermald mi_thermald thermalloadalgod vendor.thermal-hal-2-0.mtk"
 #: The names of the steps that switch the screen.
 SCREEN_ON: Final = "the screen being on"
 SCREEN_OFF: Final = "the screen being off"
@@ -51,6 +50,11 @@ class QuietStep:
     refusal: str = ""
     #: Nothing can be read back: the exit code of ``apply`` decides.
     by_exit_code: bool = False
+
+    def change(self, before: str) -> Change:
+        """Return what the journal is told before the step is taken; ``before`` is what was read."""
+        read, was = ("", "") if self.by_exit_code else (self.read, before)
+        return Change(what=self.name, undo=self.undo(before), read=read, was=was)
 
 
 def as_root(command: str) -> str:
@@ -91,8 +95,6 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
         steps += [step for cluster in facts.clusters for step in _pinned(cluster, not_root)]
     if quiet.pin_gpu:
         steps.append(_pinned_gpu(not_root))
-    if quiet.thermal_control_off:
-        steps.append(_thermal_control(not_root))
     return steps
 
 
@@ -150,23 +152,14 @@ def _animation(name: str) -> QuietStep:
 
 
 def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
-    is_old = (facts.sdk or 0) < _ANDROID_11
-
-    def switch(on: bool) -> str:
-        if not is_old:
-            return f"cmd connectivity airplane-mode {'enable' if on else 'disable'}"
-        broadcast = f"am broadcast -a android.intent.action.AIRPLANE_MODE --ez state {'true' if on else 'false'}"
-        return as_root(f"settings put global airplane_mode_on {int(on)}; {broadcast}")
-
-    if not refusal and is_old and not facts.is_rooted:
-        refusal = "before Android 11 only root may switch it"
+    command = "cmd connectivity airplane-mode"
     return QuietStep(
         name="airplane mode",
         read="settings get global airplane_mode_on",
         accepts=lambda told: told == "1",
-        apply=switch(True),
-        undo=lambda told: switch(told == "1"),
-        refusal=refusal,
+        apply=f"{command} enable",
+        undo=lambda told: f"{command} {'enable' if told == '1' else 'disable'}",
+        refusal=refusal or _since_11(facts),
     )
 
 
@@ -191,6 +184,10 @@ def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     )
 
 
+def _since_11(facts: DeviceFacts) -> str:
+    return "" if (facts.sdk or 0) >= _ANDROID_11 else "it came with Android 11"
+
+
 def _fixed_performance(facts: DeviceFacts) -> QuietStep:
     command = "cmd power set-fixed-performance-mode-enabled"
     return QuietStep(
@@ -200,7 +197,7 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
         accepts=lambda told: False,
         apply=f"{command} true",
         undo=lambda told: f"{command} false",
-        refusal="" if (facts.sdk or 0) >= _ANDROID_11 else "it came with Android 11",
+        refusal=_since_11(facts),
         by_exit_code=True,
     )
 
@@ -244,41 +241,16 @@ def _pinned_gpu(refusal: str) -> QuietStep:
     )
 
 
-def _thermal_control(refusal: str) -> QuietStep:
-    def undo(told: str) -> str:
-        names = [name for name in told.split() if re.fullmatch(r"[\w.-]+", name)]
-        return as_root("; ".join(f"start {name}" for name in names) or "true")
-
-    return QuietStep(
-        name="the vendor's thermal control being off",
-        read=call("running_services", "read", *THERMAL_SERVICES.split()),
-        accepts=lambda told: told in {"", "stopped"},
-        apply=as_root(call("running_services", "stop", *THERMAL_SERVICES.split())),
-        undo=undo,
-        refusal=refusal,
-    )
-
-
-_NAMESPACES: Final = ("global", "secure", "system")
-#: Properties that are watched: those for debugging, and those that benchfarm itself may change (for
-#: ``thermal_control_off``, and for a trace before Android 11).
-_PROPERTIES: Final = "|".join(
-    [
-        r"debug\.",
-        r"persist\.traced\.enable\]",
-        *(
-            rf"init\.svc\.{re.escape(name)}\]".replace(r"\-", "-")
-            for name in THERMAL_SERVICES.split()
-        ),
-    ]
-)
-#: Section -> command: all that is watched.
+#: Section -> command: all that is watched; of properties those for debugging, and the one that a
+#: trace may change.
 SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
-    **{f"settings {name}": f"settings list {name}" for name in _NAMESPACES},
-    "property": f"getprop | grep -E '^\\[({_PROPERTIES})'",
+    **{f"settings {name}": f"settings list {name}" for name in ("global", "secure", "system")},
+    "property": r"getprop | grep -E '^\[(debug\.|persist\.traced\.enable\])'",
     "file": call("snapshot_files"),
     "state": call("snapshot_state"),
 }
+#: What the snapshot calls the screen's state.
+SCREEN_STATE: Final = "state mWakefulness"
 #: What Android counts and stamps by itself, whoever does what.
 _RESTLESS: Final = re.compile(
     r"boot_count|_count$|timestamp|_time$|time_|last_|_last|phenotype|^settings \w+ _|"
@@ -287,49 +259,27 @@ _RESTLESS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One thing that isn't what it was; None: it wasn't or isn't there."""
-
-    what: str
-    before: str | None
-    after: str | None
-
-    @property
-    def text(self) -> str:
-        """It in words."""
-        return f"{self.what} was {_said(self.before)} and is {_said(self.after)}"
-
-
 def parse_snapshot(sections: Mapping[str, str]) -> dict[str, str]:
     """Return name -> value of everything that was told in the sections of SNAPSHOT_COMMANDS."""
     found: dict[str, str] = {}
     for section in SNAPSHOT_COMMANDS:
         for line in sections.get(section, "").splitlines():
             if section == "property":
-                match = re.match(r"\[([^]]+)\]: \[(.*)\]$", line.strip())
-                if match is not None:
-                    found[f"property {match.group(1)}"] = match.group(2)
-                continue
-            name, equals, value = line.strip().partition("=")
+                name, equals, value = line.strip()[1:-1].partition("]: [")
+            else:
+                name, equals, value = line.strip().partition("=")
             if equals and name:
                 found[f"{section} {name.strip()}"] = value
     return found
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
-    """Return what differs, sorted; what Android changes by itself is left out."""
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """Return what differs in words, sorted; what Android changes by itself is left out."""
     found = []
     for what in sorted(before.keys() | after.keys()):
-        old, new = before.get(what), after.get(what)
-        # An empty property is as good as none.
-        if (old or "") == (new or "") or _RESTLESS.search(what):
-            continue
-        if what.startswith("property ") and not (old and new) and (old or new) in {"0", "false"}:
-            continue
-        found.append(Difference(what=what, before=old, after=new))
+        # An empty property is as good as none, and so is one that was off.
+        old, new = before.get(what, ""), after.get(what, "")
+        is_off = what.startswith("property ") and {old, new} in ({"", "0"}, {"", "false"})
+        if old != new and not is_off and not _RESTLESS.search(what):
+            found.append(f"{what} was {old or 'not there'!r} and is {new or 'not there'!r}")
     return found
-
-
-def _said(value: str | None) -> str:
-    return "not there" if value is None else repr(value) if value != "" else "empty"

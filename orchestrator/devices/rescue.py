@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.journal import Change, UndoJournal
 from orchestrator.devices.phone import AdbDevice
@@ -83,7 +84,7 @@ class LadderRescuer:
         """Yield what may help, each asked for when those before it didn't."""
         yield (
             "is reconnected",
-            lambda: _succeeds(lambda: device.reconnect(timeout_s=self._answer_s)),
+            lambda: _succeeds(lambda: device.reconnect(Deadline(self._answer_s), fresh=True)),
             self._answer_s,
         )
         port = port_of(device) if self._power.is_there else None

@@ -83,10 +83,8 @@ class _Look:
     files: Sequence[bytes | None] | None = None
 
 
-class DetachedRuns:
+class DetachedRuns(PhoneLink):
     """A phone's runs of ours, each in a folder of its own: a part of AdbDevice."""
-
-    _link: PhoneLink
 
     def __init__(self, folder: str) -> None:
         """``folder`` is that of all runs."""
@@ -117,7 +115,7 @@ class DetachedRuns:
         deadline.
         """
         folder, names = self.run_folder(run_id), ("out", "err", *files)
-        clock = self._link.clock
+        clock = self.clock
         begun_s = clock.monotonic_s()
         try:
             look = self._wait(command, folder, names, Deadline(timeout_s, clock), cancelled)
@@ -158,8 +156,8 @@ class DetachedRuns:
         shorten = call("shorten", OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES, folder, "out", "err")
 
         def read() -> Sequence[bytes | None]:
-            self._link.shell(shorten, timeout_s=_SHORTENING_S, what="shortening a run's output")
-            return self._link.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
+            self.shell(shorten, timeout_s=_SHORTENING_S, what="shortening a run's output")
+            return self.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
 
         return self._through_cuts(read)
 
@@ -168,36 +166,25 @@ class DetachedRuns:
         which say so.
         """
         probe = call("probe_writing", folder, self._runs_folder)
-        result = self._through_cuts(lambda: self._link.shell(probe, what="writing on the phone"))
+        result = self._through_cuts(lambda: self.shell(probe, what="writing on the phone"))
         said = (result.stderr or result.stdout).decode("utf-8", "replace")
         if (
             result.exit_code != 0
-            and (error := writing_failure(said, serial=self._link.serial, what=what)) is not None
+            and (error := writing_failure(said, serial=self.serial, what=what)) is not None
         ):
             raise error
 
     def _why_gone(self, folder: str) -> DeviceCommandError:
-        """Return the error for a run whose shell ended without an exit code, with what the phone
-        tells of it.
-        """
-        scripts = {"why": call("why_gone", folder)}
-        told = self._through_cuts(
-            lambda: self._link.ask(scripts, what="asking why a run ended")
-        ).text("why")
-        said = "; ".join(re.findall(r"^shell: (.*\S)", told, re.M))
-        logged = "; ".join(re.findall(r"^log: (.*\S)", told, re.M))
-        what = f"the run in {folder} ended without an exit code"
-        if logged:
-            return DeviceCommandError(
-                f"{what}: its shell was killed: {logged[-400:]}",
-                serial=self._link.serial,
-                hint="the phone is short of memory: close apps, or use a smaller model",
-            )
+        """Return the error for a run whose shell ended without an exit code."""
+        (said,) = self._through_cuts(
+            lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
+        )
+        why = (said or b"").decode("utf-8", "replace").strip()[-400:]
         return DeviceCommandError(
-            f"{what}: "
-            + (f"its shell said: {said[-400:]}" if said else "nothing on the phone says why"),
-            serial=self._link.serial,
-            hint="look into the phone's log: adb logcat",
+            f"the run in {folder} ended without an exit code: "
+            + (f"its shell said: {why}" if why else "its shell was killed"),
+            serial=self.serial,
+            hint="short of memory? close apps; the phone's log says more: adb logcat -b all",
         )
 
     def discard_run(self, run_id: RunId) -> None:
@@ -208,7 +195,7 @@ class DetachedRuns:
         with contextlib.suppress(DeviceError):
             if folder not in self._ended:
                 # Without its folder nobody would find what still runs.
-                self._link.again(lambda: self._kill([folder]))
+                self.again(lambda: self._kill([folder]))
             self._ended.discard(folder)
             self._discarded.append(folder)
 
@@ -222,9 +209,7 @@ class DetachedRuns:
         """See Device.close: remove what was discarded; nothing else is held."""
         if self._discarded:
             with contextlib.suppress(DeviceError):
-                self._link.shell(
-                    self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run"
-                )
+                self.shell(self.with_removals(":"), timeout_s=_CLOSING_S, what="removing a run")
 
     def look_for_strays(self) -> dict[str, str]:
         """Return scripts that report the runs that there are, and then all processes, to
@@ -241,7 +226,7 @@ class DetachedRuns:
         """
         look = self.look_for_strays()
         return self.end_strays(
-            self._link.again(lambda: self._link.ask(look, what="looking for strays", must=True))
+            self.again(lambda: self.ask(look, what="looking for strays", must=True))
         )
 
     def end_strays(self, answer: Answer) -> Sequence[str]:
@@ -261,7 +246,7 @@ class DetachedRuns:
         if alive:
             self._kill([f"{self._runs_folder}/{name}" for name in alive])
         folders = " ".join(quote(f"{self._runs_folder}/{name}") for name in runs)
-        self._link.again(lambda: self._link.must(f"rm -rf {folders}", what="removing old runs"))
+        self.again(lambda: self.must(f"rm -rf {folders}", what="removing old runs"))
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 
     def _kill(self, folders: Sequence[str]) -> None:
@@ -273,7 +258,7 @@ class DetachedRuns:
         alive: list[int] = []
         look = {"pids": call("forbid", *folders), "processes": call("processes")}
         for _ in range(8):
-            answer = self._link.ask(look, what="looking for a run", must=True)
+            answer = self.ask(look, what="looking for a run", must=True)
             processes = self._processes(answer.text("processes"))
             ours = {
                 p.pid
@@ -288,9 +273,9 @@ class DetachedRuns:
             alive = sorted(pid for pid in known if pid > 1)
             if not alive:
                 return
-            self._link.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
+            self.shell("kill -9 " + " ".join(map(str, alive)), what="killing a run")
         raise DeviceCommandError(
-            f"processes {alive} can't be killed", serial=self._link.serial, hint="reboot the phone"
+            f"processes {alive} can't be killed", serial=self.serial, hint="reboot the phone"
         )
 
     def _processes(self, table: str) -> list[PhoneProcess]:
@@ -299,7 +284,7 @@ class DetachedRuns:
             not processes
         ):  # not even ps itself: reading it as "nothing runs" would leave runs behind
             raise DeviceCommandError(
-                f"the phone's ps can't be read: {table[:200]!r}", serial=self._link.serial
+                f"the phone's ps can't be read: {table[:200]!r}", serial=self.serial
             )
         return processes
 
@@ -318,7 +303,7 @@ class DetachedRuns:
             # The same run once more. A start may be sent twice, so that the removal can't go with
             # it.
             removal = self.with_removals(":")
-            self._link.again(lambda: self._link.must(removal, what="removing a run"))
+            self.again(lambda: self.must(removal, what="removing a run"))
         start = {
             "start": call(
                 "start", self._runs_folder, folder, token, command, text("run"), text("sampler")
@@ -339,16 +324,16 @@ class DetachedRuns:
                 continue
             start = {}
             if look.rebooted:
-                raise DeviceChangedError("the phone rebooted in mid-run", serial=self._link.serial)
+                raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
             if look.word == "begins":
-                begins = begins or Deadline(_BEGIN_S, self._link.clock)
+                begins = begins or Deadline(_BEGIN_S, self.clock)
                 if begins.expired:
                     return replace(look, word="gone")
             if look.word == "gone" and not was_gone:
                 # A phone that goes down ends its processes before its link: a moment later it is
                 # known to have done so.
                 was_gone = True
-                self._link.clock.wait(_GONE_PAUSE_S, cancelled)
+                self.clock.wait(_GONE_PAUSE_S, cancelled)
                 continue
             if look.word not in {"running", "begins"} or deadline.expired:
                 return look
@@ -375,22 +360,20 @@ class DetachedRuns:
             "wait": call("wait", folder, f"{step_s:g}", steps),
             "read": call("read_files", mark(), _SMALL_BYTES, *names),
         }
-        answer = self._link.ask(
-            scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what
-        )
+        answer = self.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, what=what)
         ended = re.search(
             r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M
         )
         if ended is None:
             what = "starting a run failed" if start else f"{folder} is gone"
             said = answer.stderr.decode("utf-8", "replace").strip()
-            if (why := writing_failure(said, serial=self._link.serial, what=what)) is not None:
+            if (why := writing_failure(said, serial=self.serial, what=what)) is not None:
                 raise why
             self._check_writing(folder, what=what)
             if answer.value("start") == _HALF:
                 # How far it comes yet isn't known; another try has a folder of its own.
-                raise TransferError("the run's start was cut off halfway", serial=self._link.serial)
-            raise DeviceCommandError(f"{what}: {reason_of(answer)}", serial=self._link.serial)
+                raise TransferError("the run's start was cut off halfway", serial=self.serial)
+            raise DeviceCommandError(f"{what}: {reason_of(answer)}", serial=self.serial)
         word, exit_code, left, begun, now = ended.groups()
         rebooted = bool(begun) and bool(now) and begun != now
         if exit_code is None:
@@ -421,19 +404,19 @@ class DetachedRuns:
         # The run goes on without us: its deadline is when we stop it, so the phone is waited for a
         # little longer.
         left_s = deadline.remaining_s if deadline is not None else 0.0
-        last = Deadline(left_s + _CLEANUP_S, self._link.clock)
+        last = Deadline(left_s + _CLEANUP_S, self.clock)
         has_hung = False
         while True:
             try:
                 if lost:
-                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self._link.clock)
-                    self._link.reconnect(step, fresh=has_hung)
+                    step = Deadline(min(_RECONNECT_STEP_S, last.remaining_s), self.clock)
+                    self.reconnect(step, fresh=has_hung)
                 return operation()
             except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
                 if last.expired:
                     raise
                 has_hung = isinstance(error, DeviceTimeoutError)
-                if self._link.clock.wait(_RETRY_PAUSE_S, cancelled):
+                if self.clock.wait(_RETRY_PAUSE_S, cancelled):
                     raise InterruptedByUserError from error
                 lost = True
 

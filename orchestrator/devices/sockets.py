@@ -351,32 +351,21 @@ def encode_packet(packet_id: int, payload: bytes = b"") -> bytes:
     return _HEAD.pack(packet_id, len(payload)) + payload
 
 
-class PacketReader:
-    """Cuts a stream of bytes into packets of shell protocol v2, however the stream was torn."""
+def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Yield (id, payload) of each packet of shell protocol v2 that is whole; the rest stays.
 
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take bytes as they came; yield (id, payload) of each packet that is whole now.
-
-        Raises ValueError.
-        """
-        self._rest += data
-        start = 0
-        try:
-            while len(self._rest) - start >= _HEAD.size:
-                packet_id, size = _HEAD.unpack_from(self._rest, start)
-                if size > _LONGEST_PACKET_BYTES:
-                    raise ValueError(f"a packet of {size} bytes isn't from a shell")
-                end = start + _HEAD.size + size
-                if len(self._rest) < end:
-                    break
-                payload = bytes(self._rest[start + _HEAD.size : end])
-                start = end
-                yield packet_id, payload
-        finally:
-            del self._rest[:start]
+    Raises ValueError.
+    """
+    while len(data) >= _HEAD.size:
+        packet_id, size = _HEAD.unpack_from(data)
+        if size > _LONGEST_PACKET_BYTES:
+            raise ValueError(f"a packet of {size} bytes isn't from a shell")
+        end = _HEAD.size + size
+        if len(data) < end:
+            return
+        payload = bytes(data[_HEAD.size : end])
+        del data[:end]
+        yield packet_id, payload
 
 
 def packets(
@@ -387,7 +376,7 @@ def packets(
 
     Raises LinkLostError when the connection ends, which it may before the exit packet.
     """
-    reader, rest = PacketReader(), memoryview(outgoing)
+    received, rest = bytearray(), memoryview(outgoing)
     while True:
         sent, data = connection.exchange(rest, wait_s=wait_s)
         rest = rest[sent:]
@@ -399,8 +388,9 @@ def packets(
                 f"{connection.what}: the link ended before the exit code of the command",
                 serial=connection.serial,
             )
+        received += data
         try:
-            yield from reader.feed(data)
+            yield from cut_packets(received)
         except ValueError as error:
             raise LinkLostError(f"{connection.what}: {error}", serial=connection.serial) from error
 

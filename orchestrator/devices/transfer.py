@@ -1,5 +1,5 @@
-"""What is brought to a phone: files under their content's hash, pushed once, verified there and
-pruned by least use; and APKs, streamed to the package manager once and checked afterwards.
+"""What is brought to a phone: files under their content's hash, pushed once and verified there; and
+APKs, streamed to the package manager once and checked afterwards.
 """
 
 from __future__ import annotations
@@ -28,37 +28,34 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.records.failures import INSTALL_STEPS
-from orchestrator.scripts import call
+from orchestrator.scripts import Answer, call
 
-DEFAULT_BUDGET_BYTES: Final = 4 << 30
-#: A phone whose data partition is full misbehaves: so much stays free.
-_KEEP_FREE_BYTES: Final = 128 << 20
+#: A phone whose data partition is full misbehaves: so much stays free, or files of earlier
+#: campaigns go.
+_KEEP_FREE_BYTES: Final = 1 << 30
 _PREFIX_LENGTH: Final = 16
+#: A folder of placed files, as ls tells it.
+_BLOB: Final = rf"^([a-z][a-z0-9_-]*/[0-9a-f]{{{_PREFIX_LENGTH}}})/$"
 _MD5_DIGITS: Final = 32
-_VERIFIED: Final = "verified"
 _HASH_TIMEOUT_S: Final = 120.0
 
 #: Called with a file's name, the bytes sent so far, and its size.
 PushProgress = Callable[[str, int, int], None]
 
 
-class PlacedFiles:
+class PlacedFiles(PhoneLink):
     """The placed files of a phone, ``<folder>/<kind>/<sha256 prefix>/<name>``: a part of AdbDevice.
 
     Beside each hash's folder a file ``<prefix>.verified`` says what was compared, when (in which
-    boot, at which size and modification time), and by its own time when the blob was last used.
+    boot, at which size and modification time).
     """
-
-    _link: PhoneLink
 
     def __init__(self, folder: str) -> None:
         """Name the folder on the phone."""
         self._files_folder = folder
-        #: What the placed files may take.
-        self.budget_bytes = DEFAULT_BUDGET_BYTES
         #: Hears of pushes as they go on.
         self.progress: PushProgress = lambda name, sent_bytes, size_bytes: None
-        #: Used by this process: never pruned by it.
+        #: Used by this process: never removed by it.
         self._used: set[str] = set()
 
     def place(self, file: HostFile) -> PlacedFile:
@@ -79,35 +76,35 @@ class PlacedFiles:
         blob = f"{self._files_folder}/{file.kind}/{folder}"
         placed = PlacedFile(path=f"{blob}/{name}", sha256=file.sha256, pushed_bytes=0)
         self._used.add(blob)
-        listing = self._link.again(lambda: self._listing_without(file, blob))
-        if listing is None:
+        looked = self.again(lambda: self._look_without(file, blob))
+        if looked is None:
             return placed
-        self._make_room(listing, size_bytes)
+        self._make_room(looked, size_bytes)
         try:
-            self._link.again(lambda: self._push(file, blob))
+            self.again(lambda: self._push(file, blob))
         except TransferError:
-            self._link.again(lambda: self._push(file, blob))
+            self.again(lambda: self._push(file, blob))
         return replace(placed, pushed_bytes=size_bytes)
 
-    def _listing_without(self, file: HostFile, blob: str) -> str | None:
-        """Return None when the file lies there, whole; else what place_list.sh prints of what lies
-        there instead.
+    def _look_without(self, file: HostFile, blob: str) -> Answer | None:
+        """Return None when the file lies there, whole; else the free space, and what lies there
+        instead.
 
         The phone reads a file once per boot to compare its checksum; later its size and time count.
         """
 
-        def look(accepted: str) -> tuple[str, str]:
-            mode = "755" if file.executable else ""
+        def look(accepted: str) -> Answer:
+            mode, folder = "755" if file.executable else "", quote(self._files_folder)
             scripts = {
                 "look": call("place_look", blob, file.name, file.sha256, mode, accepted),
-                "list": call("place_list", self._files_folder),
+                "space": f"df -k {folder}",
+                "blobs": f"cd {folder} && ls -d */*/",
             }
-            answer = self._link.ask(
-                scripts, timeout_s=_HASH_TIMEOUT_S, what=f"looking for {file.name}", must=True
-            )
-            return answer.value("look"), answer.text("list")
+            what = f"looking for {file.name}"
+            return self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
 
-        found, listing = look("")
+        answer = look("")
+        found = answer.value("look")
         if found in {"same", file.sha256}:
             return None
         if found == _expected(file, like=found):
@@ -115,7 +112,7 @@ class PlacedFiles:
             # noted.
             look(found)
             return None
-        return listing
+        return answer
 
     def _push(self, file: HostFile, blob: str) -> None:
         draft, name, size_bytes = f"{blob}/.{secrets.token_hex(6)}.part", file.name, file.size()
@@ -127,11 +124,11 @@ class PlacedFiles:
                 {"sum": call("place_settle", *arguments)},
                 f"putting {name} in its place",
             )
-            answer = self._link.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
+            answer = self.ask(scripts, timeout_s=_HASH_TIMEOUT_S, what=what, must=True)
             return answer.value("sum")
 
         try:
-            self._link.push(
+            self.push(
                 file.source,
                 draft,
                 mode=mode,
@@ -141,54 +138,35 @@ class PlacedFiles:
             if found == file.sha256:
                 return
             if not found:
-                raise no_checksum(self._link.serial)
+                raise no_checksum(self.serial)
             expected = _expected(file, like=found)
             if found != expected:
                 raise TransferError(
                     f"{name} arrived with checksum {found} instead of {expected}",
-                    serial=self._link.serial,
+                    serial=self.serial,
                     hint="try another cable or port if it happens often; was the file changed meanwhile?",
                 )
             settle(found)
         except (DeviceStorageError, TransferError):
             with contextlib.suppress(DeviceError):
-                self._link.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
+                self.shell(f"rm -f {quote(draft)}", what="removing what is left of a push")
             raise
 
-    def _make_room(self, listing: str, size_bytes: int) -> None:
-        """Prune the least recently used blobs until the budget and the free space have room for so
-        many bytes.
-        """
-        space, _, listing = listing.partition("\n\n")
-        used_at_s = {
-            path: int(at)
-            for at, path in re.findall(rf"^used (\d+) (\S+)\.{_VERIFIED}$", listing, re.M)
-        }
-        sizes: dict[str, int] = {}
-        for size, path in re.findall(
-            rf"^size (\d+) ([^/\n]+/[0-9a-f]{{{_PREFIX_LENGTH}}})/", listing, re.M
-        ):
-            sizes[path] = sizes.get(path, 0) + int(size)
-        free_bytes = parse_free_bytes(space)
-        over = sum(sizes.values()) + size_bytes - self.budget_bytes
-        short = 0 if free_bytes is None else size_bytes + _KEEP_FREE_BYTES - free_bytes
-        doomed: list[str] = []
-        freed = 0
-        # A blob that was never verified is what a push left that was cut off: the first to go.
-        for path in sorted(sizes, key=lambda path: (used_at_s.get(path, 0), path)):
-            blob = f"{self._files_folder}/{path}"
-            if freed < max(over, short) and blob not in self._used:
-                doomed += [quote(blob), f"{quote(blob)}.{_VERIFIED}"]
-                freed += sizes[path]
-        if doomed:
-            command = f"rm -rf {' '.join(doomed)}"
-            self._link.again(
-                lambda: self._link.must(command, timeout_s=60.0, what="removing old files")
-            )
-        if free_bytes is not None and free_bytes + freed < size_bytes:
+    def _make_room(self, looked: Answer, size_bytes: int) -> None:
+        """Remove what this process doesn't use where the phone is too full for so many bytes."""
+        free_bytes = parse_free_bytes(looked.text("space"))
+        if free_bytes is None or free_bytes >= size_bytes + _KEEP_FREE_BYTES:
+            return
+        blobs = re.findall(_BLOB, looked.text("blobs"), re.M)
+        unused = {f"{self._files_folder}/{path}" for path in blobs} - self._used
+        names = " ".join(f"{quote(blob)} {quote(blob)}.verified" for blob in sorted(unused))
+        command = f"rm -rf {names}; df -k {quote(self._files_folder)}"
+        left = self.again(lambda: self.must(command, timeout_s=60.0, what="removing old files"))
+        free_bytes = parse_free_bytes(left)
+        if free_bytes is not None and free_bytes < size_bytes:
             raise DeviceStorageError(
-                f"{size_bytes} bytes are to be placed, but only {free_bytes + freed} are free",
-                serial=self._link.serial,
+                f"{size_bytes} bytes are to be placed, but only {free_bytes} are free",
+                serial=self.serial,
                 hint="free some space on the phone",
             )
 
@@ -210,10 +188,8 @@ _CHUNK_BYTES: Final = 1 << 18
 _STORAGE: Final = frozenset({"INSTALL_FAILED_INSUFFICIENT_STORAGE"})
 
 
-class InstalledApps:
+class InstalledApps(PhoneLink):
     """The apps on a phone: a part of AdbDevice."""
-
-    _link: PhoneLink
 
     def install(
         self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
@@ -230,20 +206,20 @@ class InstalledApps:
             size_bytes = apk.stat().st_size
         except OSError as error:
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
-        with self._link.slots.pushing():
+        with self.slots.pushing():
             answer = self._stream(apk, size_bytes, cancelled or threading.Event())
         self._judge(answer, package)
-        installed = self._link.again(lambda: self.package(package))
+        installed = self.again(lambda: self.package(package))
         if installed is None:
             raise InstallError(
                 f"the phone said Success, but {package} isn't installed",
-                serial=self._link.serial,
+                serial=self.serial,
                 hint="does the APK hold this package?",
             )
         if installed.sha256 and installed.sha256 != sha256:
             raise InstallError(
                 f"{package} is installed, but its APK has checksum {installed.sha256} instead of {sha256}",
-                serial=self._link.serial,
+                serial=self.serial,
             )
         return size_bytes
 
@@ -252,9 +228,7 @@ class InstalledApps:
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
         scripts, what = {"package": call("package", package)}, f"looking for {package}"
-        told = self._link.again(lambda: self._link.ask(scripts, timeout_s=60.0, what=what)).text(
-            "package"
-        )
+        told = self.again(lambda: self.ask(scripts, timeout_s=60.0, what=what)).text("package")
         path = re.search(r"^path (.+)$", told, re.M)
         if path is None:
             return None
@@ -270,11 +244,11 @@ class InstalledApps:
         )
 
     def _stream(self, apk: Path, size_bytes: int, cancelled: threading.Event) -> str:
-        deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self._link.clock)
+        deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
         with (
-            self._link.open(command, deadline, what=f"install of {apk.name}") as connection,
+            self.open(command, deadline, what=f"install of {apk.name}") as connection,
             apk.open("rb") as file,
         ):
             data: bytes | None = None
@@ -301,7 +275,7 @@ class InstalledApps:
             return
         what = f"install of {package}"
         told = without_stack(answer)[-400:]
-        if (failure := service_failure(told, serial=self._link.serial, what=what)) is not None:
+        if (failure := service_failure(told, serial=self.serial, what=what)) is not None:
             raise failure
         code = re.search(r"\b(INSTALL_[A-Z_]+|DELETE_FAILED_[A-Z_]+)|(?<=Failure \[)-\d+", answer)
         if (
@@ -312,7 +286,7 @@ class InstalledApps:
         ):
             raise LinkLostError(
                 f"{what}: the link ended before the package manager answered ({told[-200:]!r})",
-                serial=self._link.serial,
+                serial=self.serial,
             )
         word = code[0] if code else ""
         hint = INSTALL_STEPS.get(word, "look into the phone's log: adb logcat").replace(
@@ -322,5 +296,5 @@ class InstalledApps:
         if word in _STORAGE or (
             not word and re.search(r"not enough space|no space left", answer, re.I)
         ):
-            raise DeviceStorageError(text, serial=self._link.serial, hint=hint)
-        raise InstallError(text, install_code=word, serial=self._link.serial, hint=hint)
+            raise DeviceStorageError(text, serial=self.serial, hint=hint)
+        raise InstallError(text, install_code=word, serial=self.serial, hint=hint)

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
-from orchestrator.units import format_change, format_percent
+from orchestrator.units import format_change
 
 #: A step that explains less than this share of the whole change isn't all there is.
 _WHOLE_SHARE: Final = 0.6
@@ -93,7 +93,7 @@ def bisect(
         return probes[-1].judgement
 
     if look(count - 1, None) is not Judgement.BAD:
-        return BisectResult(probes=tuple(probes), remarks=(_ends_alike(probes[0]),))
+        return BisectResult(probes=tuple(probes), remarks=(_ends_alike(probes[0].compared),))
     whole = _log_ratio(probes[0].compared.verdict)
     low, high = 0, count - 1
     passed: set[int] = set()
@@ -106,7 +106,8 @@ def bisect(
                 low = middle
             case _:
                 passed.add(middle)
-    step = probes_of(probes, high).compared if low == 0 else compare(low, high)
+    of_high = next(probe for probe in probes if probe.index == high)
+    step = of_high.compared if low == 0 else compare(low, high)
     suspects = (*(index for index in sorted(passed) if low < index < high), high)
     return BisectResult(
         probes=tuple(probes),
@@ -114,13 +115,8 @@ def bisect(
         last_good=low,
         suspects=suspects if len(suspects) > 1 else (),
         step=step,
-        remarks=tuple(_remarks(probes, step, whole, suspects)),
+        remarks=_remarks(step, whole),
     )
-
-
-def probes_of(probes: Sequence[Probe], index: int) -> Probe:
-    """Return the probe of a build that was looked at."""
-    return next(probe for probe in probes if probe.index == index)
 
 
 def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judgement:
@@ -150,51 +146,30 @@ def _log_ratio(verdict: ComparisonVerdict | None) -> float:
     return math.log(verdict.ratio)
 
 
-def _ends_alike(probe: Probe) -> str:
-    verdict = probe.compared.verdict
+def _ends_alike(compared: Compared) -> str:
+    verdict = compared.verdict
     if (
         verdict is None
         or verdict.ratio is None
         or verdict.outcome is ComparisonOutcome.INCOMPARABLE
     ):
-        why = probe.compared.reason or " ".join(verdict.reasons if verdict is not None else ())
+        why = compared.reason or " ".join(verdict.reasons if verdict is not None else ())
         return f"The bad build could not be compared with the good one: {why}"
-    seen = (
-        f"; {format_percent(verdict.detectable)} would have been seen"
-        if verdict.detectable is not None
-        else ""
-    )
-    return f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(verdict.ratio)}{seen}."
+    return f"The bad build isn't slower than the good one: {verdict.outcome}, {format_change(verdict.ratio)}."
 
 
-def _remarks(
-    probes: Sequence[Probe], step: Compared, whole: float, suspects: Sequence[int]
-) -> list[str]:
-    remarks = []
-    if len(suspects) > 1:
-        remarks.append(
-            f"{len(suspects) - 1} builds before the first one known to be bad couldn't be judged."
-        )
-    known = [probe.compared.verdict for probe in probes if probe.compared.verdict is not None]
-    if any(verdict.outcome is ComparisonOutcome.FASTER for verdict in known):
-        remarks.append(
-            "A build between was faster than the good one: there is more than one change."
-        )
-    bad = [probe.compared.verdict for probe in probes if probe.judgement is Judgement.BAD]
-    ends = [
-        (v.low, v.high) for v in bad if v is not None and v.low is not None and v.high is not None
-    ]
-    if ends and max(low for low, _ in ends) > min(high for _, high in ends):
-        remarks.append("The slow builds aren't equally slow: there is more than one change.")
+def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
+    """Return what the step that was found doesn't explain of the whole change."""
     verdict = step.verdict
     if verdict is None or verdict.outcome is not ComparisonOutcome.SLOWER:
         what = verdict.outcome.value if verdict is not None else "not measured"
-        remarks.append(
+        text = (
             f"The last good and the first bad build, against each other, are {what}: the change came in small steps, "
             "or a verdict was wrong; measure again with a smaller --detect."
         )
-    elif _log_ratio(verdict) < _WHOLE_SHARE * whole:
-        remarks.append(
-            "This step is only a part of the whole change; bisect on from the first bad build."
+        return (text,)
+    if _log_ratio(verdict) < _WHOLE_SHARE * whole:
+        return (
+            "This step is only a part of the whole change; bisect on from the first bad build.",
         )
-    return remarks
+    return ()

@@ -20,7 +20,6 @@ from orchestrator.engine.invocation import (
 )
 from orchestrator.engine.rounds import slim
 from orchestrator.errors import (
-    AdbUnavailableError,
     BenchfarmError,
     DeviceBusyError,
     DeviceChangedError,
@@ -29,8 +28,8 @@ from orchestrator.errors import (
     DeviceUnusableError,
     HostStorageError,
     InterruptedByUserError,
-    NoDeviceError,
     StoreError,
+    may_return,
 )
 from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import UnusedThreads
@@ -74,8 +73,6 @@ RECENT_S: Final = 1.0
 READY_S: Final = 120.0
 #: After this many waits in vain in a row, a device is left alone for a while.
 UNFIT_MAX: Final = 2
-#: Not the case's fault: nothing is known of what was to be measured.
-_WAY_LOST: Final = (DeviceChangedError, AdbUnavailableError, NoDeviceError)
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(
     battery_min=0, battery_heat_max=math.inf, thermal_status_max=6, wait=0.0
@@ -226,11 +223,6 @@ class CaseRunner:
         self._check_cancelled()
         return fitness
 
-    def forget(self) -> None:
-        """Take nothing for known that was seen of the device: it was, or may have been, rebooted."""
-        self._placer.forget()
-        self._last_state = (0.0, None)
-
     def _keep(self, run: RunRecord) -> None:
         self._context.store.append_run(run)
         self._context.observer.on_event(
@@ -312,19 +304,20 @@ class CaseRunner:
             except BenchfarmError as caught:
                 self._check_cancelled()
                 error = caught
-                if not caught.transient and not isinstance(caught, _WAY_LOST):
+                if not _is_way_lost(caught):
                     break
                 text = str(caught).removeprefix(f"{self._facts.serial}: ")
                 self._note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
-                self.forget()
+                # It may have been rebooted.
+                self._placer.forget()
+                self._last_state = (0.0, None)
                 # A device that doesn't come back is abandoned: its open invocations wait for a
                 # resume.
                 self._device.wait_until_ready(timeout_s=READY_S)
         assert error is not None
-        is_lost = error.transient or isinstance(error, _WAY_LOST)
         return self._records.not_run(
             invocation,
-            Outcome.ABORTED if is_lost else Outcome.FAILED,
+            Outcome.ABORTED if _is_way_lost(error) else Outcome.FAILED,
             error.code,
             f"{error} ({error.hint})" if error.hint else str(error),
             at=started_at,
@@ -405,3 +398,8 @@ class CaseRunner:
         self._context.observer.on_event(
             DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem)
         )
+
+
+def _is_way_lost(error: BenchfarmError) -> bool:
+    """Whether it isn't the case's fault: nothing is known of what was to be measured."""
+    return may_return(error) if isinstance(error, DeviceError) else error.transient

@@ -19,13 +19,11 @@ from orchestrator.engine.events import (
     DeviceNote,
     InvocationStarted,
     Measuring,
-    PairsSoFar,
     RoundAdded,
     RunStored,
 )
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.reference_check import ReferenceCheck
-from orchestrator.engine.restoring import may_return, restore, why_not_restored
 from orchestrator.engine.rounds import OpenWork, done_count, following, open_work, slim
 from orchestrator.errors import (
     BenchfarmError,
@@ -36,6 +34,7 @@ from orchestrator.errors import (
     HostStorageError,
     InterruptedByUserError,
     StoreError,
+    may_return,
 )
 from orchestrator.passes import goes_on, is_around_others
 from orchestrator.planning.time_budget import TimeLeft
@@ -340,8 +339,8 @@ class DeviceCampaign:
         """Undo what was changed; what can't be undone now is named."""
         conditioner = self._context.conditioner
         try:
-            restore(
-                self._device, conditioner, on_note=lambda text: self._note(text, is_problem=True)
+            conditioner.restore(
+                self._device, on_note=lambda text: self._note(text, is_problem=True)
             )
         except BenchfarmError as error:
             if self._serial in conditioner.unrestored():
@@ -359,7 +358,7 @@ class DeviceCampaign:
 
 
 class _Sides:
-    """Passes events on with the side that they are of, and with how the sides compare so far."""
+    """Passes events on with the side that they are of."""
 
     def __init__(self, observer: Observer, pairs: PairProgress) -> None:
         self._observer = observer
@@ -372,13 +371,7 @@ class _Sides:
                 event = replace(event, side=self._pairs.side_of(invocation.case.case_key))
             case RunStored(run=run):
                 self._pairs.learn(run)
-                found = self._pairs.so_far(run)
-                so_far = None
-                if found is not None and found.ratio is not None:
-                    so_far = PairsSoFar(
-                        pairs=found.counts[0], ratio=found.ratio, low=found.low, high=found.high
-                    )
-                event = replace(event, side=self._pairs.side_of(run.case.case_key), so_far=so_far)
+                event = replace(event, side=self._pairs.side_of(run.case.case_key))
         self._observer.on_event(event)
 
 
@@ -429,6 +422,12 @@ def run_sustained(
     while (now := last()) is None or not now.is_over(sustained_s):
         invocation = replace(invocation, number=invocation.number + 1)
         runner.run_one(invocation, at_rest=False)
+
+
+def why_not_restored(serial: str, error: Exception) -> str:
+    """Return that a device couldn't be restored, and what does it later."""
+    again = f"'benchfarm device restore {shlex.quote(serial)}' tries again"
+    return f"could not be restored ({error}); {again}"
 
 
 def _text(device: Device, error: DeviceError) -> str:

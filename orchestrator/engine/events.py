@@ -109,18 +109,6 @@ class Measuring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairsSoFar:
-    """How the sides of an A/B comparison compare so far; nothing is decided by it."""
-
-    pairs: int
-    #: Candidate time / baseline time, and the ends of its interval at the comparison's level; None
-    #: with one pair.
-    ratio: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStored:
     """A run is kept."""
 
@@ -128,8 +116,6 @@ class RunStored:
     position: int
     total: int
     side: str = ""
-    #: Of the run that completes a pair.
-    so_far: PairsSoFar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

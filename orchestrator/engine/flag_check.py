@@ -104,15 +104,9 @@ def check_flags(
         PlanError: with one line for each fault.
     """
     by_sha = {build.sha256: build for build in builds}
-    known: dict[
-        tuple[str, DelegateName, tuple[tuple[str, str], ...], Pass], Sequence[FlagFault]
-    ] = {}
 
     def faults_of(case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        key = (case.build_sha256, case.delegate, case.flags, run_pass)
-        if key not in known:
-            known[key] = book.faults(by_sha[case.build_sha256], case, run_pass)
-        return known[key]
+        return book.faults(by_sha[case.build_sha256], case, run_pass)
 
     passes: dict[CaseKey, dict[Pass, None]] = {}
     for item in (item for queue in expansion.invocations.values() for item in queue):

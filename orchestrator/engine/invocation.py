@@ -38,6 +38,7 @@ from orchestrator.records.case import Build, Case, Model, Pass, RunId, ToolName,
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.model import model_ending
 from orchestrator.records.parity import BASIS_FILE, ParityBasis, ParityInput, PlacedInput
+from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
     SAMPLES_FILE,
     Attachment,
@@ -46,6 +47,7 @@ from orchestrator.records.run import (
     RunRecord,
     ToolReport,
 )
+from orchestrator.records.verdict import QualityVerdict
 
 if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner
@@ -291,12 +293,33 @@ def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a case's raw output says."""
+    """How an invocation ended, and what its raw output says where there is any."""
 
-    #: With what the process's end means for this case.
-    raw: RawOutput
-    report: ToolReport
     ending: Ending
+    #: With what the process's end means for this case.
+    raw: RawOutput | None = None
+    report: ToolReport | None = None
+
+    def verdict(
+        self,
+        case: Case,
+        run_pass: Pass,
+        facts: DeviceFacts,
+        screen: Screen,
+        states: tuple[DeviceState | None, DeviceState | None],
+    ) -> QualityVerdict:
+        """Return what it is worth; ``states`` are the device's before and after."""
+        samples = self.raw.data(SAMPLES_FILE) if self.raw is not None else b""
+        return judge(
+            self.report,
+            self.ending,
+            case=case,
+            of_pass=pass_of(run_pass).findings,
+            facts=facts,
+            before=states[0],
+            after=states[1],
+            around=Surroundings(samples=samples, screen=screen),
+        )
 
 
 def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
@@ -337,9 +360,7 @@ class RunRecords:
     ) -> RunRecord:
         """Return the record of a case that a process measured."""
         reading = read(self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass)
-        return self._record(
-            invocation, reading.ending, reading, run_id=run_id, before=before, after=after
-        )
+        return self._record(invocation, reading, raw.started_at, run_id, (before, after))
 
     def not_run(
         self,
@@ -353,51 +374,38 @@ class RunRecords:
     ) -> RunRecord:
         """Return the record of an invocation without output; ``at`` is its moment, None: now."""
         ending = Ending(outcome=outcome, reason_code=reason_code, reason=reason)
-        return self._record(invocation, ending, None, at=at, before=state)
+        at = at or self._clock.now()
+        return self._record(invocation, Reading(ending=ending), at, None, (state, None))
 
     def _record(
         self,
         invocation: Invocation,
-        ending: Ending,
-        reading: Reading | None,
-        *,
-        at: datetime | None = None,
-        run_id: RunId | None = None,
-        before: DeviceState | None = None,
-        after: DeviceState | None = None,
+        reading: Reading,
+        at: datetime,
+        run_id: RunId | None,
+        states: tuple[DeviceState | None, DeviceState | None],
     ) -> RunRecord:
-        raw = reading.raw if reading is not None else None
-        report = reading.report if reading is not None else None
+        raw, ending, case = reading.raw, reading.ending, invocation.case
         screen = self._campaign.terms.quiet.screen
-        verdict = judge(
-            report,
-            ending,
-            case=invocation.case,
-            of_pass=pass_of(invocation.run_pass).findings,
-            facts=self._facts,
-            before=before,
-            after=after,
-            around=Surroundings(samples=raw.data(SAMPLES_FILE) if raw else b"", screen=screen),
-        )
         return RunRecord(
             run_id=run_id or RunId(uuid.uuid4().hex),
             campaign_id=self._campaign.campaign_id,
-            case=invocation.case,
+            case=case,
             run_pass=invocation.run_pass,
             invocation=invocation.number,
             outcome=ending.outcome,
             reason_code=ending.reason_code,
             reason=ending.reason,
             is_virtual=self._facts.is_virtual,
-            started_at=raw.started_at if raw else at or self._clock.now(),
+            started_at=at,
             duration_s=raw.duration_s if raw else 0.0,
             command=raw.command if raw else "",
             exit_code=raw.exit_code if raw else None,
             attachments=raw.attachments if raw else (),
-            report=report,
-            verdict=verdict,
-            state_before=before,
-            state_after=after,
+            report=reading.report,
+            verdict=reading.verdict(case, invocation.run_pass, self._facts, screen, states),
+            state_before=states[0],
+            state_after=states[1],
         )
 
 

@@ -1,7 +1,7 @@
 """The reference workload around and within a campaign on one device, and what is done when its
 figure moved.
 
-Cool it and ask again; reboot it, where the plan allows that, and ask again; set it aside.
+Cool it and ask again; set it aside.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from orchestrator.analysis.brackets import (
     history_of,
     verdict_of,
 )
-from orchestrator.clock import Deadline
-from orchestrator.engine.case_runner import READY_S, CaseRunner
+from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.events import DeviceNote
 from orchestrator.engine.invocation import Context
-from orchestrator.errors import DeviceError, DeviceSetAsideError, DeviceUnusableError
+from orchestrator.errors import DeviceSetAsideError
 from orchestrator.passes import is_around_others
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, CaseKey, Serial
-from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict
 from orchestrator.units import format_percent, format_slowdown
@@ -179,23 +177,14 @@ class ReferenceCheck:
         )
         self._cool()
         verdict = self._ask()
-        tried = "after cooling"
-        if (
-            verdict.moved
-            and self._context.campaign.terms.reboot
-            and self._device.kind is DeviceKind.ANDROID
-        ):
-            self._note(f"the reference workload is still {_change(verdict)}; the phone is rebooted")
-            self._reboot()
-            verdict = self._ask()
-            tried = "after cooling and a reboot"
         if verdict.moved:
             raise DeviceSetAsideError(
-                f"set aside: {tried} its reference workload is {_change(verdict)} than at the beginning "
+                f"set aside: after cooling its reference workload is {_change(verdict)} than at the beginning "
                 f"(more than {format_percent(verdict.limit)})",
                 serial=self._device.serial,
+                hint="reboot it",
             )
-        self._note(f"the reference workload is as at the beginning {tried}")
+        self._note("the reference workload is as at the beginning after cooling")
 
     def _ask(self) -> ReferenceVerdict:
         """Run the reference workload, or what is left of a check that was cut off, and judge it."""
@@ -227,30 +216,6 @@ class ReferenceCheck:
         fitness = self._runner.rest(replace(limits, battery_heat_max=most_c, thermal_status_max=0))
         if fitness.reason:
             self._note(f"didn't cool to what it was: {fitness.reason}")
-
-    def _reboot(self) -> None:
-        clock, before = self._context.clock, self._device.state().boot_id
-        # What was changed is restored first: some of it would be forgotten, and the rest left.
-        self._context.conditioner.restore(self._device)
-        try:
-            self._device.shell("reboot")
-        except DeviceError as error:
-            # The link ends with the phone's system.
-            if not error.transient:
-                raise
-        deadline = Deadline(READY_S, clock)
-        while True:
-            try:
-                self._device.wait_until_ready(timeout_s=deadline.remaining_s)
-                if self._device.state().boot_id != before:
-                    break
-            except DeviceError as error:
-                if not error.transient or deadline.expired:
-                    raise
-            if deadline.expired:
-                raise DeviceUnusableError("didn't reboot when asked", serial=self._device.serial)
-            clock.wait(0.5, self._context.cancelled)
-        self._runner.forget()
 
     def _note(self, text: str, *, is_problem: bool = False) -> None:
         self._context.observer.on_event(

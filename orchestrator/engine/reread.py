@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.quality import Surroundings, judge
 from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read
 from orchestrator.engine.reference_check import carried_over, keep_doubts, with_doubt
-from orchestrator.passes import pass_of
 from orchestrator.ports import Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
@@ -30,7 +28,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.plan import Screen
-from orchestrator.records.run import SAMPLES_FILE, Attachment, Outcome, RawOutput, RunRecord
+from orchestrator.records.run import Attachment, Outcome, RawOutput, RunRecord
 from orchestrator.records.verdict import Finding, Severity
 
 if TYPE_CHECKING:
@@ -57,17 +55,8 @@ def read_again(
 ) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
     reading = read(tool, raw, run.case, run.run_pass)
-    ending = reading.ending
-    verdict = judge(
-        reading.report,
-        ending,
-        case=run.case,
-        of_pass=pass_of(run.run_pass).findings,
-        facts=facts,
-        before=run.state_before,
-        after=run.state_after,
-        around=Surroundings(samples=raw.data(SAMPLES_FILE), screen=screen),
-    )
+    ending, states = reading.ending, (run.state_before, run.state_after)
+    verdict = reading.verdict(run.case, run.run_pass, facts, screen, states)
     return replace(
         run,
         report=reading.report,

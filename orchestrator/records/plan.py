@@ -655,13 +655,6 @@ class Quiet:
     pin_gpu: Annotated[
         bool | None, Key("With root: hold the GPU's clock at its maximum.", default="as it is")
     ] = None
-    thermal_control_off: Annotated[
-        bool | None,
-        Key(
-            "With root: stop the vendor's thermal services; the phone may get too hot.",
-            default="as it is",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -707,9 +700,9 @@ class PlanTerms:
             "several joined by `+`",
         ),
     ] = USUAL_LOADS
-    #: Whether a phone whose reference workload moved may be rebooted.
+    #: Whether a phone that doesn't answer any more may be rebooted.
     reboot: Annotated[
-        bool, Key("Reboot a phone whose reference check moved.", "--reboot", ADVANCED)
+        bool, Key("Reboot a phone that nothing else brings back.", "--reboot", ADVANCED)
     ] = False
     quiet: Quiet = field(default_factory=Quiet)
     #: Seconds for one invocation, beyond what max_secs allows for warm-up and measurement.

@@ -15,7 +15,7 @@ from tests.samples.command import Cli
 from tests.samples.real_phone import RealPhone
 
 #: What Debian's parts lack, or this computer's kernel.
-LACKING = {"perfetto", "current_now", "time_in_state", "scaling_cur_freq", "temp"}
+LACKING = {"command -v perfetto", "current_now", "time_in_state", "scaling_cur_freq", "temp"}
 
 
 def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(
@@ -71,7 +71,7 @@ def test_a_phone_without_setsid_is_left_without_a_process_of_the_check(
 ) -> None:
     own_phone.take_away("setsid")
     found = checked(3)
-    assert found["setsid"][0] == "works another way"
+    assert found["setsid true"][0] == "works another way"
     assert found["programs left behind"][0] == "fails"
     left = adb_server.run("-s", own_phone.address, "shell", "ps -A -o ARGS").stdout
     assert b"sleep 86" not in left
@@ -80,20 +80,19 @@ def test_a_phone_without_setsid_is_left_without_a_process_of_the_check(
 def test_a_folder_in_which_nothing_can_be_run_fails(own_phone: RealPhone, checked: Any) -> None:
     (own_phone.folder / "noexec").touch()
     own_phone.order("reboot")
-    result, seen, cost = checked(3)["pushed program"]
+    result, seen, cost = checked(3)["push and pull"]
     assert (result, cost) == ("fails", "nothing can be measured on this phone")
     assert "ermission denied" in seen
 
 
-def test_a_tool_that_hangs_is_named_with_its_limit_and_what_needs_it_isnt_tried(
+def test_a_tool_that_hangs_is_named_and_no_process_of_it_is_left(
     own_phone: RealPhone, adb_server: AdbServer, checked: Any
 ) -> None:
     stand_in = (own_phone.folder / "bin/dumpsys").read_text().partition("\n")[2]
-    own_phone.put("dumpsys", f'[ "$1" != battery ] || exec sleep 86499\n{stand_in}')
+    own_phone.put("dumpsys", f'[ "$1" != window ] || exec sleep 86499\n{stand_in}')
     found = checked(3)
-    assert found["dumpsys battery"][:2] == ("fails", "no answer within 5 s")
-    for name in ("facts", "state", "quiet mode"):
-        assert found[name][:2] == ("fails", "not tried: dumpsys battery gave no answer within 5 s")
+    result, seen, _ = found["dumpsys window policy"]
+    assert (result, "took longer than 5 s" in seen) == ("fails", True)
     assert found["detached run"][0] == "works"
     assert (
         b"sleep 86499"
@@ -106,7 +105,7 @@ def test_a_phone_that_hangs_as_a_whole_is_asked_nothing_more(
 ) -> None:
     own_phone.put("df", "kill -STOP $(pidof adbd); exec sleep 86498")
     found = checked(3)
-    assert list(found)[-2:] == ["df", "answers"]
+    assert list(found)[-2:] == ["df -k .", "answers"]
     assert found["answers"][0] == "fails"
     assert "not even an empty command" in found["answers"][1]
     assert "reboot it" in found["answers"][2]
@@ -118,24 +117,15 @@ def test_a_phone_that_computes_no_checksum_is_said_to_compute_none(
     for tool in ("sha256sum", "md5sum"):
         own_phone.take_away(tool)
     found = checked(3)
-    assert found["sha256sum"][0] == found["md5sum"][0] == "missing"
-    assert "nothing can be measured" in found["sha256sum"][2]
     assert "neither sha256sum nor md5sum" in found["push and pull"][1]
     assert "neither sha256sum nor md5sum" in found["detached run"][1]
 
 
-def test_a_linker_s_warning_of_each_tool_breaks_nothing_and_is_kept_for_the_bug_report(
-    own_phone: RealPhone, checked: Any
-) -> None:
+def test_a_linker_s_warning_of_each_tool_breaks_nothing(own_phone: RealPhone, checked: Any) -> None:
     own_phone.warn("WARNING: linker: /vendor/lib64 has text relocations")
     found = checked()
     assert {name for name, (result, *_) in found.items() if result == "missing"} <= LACKING, found
     assert "fails" not in {result for result, *_ in found.values()}, found
-    assert found["silence"] == (
-        "works another way",
-        "WARNING: linker: /vendor/lib64 has text relocations",
-        "what it prints beside its answers is ignored",
-    )
 
 
 def test_advice_about_a_phone_is_quoted_for_the_shell(

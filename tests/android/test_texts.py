@@ -392,7 +392,7 @@ def test_a_folder_that_the_shell_user_may_not_write_is_told_as_that(
     source = tmp_path / "model.tflite"
     source.write_bytes(b"x" * 1000)
     with pytest.raises(FolderRefusedError) as raised:
-        device._link.push(source, "/data/system/new/model.tflite")
+        device.push(source, "/data/system/new/model.tflite")
     assert "ls -ld /data/local/tmp" in raised.value.hint
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.conditioning import LadderConditioner
-from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import ask
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when
+from tests.samples.phone_settings import changed, settings_of
 from tests.samples.phones import BODIES, PhoneBody, body_of
 from tests.samples.places import MODELS
 
@@ -63,10 +62,6 @@ def processes(phone: PhoneBody) -> list[str]:
     return sorted(
         row[1] for row in rows if len(row) == 2 and row[0] == "shell" and "ps -A" not in row[1]
     )
-
-
-def snapshot(phone: PhoneBody) -> dict[str, str]:
-    return parse_snapshot(ask(phone.sh, SNAPSHOT_COMMANDS).texts())
 
 
 def model() -> Path:
@@ -178,17 +173,15 @@ def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(
 def test_a_quiet_phone_is_afterwards_as_it_was(
     phone: PhoneBody, tmp_path: Path, screen: Screen
 ) -> None:
-    before = snapshot(phone)
+    before = settings_of(phone.sh)
     assert len(before) > 5
     conditioner = LadderConditioner(tmp_path / "journal")
     wanted = Quiet(**{**{name: getattr(QUIET, name) for name in QUIET.__slots__}, "screen": screen})
     conditioner.prepare(phone.device, ANY, quiet=wanted)
-    changed = {item.what for item in differences(before, snapshot(phone))}
-    assert changed >= {"state doze deep", "settings global window_animation_scale"}
-    left: list[str] = []
-    conditioner.restore(phone.device, on_note=left.append)
-    assert left == []
-    assert [item.text for item in differences(before, snapshot(phone))] == []
+    wanted_changes = {"state doze deep", "settings global window_animation_scale"}
+    assert changed(before, settings_of(phone.sh)) >= wanted_changes
+    conditioner.restore(phone.device)
+    assert changed(before, settings_of(phone.sh)) == set()
 
 
 def test_nothing_runs_on_and_nothing_lies_about_after_a_run(

@@ -31,8 +31,7 @@ def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(
     assert "fails" not in found.values(), found
     for name in (
         "shell",
-        "ps",
-        "sha256sum",
+        "sha256sum try.txt | grep 911169ddaaf146af",
         "detached run",
         "deadline",
         "programs left behind",
@@ -52,7 +51,7 @@ def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_ar
 ) -> None:
     lab.fault(lab.serials[0], "permission-denied", "subject=/proc/stat")
     found = results(lab)
-    assert found["/proc/stat"] == "missing"
+    assert found["cat /proc/stat"] == "missing"
     assert found["detached run"] == "works"
     text = lab.cli("device", "check", "-s", lab.serials[0]).ok().stdout
     assert "the load of other processes is unknown" in text

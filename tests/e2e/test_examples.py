@@ -226,11 +226,7 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n" if terminal == "xterm" else "", said)
     told = " ".join(plain.split())
     if terminal == "dumb":
-        # The live view of other terminals is drawn twice a second, not with each pair.
         assert "[A, delegate xnnpack]" in told
-        assert re.search(
-            r"B -\d+\.\d % \[[-+]\d+\.\d %, [-+]\d+\.\d %\] against A after 3 pairs", told
-        ), told
     progress = plain.partition("delegate gpu (candidate)")[0].splitlines()
     # Only a single word, a path for example, may be wider than the terminal.
     assert [line for line in progress if len(line) > columns and len(line.split()) > 1] == []

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.processes import running
 from tests.conftest import c_compiler, poll_until
 from tests.e2e.conftest import Lab
 from tests.samples.faulty_lab import (
@@ -218,7 +219,7 @@ def test_the_adb_server_killed_at_any_phase_costs_nothing(
                 break
         # A phone that was done before can't be disturbed any more.
         if reached(lab, lab.serials[number % 4], waiting[0], process):
-            os.kill(int(server_of(lab)["pid"]), signal.SIGKILL)
+            os.kill(running(server_of(lab).arguments)[0].pid, signal.SIGKILL)
             del waiting[0]
         told.append(watched(process))
         clear(lab)

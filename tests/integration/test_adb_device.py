@@ -479,7 +479,7 @@ def test_a_push_cut_off_is_tried_again_and_leaves_nothing_else(
     ]
 
 
-def test_the_least_used_files_make_room_under_the_budget(
+def test_files_of_earlier_campaigns_make_room_on_a_full_phone(
     bench: Bench, phone: "Phone", tmp_path: Path
 ) -> None:
     def source(number: int) -> Path:
@@ -488,15 +488,18 @@ def test_the_least_used_files_make_room_under_the_budget(
         return path
 
     first = AdbDevice(bench.server, phone.address)
-    first.budget_bytes = 1_000_000
-    for number in (1, 2, 3):
+    for number in (1, 2):
         place(first, source(number))
-        first.shell(f"touch -d @{1_700_000_000 + number} {WORK_FOLDER}/models/*.verified; sleep 0")
     second = AdbDevice(bench.server, phone.address)
-    second.budget_bytes = 1_000_000
-    assert place(second, source(4)) == 300_000
-    assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) <= 3
-    assert place(second, source(4)) == 0
+    place(second, source(2))
+    free_bytes = phone.userland.storage.free_bytes
+    phone.userland.storage.fill(free_bytes=500 << 20)
+    try:
+        assert place(second, source(3)) == 300_000
+        assert len(second.shell(f"ls -d {WORK_FOLDER}/models/*/").text.split()) == 2
+        assert [place(second, source(number)) for number in (2, 3)] == [0, 0]
+    finally:
+        phone.userland.storage.fill(free_bytes=free_bytes)
 
 
 def test_a_phone_too_old_for_exit_codes_is_refused_with_the_reason(bench: Bench) -> None:

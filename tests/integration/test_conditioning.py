@@ -5,12 +5,11 @@ unfit is said.
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from benchfarm_virtual.faults import parse_fault
-from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.fitness import unfit
@@ -55,11 +54,9 @@ class CountingServer(AdbServer):
 
     count = 0
 
-    def open_transport(
-        self, transport: str, deadline: Deadline, *, what: str, serial: str = ""
-    ) -> Connection:
+    def open_transport(self, *words: str, **options: Any) -> Connection:
         self.count += 1
-        return super().open_transport(transport, deadline, what=what, serial=serial)
+        return super().open_transport(*words, **options)
 
 
 def test_an_invocation_asks_a_phone_three_times(

@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,6 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.devices.quiet import SNAPSHOT_COMMANDS, differences, parse_snapshot
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
@@ -30,8 +29,8 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ShellResult
 from orchestrator.records.plan import FitLimits, Quiet, Screen
-from orchestrator.scripts import Answer, ask
 from tests.samples.faulty_lab import SEED, WHOLE
+from tests.samples.phone_settings import changed, settings_of
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
 EVERYTHING = Quiet(
     airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True, pin_clocks=True,
-    pin_gpu=True, thermal_control_off=True,
+    pin_gpu=True,
 )  # fmt: skip
 #: Fewer, where every step is tried; none of them a kind of its own.
 SOME = Quiet(airplane=True, no_doze=True, fixed_performance=True)
@@ -59,27 +58,20 @@ def drawn(kind: str, cases: Sequence[Case], count: int) -> Sequence[Case]:
 class Tripwire(AdbDevice):
     """A phone on which something happens at the n-th command of the shell."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.count = 0
-        self.trip_at = 0
-        self.trip = lambda: None
+    count = 0
+    trip_at = 0
 
-    def passed(self, timeout_s: float) -> float:
-        """Count a command; return how long it may take."""
+    @staticmethod
+    def trip() -> None:
+        """Do nothing yet."""
+
+    def shell(self, command: str, *, timeout_s: float = 30.0, **options: Any) -> ShellResult:
+        """Count a command, and trip at it; what doesn't answer after that is abandoned quickly."""
         self.count += 1
         if self.count == self.trip_at:
             self.trip()
-        # What doesn't answer after that is abandoned quickly.
-        return min(timeout_s, 2.0) if 0 < self.trip_at <= self.count else timeout_s
-
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
-        return super().shell(command, timeout_s=self.passed(timeout_s), stdin=stdin)
-
-    def ask(
-        self, scripts: Mapping[str, str], *, timeout_s: float = 30.0, what: str, must: bool = False
-    ) -> Answer:
-        return super().ask(scripts, timeout_s=self.passed(timeout_s), what=what, must=must)
+        limit_s = 2.0 if 0 < self.trip_at <= self.count else timeout_s
+        return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
 
 
 class ForwardClock(SystemClock):
@@ -115,11 +107,11 @@ def other_way(phone: Phone, adb_server: Any) -> AdbDevice:
 
 
 def whole(device: AdbDevice) -> dict[str, str]:
-    return parse_snapshot(ask(device.shell, SNAPSHOT_COMMANDS).texts())
+    return settings_of(device.shell)
 
 
 def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
-    assert [item.text for item in differences(before, whole(device))] == []
+    assert changed(before, whole(device)) == set()
     assert phone.userland.state.fixed_performance is False
     assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
 
@@ -149,12 +141,7 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     ).text.split() == ["enabled", "0"]
     assert phone.userland.state.fixed_performance
     assert phone.userland.settings.get("global", "wifi_on") == "0"
-    found = {item.what for item in conditioner.audit(device)}
-    assert {
-        "settings global airplane_mode_on",
-        "state doze deep",
-        "settings global wifi_on",
-    } <= found
+    assert "state doze deep" in changed(before, whole(device))
     left: list[str] = []
     conditioner.restore(device, on_note=left.append)
     assert left == []
@@ -168,18 +155,24 @@ def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
     prepare(conditioner, device)
     first = device.count
     prepare(conditioner, device)
-    assert device.count - first == 1
+    assert device.count - first == 2
     conditioner.restore(device)
 
 
 def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
     conditioner = LadderConditioner(tmp_path)
+    change = Change(what="a property", undo="true")
+    conditioner.hold(device, change, "setprop debug.tflite.trace 1")
     prepare(conditioner, device)
     device.shell("settings put system screen_brightness 7")
+    assert "settings system screen_brightness was '102' and is '7'" in conditioner.audit(device)
     left: list[str] = []
     conditioner.restore(device, on_note=left.append)
-    device.shell("settings put system screen_brightness 102")
-    assert left == ["not as before: settings system screen_brightness was '102' and is '7'"]
+    device.shell("settings put system screen_brightness 102; setprop debug.tflite.trace ''")
+    assert left == [
+        "not as before: property debug.tflite.trace was 'not there' and is '1'",
+        "not as before: settings system screen_brightness was '102' and is '7'",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +193,7 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
     before = whole(device)
     # The first one asks once what it knows from then on.
     steps = [steps_of(device, tmp_path / name) for name in ("first", "second")][1]
-    assert steps >= 12
+    assert steps >= 10
     for step in drawn(fault[0], range(1, steps + 1), 3):
         conditioner = LadderConditioner(tmp_path / str(step))
         device.count, device.trip_at = 0, step
@@ -441,74 +434,21 @@ def test_a_full_phone_is_named_before_anything_is_measured(
         LadderConditioner(tmp_path).restore(device)
 
 
-@pytest.mark.parametrize(
-    "is_changed_already", [True, False], ids=["after a change", "before any change"]
-)
-def test_a_screen_that_went_off_meanwhile_is_on_again_afterwards(
-    device: Tripwire, phone: Phone, tmp_path: Path, is_changed_already: bool
+@pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])
+def test_a_screen_that_changed_meanwhile_is_switched_again_and_restored(
+    device: Tripwire, tmp_path: Path, screen: Screen
 ) -> None:
-    stay_on = device.shell("settings get global stay_on_while_plugged_in").text.strip()
-    if not is_changed_already:
-        device.shell("svc power stayon true")
-    before = whole(device)
-    conditioner = LadderConditioner(tmp_path)
-    prepare(conditioner, device, Quiet())
-    assert conditioner.audit(device) or not is_changed_already
-    device.shell("input keyevent KEYCODE_SLEEP")
-    prepare(conditioner, device, Quiet())
-    assert device.state().screen_on is True
-    # Whoever goes on after a crash takes neither for the original.
-    device.shell("input keyevent KEYCODE_SLEEP")
-    after_crash = LadderConditioner(tmp_path)
-    prepare(after_crash, device, Quiet())
-    left: list[str] = []
-    after_crash.restore(device, on_note=left.append)
-    assert left == []
-    as_before(device, phone, before)
-    device.shell(f"settings put global stay_on_while_plugged_in {stay_on}")
-
-
-def test_a_screen_that_was_off_and_woke_meanwhile_is_off_again_afterwards(
-    device: Tripwire, tmp_path: Path
-) -> None:
-    device.shell("input keyevent KEYCODE_SLEEP")
+    other = "SLEEP" if screen is Screen.ON else "WAKEUP"
+    device.shell(f"input keyevent KEYCODE_{other}")
     try:
-        conditioner = LadderConditioner(tmp_path)
-        prepare(conditioner, device, Quiet(screen=Screen.OFF))
-        device.shell("input keyevent KEYCODE_WAKEUP")
-        prepare(conditioner, device, Quiet(screen=Screen.OFF))
-        assert device.state().screen_on is False
-        device.shell("input keyevent KEYCODE_WAKEUP")
+        for home in ("own", "own", "after a crash"):
+            prepare(conditioner := LadderConditioner(tmp_path / home), device, Quiet(screen=screen))
+            assert device.state().screen_on is (screen is Screen.ON)
+            device.shell(f"input keyevent KEYCODE_{other}")
+            prepare(conditioner, device, Quiet(screen=screen))
+            assert device.state().screen_on is (screen is Screen.ON)
+            conditioner._claims.release(device)
         conditioner.restore(device)
-        assert device.state().screen_on is False
+        assert device.state().screen_on is (screen is Screen.OFF)
     finally:
         device.shell("input keyevent KEYCODE_WAKEUP")
-
-
-def test_the_audit_sees_what_benchfarm_itself_may_change(
-    device: Tripwire, phone: Phone, tmp_path: Path
-) -> None:
-    props = phone.userland.props
-    props.set("init.svc.vendor.thermal-engine", "running")
-    conditioner = LadderConditioner(tmp_path)
-    prepare(conditioner, device, Quiet(thermal_control_off=True))
-    undo = Change(what="the tracing service", undo="setprop persist.traced.enable 0")
-    conditioner.hold(device, undo, "setprop persist.traced.enable 1")
-    found = {item.what for item in conditioner.audit(device)}
-    assert {"property init.svc.vendor.thermal-engine", "property persist.traced.enable"} <= found
-    left: list[str] = []
-    conditioner.restore(device, on_note=left.append)
-    assert left == []
-    props.set("init.svc.vendor.thermal-engine", "")
-
-
-def test_what_is_held_before_anything_else_is_compared_too(
-    device: Tripwire, tmp_path: Path
-) -> None:
-    conditioner = LadderConditioner(tmp_path)
-    change = Change(what="a property", undo="true")
-    conditioner.hold(device, change, "setprop debug.tflite.trace 1")
-    left: list[str] = []
-    conditioner.restore(device, on_note=left.append)
-    device.shell("setprop debug.tflite.trace ''")
-    assert [item for item in left if "debug.tflite.trace" in item]

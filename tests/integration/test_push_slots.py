@@ -34,7 +34,7 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
     cancelled = threading.Event()
     slots = PushSlots(cancelled)
     device = AdbDevice(server, phone.address)
-    device.share(slots)
+    device.slots = slots
 
     def place(kind: str) -> int:
         return device.place(

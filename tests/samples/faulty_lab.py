@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.lab import lab_request
+from orchestrator.devices.own_server import OwnServer, find_adb
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ def answer_of(lab: Lab, serial: str, command: str) -> str:
     answers: list[str] = []
 
     def answered() -> bool:
-        server = server_of(lab)
+        spec = server_of(lab).address.spec
         asked = subprocess.run(
-            [server["binary"], "-L", server["address"], "-s", address, "shell", command], capture_output=True,
+            [find_adb(), "-L", spec, "-s", address, "shell", command], capture_output=True,
             text=True, timeout=60, check=False, env={**os.environ, "HOME": str(lab.cli.home)},
         )  # fmt: skip
         # Its own words come first where it is adb that failed, not the command.
@@ -236,8 +237,6 @@ def counts_of(
     )
 
 
-def server_of(lab: Lab) -> dict[str, Any]:
-    """The lab's own adb server, as benchfarm remembers it."""
-    (record,) = (path for path in (lab.cli.home / "state" / "virtual").glob("adb*.json"))
-    known: dict[str, Any] = json.loads(record.read_text("utf-8"))
-    return known
+def server_of(lab: Lab) -> OwnServer:
+    """The lab's own adb server."""
+    return OwnServer(lab.cli.home / "state" / "virtual", setting="", environ={}, usb=False)

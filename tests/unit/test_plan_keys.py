@@ -172,7 +172,6 @@ EFFECTS: dict[str, tuple[object, dict[str, Any], Effect]] = {
             "sync_off",
             "pin_clocks",
             "pin_gpu",
-            "thermal_control_off",
         )
     },
     "quiet.fixed_performance": (True, {}, steps),

@@ -50,7 +50,7 @@ def test_the_setting_goes_before_the_socket_variable_and_that_before_address_and
 
 
 def test_a_port_variable_that_is_no_number_is_named() -> None:
-    with pytest.raises(UsageError, match=r"\$ANDROID_ADB_SERVER_PORT is 'x'"):
+    with pytest.raises(UsageError, match=r"\$ANDROID_ADB_SERVER_PORT is 'localhost:x'"):
         configured_address("", {"ANDROID_ADB_SERVER_PORT": "x"})
 
 

@@ -33,7 +33,7 @@ def on(*kinds: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("name", "expected"), found or skipped)
 
 
-@on("getprop", "build.prop")
+@on("getprop")
 def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]) -> None:
     properties = facts.parse_properties(text_of(name))
     keys = {

@@ -93,7 +93,7 @@ class Rig:
             )
         conditioner = SimpleNamespace(
             prepare=self._prepare,
-            restore=lambda device, on_note, take: self.restored.append(device.serial),
+            restore=lambda device, on_note: self.restored.append(device.serial),
         )
         return Context(
             campaign=self.campaign,

@@ -116,10 +116,7 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
     leaders = ["A" if min(sides[1]) < min(sides[4]) else "B" for _, sides in sorted(pairs.items())]
     assert "".join(leaders) in {"ABBAABBAAB", "BAABBAABBA", "ABBAABBAA", "BAABBAABB"}
     for phase in ("decode 16 after 32", "prefill 32"):
-        assert re.search(
-            rf"\[B, threads 4\] tiny, .*{phase}.*; B's speed [+-][\d.]+ % \[.* against A after",
-            done.stderr,
-        )
+        assert re.search(rf"\[B, threads 4\] tiny, .*{phase}", done.stderr)
     # More threads take less time: more tokens a second, and that is faster.
     said = re.sub(r"\s+", " ", done.stdout)
     rows = re.findall(r"(FASTER|INCONCLUSIVE|SAME) tiny on.*?figure=(\w+).*?([\d.]+) tokens/s -> ([\d.]+) tokens/s, "
