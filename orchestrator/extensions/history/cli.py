@@ -25,6 +25,7 @@ from orchestrator.extensions.history.regressions import (
     OutputsChange,
     Question,
     Regressions,
+    read_nights,
 )
 from orchestrator.extensions.history.site import Since, SiteRequest, first_night
 from orchestrator.files import write_file
@@ -104,6 +105,36 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     return CommandResult(
         text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails)
     )
+
+
+@command("history selftest", has_table=True)
+def selftest(settings: Settings) -> CommandResult:
+    """Put steps into stored series: which are found, how soon.
+
+    Example: benchfarm history selftest
+
+    Nothing is measured or stored. The newest nights of up to 20 series are made slower, one series
+    at a time.
+    """
+    from orchestrator.extensions.history.selftest import (
+        DETECTIONS,
+        LEAST_NIGHTS,
+        NIGHTS,
+        detections,
+    )
+
+    with Workspace(settings, makes_store=False) as workspace:
+        nights, _ = read_nights(workspace.store, since=None)
+    found = detections(nights.latency_us)
+    count = max((item.series for item in found), default=0)
+    table = Table(
+        name="selftest",
+        caption="Steps in this lab's own series, and how they are found",
+        columns=DETECTIONS,
+        rows=found if count else [],
+        nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
+    )
+    return shown(table, *([f"found: reported within {NIGHTS} nights"] if count else []))
 
 
 @command("history expect", has_table=True)

@@ -1,0 +1,88 @@
+"""What the history of this lab would show: steps put into its own series, and how soon they are
+found. Pure.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from orchestrator.extensions.history.changepoint import changes, is_alarm
+from orchestrator.extensions.history.series import Floats
+from orchestrator.tables.column import Column, Kind
+from orchestrator.units import format_change
+
+STEPS: Final = (1.03, 1.05, 1.10, 1.20)
+#: A step that isn't found after so many nights counts as missed.
+NIGHTS: Final = 5
+#: Shorter series have no level that a step could be told from.
+LEAST_NIGHTS: Final = 10
+#: Series into which steps are put, spread over all that there are.
+_MOST_SERIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """How one size of step is found."""
+
+    step: float
+    #: Series in which it was found within NIGHTS, of so many.
+    found: int
+    series: int
+    #: Nights from the first slow one to the first report, the median; None where nothing was found.
+    delay: float | None
+
+
+DETECTIONS: Final[Sequence[Column[Detection]]] = (
+    Column(
+        "step",
+        "step",
+        lambda row: row.step - 1,
+        Kind.NUMBER,
+        shown=lambda row: format_change(row.step),
+    ),
+    Column("found", "found", lambda row: row.found, Kind.COUNT),
+    Column("series", "of series", lambda row: row.series, Kind.COUNT),
+    Column("delay", "after nights", lambda row: row.delay, Kind.NUMBER, digits=1),
+)
+
+
+def detections(latency: Floats) -> list[Detection]:
+    """Return how steps of several sizes are found in some series (series x nights, NaN for none).
+
+    Each is put into one series at a time, as if it had begun on one of the newest nights.
+    """
+    known = np.isfinite(latency) & (latency > 0)
+    long = np.flatnonzero(known.sum(axis=1) >= LEAST_NIGHTS)
+    chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
+    values = latency[chosen]
+    found = []
+    for step in STEPS:
+        delays = [_delay(values, known[chosen], series, step) for series in range(chosen.size)]
+        seen = [delay for delay in delays if delay is not None]
+        found.append(
+            Detection(
+                step=step,
+                found=len(seen),
+                series=chosen.size,
+                delay=statistics.median(seen) if seen else None,
+            )
+        )
+    return found
+
+
+def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int | None:
+    """Return after how many nights a step in one series is reported; None within NIGHTS for never."""
+    nights = np.flatnonzero(known[series])
+    for delay in range(1, NIGHTS + 1):
+        stepped = values.copy()
+        stepped[series, nights[-delay:]] *= step
+        for change in changes(stepped):
+            is_it = change.series == series and change.earliest <= nights[-delay] <= change.latest
+            if is_it and change.ratio > 1 and is_alarm(change, nights=values.shape[1]):
+                return delay
+    return None

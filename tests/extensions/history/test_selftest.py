@@ -1,0 +1,28 @@
+"""Steps that are put into a lab's own series: which are found, and how soon."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orchestrator.extensions.history.selftest import STEPS, detections
+
+
+def lab(noise: float, nights: int = 60) -> np.ndarray:
+    generator = np.random.default_rng(7)
+    return 10_000 * np.exp(generator.normal(0, noise, (6, nights)))
+
+
+def test_a_quiet_lab_finds_small_steps_soon_and_a_noisy_one_only_large_ones() -> None:
+    quiet, noisy = ({item.step: item for item in detections(lab(noise))} for noise in (0.004, 0.04))
+    assert quiet.keys() == set(STEPS)
+    assert quiet[1.05].found == quiet[1.05].series == 6
+    assert quiet[1.05].delay is not None
+    assert quiet[1.05].delay <= 3
+    assert noisy[1.03].found < quiet[1.03].found
+    assert noisy[1.20].found >= noisy[1.03].found
+
+
+def test_nothing_is_said_of_series_too_short_for_a_level() -> None:
+    assert {(item.found, item.series, item.delay) for item in detections(lab(0.01, 6))} == {
+        (0, 0, None)
+    }
