@@ -25,6 +25,9 @@ class Table(Generic[R]):
     nothing: str = ""
     #: Sentences that people read below the rows.
     notes: Sequence[str] = ()
+    #: How many rows stand in text at most, and what follows where there are more.
+    most: int | None = None
+    further: str = "and {count} more: --json lists all"
     #: How many columns stand in text as headings above the rows that have them in common.
     groups: int = 0
     #: What text has in the place of a row's figures and all that follows; empty for a row with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from orchestrator.tables.column import NOTHING, Column, Form, Kind, R
@@ -47,6 +47,10 @@ def lines(table: Table[R], width: int | None = None) -> list[Line]:
     rows = table.listed
     if not rows and table.nothing:
         return [(table.nothing, "")]
+    if table.most is not None and len(rows) > table.most:
+        first_rows = replace(table, rows=rows[: table.most], most=None)
+        rest = table.further.format(count=len(rows) - table.most)
+        return [*lines(first_rows, width), (rest, "head")]
     groups, (first, *others) = (
         (columns := table.of(Form.TEXT))[: table.groups],
         columns[table.groups :],
