@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.records.case import grouped
+from orchestrator.records.model import worded
 from orchestrator.tables.column import DATA, LINES, PAGE, Column, Kind
 from orchestrator.tables.labels import ShortNames, configuration_order, figure_text
 from orchestrator.tables.results import figures_decimals, unusual
@@ -33,6 +34,16 @@ class Line:
         """Return a figure as a share of the device's slowest."""
         figure = self.figures.get(label)
         return None if figure is None else figure / max(self.figures.values())
+
+    @property
+    def remarks(self) -> str:
+        """What data says of figures that aren't clean, and of those that are missing."""
+        found = (
+            (label, row.why_not_clean if row.own is None else unusual(row, is_mixed=True))
+            for label, row in self.rows.items()
+            if not row.is_unused_thread_count
+        )
+        return "; ".join(f"{label}: {remark}" for label, remark in found if remark)
 
 
 def labels_of(rows: Iterable[ResultRow], names: ShortNames) -> list[str]:
@@ -63,7 +74,7 @@ def lines_of(
         words |= {label: word for label, row in cells.items() if (word := _word(row, digits))}
         lines.append(
             Line(
-                model=own[0].model.label,
+                model=_model(own),
                 device=own[0].device,
                 source="; ".join(dict.fromkeys(row.origin for row in own if row.origin)),
                 figures={
@@ -76,6 +87,14 @@ def lines_of(
             )
         )
     return lines
+
+
+def _model(rows: Sequence[ResultRow]) -> str:
+    """Return a model's name, with the tokens that all rows of a language model have in common."""
+    tokens = {worded(dict(row.case.flags)) if row.case.is_per_token else "" for row in rows}
+    if len(tokens) > 1 or "" in tokens:
+        return rows[0].model.label
+    return f"{rows[0].case.model_name}, {tokens.pop()}".removesuffix(", per token")
 
 
 def matrix_table(
@@ -107,6 +126,7 @@ def matrix_table(
             Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
             Column("is_virtual", "", lambda line: line.device.is_virtual, Kind.FLAG, forms=DATA),
             *map(column, labels),
+            Column("remarks", "", lambda line: line.remarks, forms=DATA),
         ],
         rows=lines,
         is_virtual=lambda line: line.device.is_virtual,

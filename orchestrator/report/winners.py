@@ -148,7 +148,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
 
 def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     """Return what a reader of a table with short names has to know, three sentences at most."""
-    unclean = sum(not row.result.is_judged for row in rows)
+    unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")

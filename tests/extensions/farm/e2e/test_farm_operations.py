@@ -256,7 +256,7 @@ def served(settings: Settings) -> tuple[bytes, str]:
         opened = stack.enter_context(Workspace(settings))
         queue = queue_beside(settings, stack)
         now = farm_of(opened, queue)
-        page = serving.LivePages(opened, now, since=None, title="nights").page("")
+        page = serving.LivePages(opened, now, since=None).page("")
         numbers = Numbers(opened, now, list)
         assert page is not None
         return page.content, numbers.page().content.decode()
@@ -609,7 +609,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     with Workspace(elsewhere) as watched, Workspace(settings) as own:
         own.quarantine.put(Serial("A"), "it moved")
         now = FarmNow(watched, queue, can_be_steered=True)
-        pages = serving.LivePages(watched, now, since=None, title="")
+        pages = serving.LivePages(watched, now, since=None)
         answers = serving.LiveAnswers(watched, queue, pages, now)
         (shown,) = answers.farm().devices
         assert (shown.state, shown.reason) == ("quarantined", "it moved (since yesterday)")
