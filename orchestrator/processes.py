@@ -100,12 +100,16 @@ def is_still(pid: int, started_s: float, *, folder: Path) -> bool:
 
 
 def running(arguments: Sequence[str]) -> list[psutil.Process]:
-    """Return the processes of any program that were started with exactly these arguments."""
+    """Return the processes of any program that were started with exactly these arguments; none
+    where nobody tells.
+    """
     found: list[psutil.Process] = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(*_UNKNOWN):
-            if process.cmdline()[1:] == list(arguments):
-                found.append(process)
+    # psutil takes for granted that there is one process at least (IndexError).
+    with contextlib.suppress(*_UNKNOWN, IndexError):
+        for process in psutil.process_iter():
+            with contextlib.suppress(*_UNKNOWN):
+                if process.cmdline()[1:] == list(arguments):
+                    found.append(process)
     return found
 
 

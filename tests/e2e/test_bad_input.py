@@ -124,7 +124,6 @@ READERS = (
     ("compare",),
     ("table",),
     ("history", "site", "--out", "{folder}/site"),
-    ("results", "sustained"),
     ("advise",),
     ("results", "reparse"),
     ("status",),
@@ -217,6 +216,7 @@ def test_a_full_disk_under_the_report(cli: Cli, model: Path) -> None:
 def test_a_name_in_a_plan_that_no_device_has(
     cli: Cli, model: Path, tmp_path: Path, devices: str
 ) -> None:
+    cli.home.mkdir(exist_ok=True)
     (cli.home / "devices.yaml").write_text("devices: {A: {pools: nightlies, tags: root}}")
     plan = tmp_path / "plan.yaml"
     plan.write_text(f"models: ['{model}']\ndevices: {{{devices}, host: true}}\n")

@@ -129,7 +129,9 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     )
 
 
-def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, model: Path) -> None:
+def test_a_cut_sustained_measurement_is_begun_again_and_shown_beside_whole_ones(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
     process = lab.cli.start(
         "bench", model, "-s", *lab.serials[:1], "-s", lab.serials[1], "--sustained", "10s"
     )
@@ -140,19 +142,17 @@ def test_a_sustained_measurement_is_ranked_and_a_cut_one_begun_again(lab: Lab, m
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=300)
     assert process.returncode == 130
-    cut = lab.cli("results", "sustained", "--json").ok().json
-    assert not any(curve["is_whole"] for curve in cut["curves"])
     result = lab.cli("run", "--resume", "--json").ok().json
     assert (result["left"], result["status"]) == (0, "finished")
     numbers = {run["invocation"] // 100_000 for run in runs_of(lab.cli, result["campaign_id"])}
     assert numbers == {0, 1}
-    shown = lab.cli("results", "sustained", "--json").ok().json["curves"]
-    assert [curve["is_whole"] and curve["is_virtual"] for curve in shown] == [True, True]
-    assert sorted(curve["rank_steady"] for curve in shown) == [1, 2]
-    assert all(curve["elapsed_s"] >= 10 and curve["curve"]["minutes"] for curve in shown)
-    text = lab.cli("results", "sustained").ok().stdout
-    assert "burst rank" in text
-    assert text.count("(virtual)") >= 4
+    page = tmp_path / "report.html"
+    lab.cli("report", "newest", "--out", page).ok()
+    text = page.read_text("utf-8")
+    section = text.partition('id="sustained-title"')[2].partition("<h2")[0]
+    assert section.count("(virtual)") == 4
+    # Of each phone the attempt that was cut, and the whole one.
+    assert "This table of 4 rows" in section
 
 
 def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(

@@ -166,7 +166,7 @@ class Reader:
 
             def phones() -> list[object]:
                 answer = self.lab.cli("farm", "status", "--json", **environ)
-                return answer.json["phones"] if answer.exit_code in {0, 1} else []
+                return answer.json["devices"] if answer.exit_code in {0, 1} else []
 
             poll_until(
                 lambda: len(phones()) == len(self.lab.serials), "the worker's phones are announced"
@@ -190,9 +190,7 @@ class Reader:
             return str(self.lab.cli("results", "runs", "--json").ok().json[0]["run_id"])
         if word == "SUBMISSION":
             return str(
-                self.lab.cli("farm", "status", "--json", **environ).json["submissions"][0][
-                    "submission"
-                ]
+                self.lab.cli("farm", "status", "--json", **environ).json["jobs"][0]["submission"]
             )
         return {"30m": "10s"}.get(word, word.replace("/backup/", "backup/"))
 

@@ -455,7 +455,7 @@ def test_a_store_that_can_t_be_opened_is_one_problem_among_other_checks(tmp_path
         Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
     ) as workspace:
         result = devices.told(devices.of_host(workspace))
-    assert "isn't an SQLite database" in found(result, "problem")["store"][0]
+    assert "isn't a benchfarm store" in found(result, "problem")["store"][0]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
 
 
