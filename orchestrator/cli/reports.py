@@ -1,4 +1,4 @@
-"""``benchfarm report``, ``advise``, ``results sustained``, ``export`` and ``import``: what stored
+"""``benchfarm report``, ``advise``, ``export`` and ``import``: what stored
 campaigns say, and results for other programs and labs.
 """
 

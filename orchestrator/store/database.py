@@ -83,9 +83,11 @@ class Database:
         """
         self._check_open()
         deadline = Deadline(self._busy_timeout_s)
-        if not self._turn.acquire(timeout=self._busy_timeout_s) or deadline.expired:
+        if not self._turn.acquire(timeout=self._busy_timeout_s):
             raise locked(self.name)
         try:
+            if deadline.expired:
+                raise locked(self.name)
             with (
                 store_errors(self.name, path=self.path),
                 self._engine.connect() as connection,

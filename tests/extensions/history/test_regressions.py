@@ -95,7 +95,7 @@ def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_some
         farm = FarmNow(workspace, None, can_be_steered=False)
 
         def lines() -> list[str]:
-            changes = recent_changes(gather(store, since=None, title="")[0])
+            changes = recent_changes(gather(store, since=None)[0])
             return Numbers(workspace, farm, lambda: changes).page().content.decode().splitlines()
 
         slower, faster = (

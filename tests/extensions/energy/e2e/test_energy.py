@@ -138,7 +138,7 @@ def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
     # The middle ones, and not closer: what this machine needs between turns passes forty times as
     # fast there.
     assert [sorted(ratios[phase])[1] for phase in ("prefill", "decode")] == pytest.approx(
-        [1.0, 1.0], rel=0.03
+        [1.0, 1.0], rel=0.05
     )
     rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [
