@@ -28,14 +28,12 @@ def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(
     )
     offer = "benchfarm device check -s "
     assert offer in cli("devices", **environ).ok().stdout
-    assert offer in cli("doctor", **environ).stdout
     (phone,) = cli("device", "check", "--json", **environ).ok().json["phones"]
     found = {item["name"].rpartition("/")[2]: item["result"] for item in phone["checks"]}
     assert {name for name, result in found.items() if result == "missing"} <= LACKING, found
     assert "fails" not in found.values(), found
     assert phone["serial"] not in Path(phone["file"]).read_text("utf-8")
     assert offer not in cli("devices", **environ).ok().stdout
-    assert offer not in cli("doctor", **environ).stdout
 
 
 @pytest.fixture
@@ -138,7 +136,6 @@ def test_advice_about_a_phone_is_quoted_for_the_shell(
         Cli(home=tmp_path / "home"),
         {"BENCHFARM_ADB_SERVER": f"127.0.0.1:{adb_server.port}"},
     )
-    for command in ("devices", "doctor"):
-        said = cli(command, **environ).stdout
-        assert f"benchfarm device check -s {shlex.quote(serial)}" in said
-        assert f"-s {serial}" not in said
+    said = cli("devices", **environ).stdout
+    assert f"benchfarm device check -s {shlex.quote(serial)}" in said
+    assert f"-s {serial}" not in said
