@@ -179,11 +179,9 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
         "--min-secs",
         "0.1",
     )
-    # On a computer that is kept busy the model takes long enough for the usual program's digits.
-    for _ in range(6):
-        done = cli(*words, "--build", f"native={program}", "--json")
-        if "too fast" in done.stderr:
-            break
+    done = cli(*words, "--build", f"native={program}", "--json")
+    if "coarse-resolution" in done.stderr:
+        pytest.skip("the smallest model takes this computer one step of the usual program's digits")
     # What is clean depends on what else this computer does.
     assert (done.exit_code in {0, 1}, done.json["without_result"]) == (True, 0), done.stderr
     assert (
@@ -201,10 +199,14 @@ def test_a_model_that_is_too_fast_for_the_usual_program_is_measured_with_a_finer
         f"settings: {{min_secs: 0.1}}\ninvocations: 1\nbuilds: {{native: {program}}}\n"
     )
     planned = cli("run", plan, "--json")
+    if "coarse-resolution" in planned.stderr:
+        pytest.skip("the smallest model takes this computer one step of the usual program's digits")
     assert [(run["case"]["tool"], run["reason_code"]) for run in planned.json["runs"]] == [
         ("litert", "too-fast"),
         ("native", ""),
     ], planned.stderr
     alone = cli(*words, "--json").ended_with(1)
+    if "coarse-resolution" in alone.stderr:
+        pytest.skip("the smallest model takes this computer one step of the usual program's digits")
     assert "two_operators: it can't be measured with native: " in alone.stderr
     assert [run["case"]["tool"] for run in alone.json["runs"]] == ["litert"]
