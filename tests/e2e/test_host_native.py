@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pandas
+import pytest
 
 from tests.conftest import c_compiler
 from tests.samples.command import Cli, Done
