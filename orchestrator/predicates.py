@@ -19,9 +19,12 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.units import parse_bytes
 
 _TEXT_MAX: Final = 1000
+#: An ``and`` by itself, outside quotes.
+_AND: Final = re.compile(r"""(?<!\S)and(?!\S)(?=(?:[^"']|"[^"]*"|'[^']*')*\Z)""", re.IGNORECASE)
 _CLAIM: Final = re.compile(
     r"""(?P<not>not\s+)?(?P<name>[^\s"'=<>!()]+)"""
-    r"""(?:\s*(?P<symbol>==|!=|<=|>=|=|<|>)\s*(?P<value>"[^"]*"|'[^']*'|[^"'=<>!()]+))?""",
+    r"""(?:\s*(?P<symbol>==|!=|<=|>=|=|<|>)\s*"""
+    r"""(?P<value>"[^"]*"|'[^']*'|[\d.]+\s+\w+|[^\s"'=<>!()]+))?""",
     re.IGNORECASE,
 )
 
@@ -180,7 +183,7 @@ def parse_predicate(text: str) -> Predicate:
     """Parse claims joined by ``and``; raises UsageError naming the one that is wrong."""
     if len(text) > _TEXT_MAX:
         raise UsageError(f"the predicate is longer than {_TEXT_MAX} characters")
-    return Predicate(tuple(map(_claim, re.split(r"\band\b", text, flags=re.IGNORECASE))))
+    return Predicate(tuple(map(_claim, _AND.split(text))))
 
 
 def _claim(text: str) -> Claim:

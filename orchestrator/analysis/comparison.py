@@ -140,22 +140,25 @@ class FailOn(enum.StrEnum):
     NEVER = "never"
 
 
+#: What neither says that a case is slower nor that it isn't.
+DOUBTFUL: Final = frozenset({ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE})
+
+
+def case_fails(row: ComparedCase, fail_on: FailOn) -> bool:
+    """Return whether a case is a failure."""
+    if row.is_broken or row.verdict.outcome is ComparisonOutcome.SLOWER:
+        return fail_on is not FailOn.NEVER
+    return fail_on is FailOn.INCONCLUSIVE and row.verdict.outcome in DOUBTFUL
+
+
 def is_failure(comparison: Comparison, fail_on: FailOn) -> bool:
     """Return whether a comparison fails.
 
     Where nothing was compared, nothing was shown to be good.
     """
-    if fail_on is FailOn.NEVER:
-        return False
-    counts = comparison.counts
-    if (
-        counts[ComparisonOutcome.SLOWER]
-        or comparison.overall is None
-        or any(row.is_broken for row in comparison.rows)
-    ):
-        return True
-    doubtful = counts[ComparisonOutcome.INCONCLUSIVE] + counts[ComparisonOutcome.INCOMPARABLE]
-    return fail_on is FailOn.INCONCLUSIVE and bool(doubtful)
+    if comparison.overall is None:
+        return fail_on is not FailOn.NEVER
+    return any(case_fails(row, fail_on) for row in comparison.rows)
 
 
 def compare_sides(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
@@ -22,9 +22,6 @@ from orchestrator.app.status import extension, owners_of, queue_beside, runner_e
 from orchestrator.bootstrap import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.units import counted, format_bytes
-
-if TYPE_CHECKING:
-    pass
 
 #: Below this the next run may not be kept.
 _LEAST_BYTES: Final = 10**9

@@ -101,12 +101,6 @@ def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
     return list(found.values())
 
 
-def _whole(workspace: Workspace, campaigns: Sequence[Campaign]) -> Iterator[Campaign]:
-    return (
-        item for one in campaigns if (item := workspace.store.campaign(one.campaign_id)) is not None
-    )
-
-
 def own_folders_of(workspace: Workspace) -> Sequence[Path]:
     """Return the folders of this computer whose paths are left out of what others get."""
     return (

@@ -24,11 +24,11 @@ from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.engine.rounds import slim
-from orchestrator.errors import PlanError, UsageError
+from orchestrator.errors import UsageError
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.skips import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
-from orchestrator.records.case import PER_TOKEN_TOOLS, Build, Case, content_key
+from orchestrator.records.case import Build, Case, content_key
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
@@ -307,19 +307,7 @@ def _plan(request: AbRequest, side: Side) -> Plan:
             options["flags"] = [*each(request.options.get("flags")), *split(side.value)]
         case kind:
             options[_OPTIONS[kind]] = side.value
-    plan = plan_from_options(**options)
-    # A language model's prefill and decode are paired both, by the same processes.
-    shared = [
-        tool
-        for tool in tools_for(plan, DeviceKind.ANDROID)
-        if tool.is_session and tool not in PER_TOKEN_TOOLS
-    ]
-    if shared:
-        hint = "--tool native, or measure twice and compare the campaigns: benchfarm compare BEFORE AFTER"
-        raise PlanError(
-            f"{shared[0]} measures many cases in one process, which can't be paired", hint=hint
-        )
-    return plan
+    return plan_from_options(**options)
 
 
 def _shared_key(case: Case, kind: str) -> str:

@@ -422,8 +422,7 @@ def stop_adb(settings: Settings) -> DoneAnswer:
 
     with Workspace(settings, makes_store=False) as workspace:
         server = workspace.own_server()
-    was_running = server.answers()
-    server.stop()
+    was_running = server.stop()
     text = (
         f"stopped the adb server at {server.address}"
         if was_running

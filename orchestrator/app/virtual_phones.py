@@ -143,10 +143,8 @@ def stop(settings: Settings) -> tuple[bool, bool]:
     server.
     """
     server = virtual_lab.adb_server(settings)
-    was_running = server.answers()
     stopped = virtual_lab.stop_lab(settings.lab_folder)
-    server.stop()
-    return stopped, was_running
+    return stopped, server.stop()
 
 
 def stop_quietly(settings: Settings) -> None:

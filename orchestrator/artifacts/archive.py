@@ -134,6 +134,8 @@ class Archive:
             there = self.path(sha256)
             if there is not None and sha256_of(there) == sha256:
                 return
+            for left in self._folder.glob(".adding-*"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
             with tempfile.TemporaryDirectory(prefix=".adding-", dir=self._folder) as draft:
                 entry = Path(draft) / "entry"
                 entry.mkdir()
@@ -153,7 +155,10 @@ class Archive:
         """
         path = self._releases / f"{name}.json"
         try:
-            return adapter_of(_Known).validate_json(path.read_bytes(), strict=True).releases
+            releases = adapter_of(_Known).validate_json(path.read_bytes(), strict=True).releases
+            if not all(release.files for release in releases):
+                raise ValueError("a release without files")
+            return releases
         except FileNotFoundError:
             return ()
         except (OSError, ValueError) as error:
@@ -211,7 +216,11 @@ class Archive:
         try:
             with Locks(self._folder).held(name, wait_s=_LOCK_WAIT_S, busy=busy):
                 yield
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        except (OSError, HostStorageError) as error:
+            # A lock that can't be taken tells by its cause.
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError):
+                raise
+            if cause.errno in {errno.ENOSPC, errno.EDQUOT}:
                 raise HostStorageError(f"no space left in {self._folder}") from error
-            raise ArtifactError(f"{what}: {error.strerror}") from error
+            raise ArtifactError(f"{what}: {cause.strerror}") from error

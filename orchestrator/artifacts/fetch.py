@@ -7,7 +7,9 @@ from __future__ import annotations
 import errno
 import ipaddress
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from orchestrator.artifacts.archive import Release
 from orchestrator.artifacts.library import BuildLibrary
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 #: Seconds to connect, and without data.
 _SILENCE_S: Final = 30.0
 _PART_BYTES: Final = 1 << 16
+#: No download takes so long, seconds: what is older was left behind.
+_LEFT_S: Final = 86_400.0
 _SIZE_MAX: Final = 4 << 30
 _VERSION: Final = re.compile(r"/v?(\d+(?:\.\d+)+[A-Za-z0-9.+-]*)/")
 
@@ -86,6 +90,9 @@ class Downloader:
         with ExitStack() as stack:
             try:
                 make_private(self._folder)
+                for left in self._folder.glob("tmp*"):  # by a process that was killed
+                    if time.time() - left.stat().st_mtime > _LEFT_S:
+                        shutil.rmtree(left, ignore_errors=True)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder))
                 path = Path(folder) / "file"
                 last_modified = self._download(source, path, on_progress)
@@ -102,18 +109,30 @@ class Downloader:
 
         # Without identity the length may be that of compressed bytes.
         headers = {"Accept-Encoding": "identity"}
+        hooks = {"response": self._check_redirect}
         self._check_allowed(url)
         for is_last in (False, True):
             try:
-                with requests.get(url, headers=headers, stream=True, timeout=_SILENCE_S) as answer:
-                    for step in (*answer.history, answer):
-                        self._check_allowed(step.url)
+                with requests.get(
+                    url, headers=headers, hooks=hooks, stream=True, timeout=_SILENCE_S
+                ) as answer:
                     _take(answer, url, path, on_progress)
                     return answer.headers.get("Last-Modified", "")
             except requests.exceptions.RequestException as error:
                 if is_last:
                     raise _failure(url, error) from error
         raise AssertionError("the last try returns or raises")
+
+    def _check_redirect(self, answer: requests.Response, **_: object) -> None:
+        """Raise DownloadError before a redirect to an address that may not be used is followed."""
+        if answer.is_redirect:
+            target = urljoin(answer.url, answer.headers["Location"])
+            self._check_allowed(target)
+            if urlsplit(target).scheme != urlsplit(answer.url).scheme:
+                raise DownloadError(
+                    f"{shown(answer.url)} redirects to another scheme, {shown(target)}: refused",
+                    hint="give the right address in the build file, or a mirror in $BENCHFARM_MIRROR",
+                )
 
     def _check_allowed(self, url: str) -> None:
         """Raise DownloadError for an address that isn't safe from whoever sits on the way.
@@ -151,7 +170,10 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: Progress
         raise DownloadError(
             f"{shown(url)} needs a permission that is missing (HTTP {answer.status_code})"
         )
-    answer.raise_for_status()
+    if answer.status_code != 200:
+        from requests import exceptions
+
+        raise exceptions.HTTPError(f"the server answers HTTP {answer.status_code}")
     length = answer.headers.get("Content-Length", "")
     total = int(length) if length.isdigit() else None
     if total is None and answer.headers.get("Transfer-Encoding") != "chunked":
@@ -188,7 +210,7 @@ def _failure(url: str, error: requests.exceptions.RequestException) -> DownloadE
     # The outer ones only say through which layers it came.
     while inner := cause.__cause__ or cause.__context__:
         cause = inner
-    return DownloadError(f"{shown(url)}: {what}: {cause or type(cause).__name__}", hint=hint)
+    return DownloadError(f"{shown(url)}: {what}: {str(cause) or type(cause).__name__}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

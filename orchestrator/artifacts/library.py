@@ -91,7 +91,7 @@ class BuildLibrary:
                 raise ArtifactError(f"{tool} isn't started from a file: there is nothing to keep")
         files = {file.name: file for file in libraries}
         if is_shared_library(path):
-            return self._add_libraries({path.name: path, **files}, name)
+            return self._add_libraries({path.name: path, **files}, name, tag=release, tool=tool)
         facts = inspect_program(path)
         _check_kind(facts, tool, path)
         name = name or self._name_for(path, facts, tool)
@@ -166,7 +166,9 @@ class BuildLibrary:
             )
         )
 
-    def _add_libraries(self, files: dict[str, Path], name: str) -> Build:
+    def _add_libraries(
+        self, files: dict[str, Path], name: str, *, tag: str, tool: ToolName | None
+    ) -> Build:
         """Add libraries to those releases of a program that are in use for their ABI; return the
         last of them.
         """
@@ -181,13 +183,18 @@ class BuildLibrary:
             release = self.archive.in_use(name, abi)
             if release is None or (abis and abi not in abis):
                 continue
+            if tag and release.tag and tag != release.tag:
+                raise ArtifactError(
+                    f"{release.address} is of release {release.tag}, {' and '.join(files)} of {tag}: "
+                    "they don't belong together"
+                )
             kept = self.register(
                 name,
                 self.kept_file(release.program),
                 {file.name: self.kept_file(file) for file in release.libraries} | files,
                 tag=release.tag,
                 abi=abi,
-                tool=release.tool,
+                tool=tool or release.tool,
                 urls={"": release.program.url}
                 | {file.name: file.url for file in release.libraries if file.name not in files},
             )
@@ -290,7 +297,9 @@ class BuildLibrary:
             return self._from_path(Path(name_or_path), tool, wanted)
         if not usable:
             raise self._missing(tool, wanted, name_or_path, named)
-        build = self._with_companions(usable[0])
+        # What a list shows as in use, where no digits name another.
+        in_use = self.archive.in_use(usable[0].name, wanted)
+        build = self._with_companions(in_use if in_use in usable else usable[0])
         spec = self._spec(build.name, (wanted,))
         if spec is not None and not build.is_virtual:
             check_complete(spec, [companion.name for companion in build.companions])

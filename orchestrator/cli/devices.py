@@ -360,7 +360,7 @@ def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:
     ]
     lines += [
         one_line(f"  {name}: {seen[name]}")
-        for name in ("end of a run", "push and pull", "quiet mode")
+        for name in ("push and pull", "quiet mode")
         if name in seen
     ]
     if rows:

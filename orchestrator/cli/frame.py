@@ -99,22 +99,16 @@ _OLD_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "--phone": ("--serial",),
     "--invocations": ("--runs",),
     "--num-runs": ("--inferences",),
-    "--wait": ("--watch",),
     "--take": ("--force",),
-    "--source": ("--checkout",),
     "--hidden": ("--all",),
     "--host": ("--with-host",),
-    "--metrics-host": ("--host",),
-    "--metrics-port": ("--port",),
     "--devices": ("--serial",),
-    "--reports": ("--limit",),
     "--keep-raw": ("--older-than",),
     "--most-pairs": ("--runs",),
     "--outcome": ("--status",),
     "--version": ("--release",),
     "--seconds": ("--budget",),
-    "--fresh": ("--force", "--since"),
-    "--accept-changed": ("--force",),
+    "--fresh": ("--since",),
 }
 #: Commands that have another name now, by their first words. No help names them.
 _OLD_WORDS: Final = {
@@ -128,10 +122,8 @@ _OLD_WORDS: Final = {
     "farm doctor": "doctor",
     "farm resume": "farm pause --undo",
     "build make": "build fetch",
-    "build which": "build list",
     "model samples --out": "model fetch samples --out",
     "model samples": "model list",
-    "model diff": "model inspect",
     "docs": "explain",
 }
 

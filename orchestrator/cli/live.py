@@ -145,7 +145,7 @@ def _text(
     width: int | None = None,
     height: int | None = None,
 ) -> str:
-    """Return every open campaign, phone by phone, and the quarantine.
+    """Return every open campaign, one that runs phone by phone, and the quarantine.
 
     None is as wide or high as it takes.
     """
@@ -466,8 +466,7 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
             return
         for spec in [spec for spec in dict.fromkeys(specs) if spec not in asked]:
             asked.add(spec)
-            # What has to be built, or lies somewhere, nobody can download; the error that follows
-            # says what to do.
+            # What has to be built nobody can download; the error that follows says what to do.
             if spec.url and _is_wanted(spec):
                 on_progress = downloads_on_stderr(workspace.settings.log_format)
                 fetch_builds(workspace, [spec.name], [spec.abi], on_progress)

@@ -165,7 +165,8 @@ def format_of(
     format.
     """
     # "md" is the format that such a file has.
-    chosen = chosen if chosen in known else next(iter(endings.get(f".{chosen}", ())), chosen)
+    of_ending = next(iter(endings.get(f".{chosen}", ())), "")
+    chosen = of_ending if of_ending in known and chosen not in known else chosen
     if chosen and chosen not in known:
         raise UsageError(f"there is no format {chosen!r}", hint=f"choose one of {', '.join(known)}")
     fitting = endings.get(out.suffix.lower()) if out is not None else None

@@ -117,10 +117,6 @@ def plan_json_schema(model: type[Plan] = Plan) -> dict[str, Any]:
             section["additionalProperties"] = False
     one, several = schema["properties"]["passes"]["anyOf"]
     one["enum"] = several["items"]["enum"] = _passes()
-    known = {key.at[0] for key in keys_of(model)}
-    schema["properties"] = {
-        name: item for name, item in schema["properties"].items() if name in known
-    }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,

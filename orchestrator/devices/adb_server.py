@@ -130,8 +130,9 @@ class AdbServer:
         self.address = address or ServerAddress()
         self._clock = clock or SystemClock()
 
-    def stop(self) -> None:
-        """Leave a server of others alone."""
+    def stop(self) -> bool:
+        """Leave a server of others alone; return whether one was ended."""
+        return False
 
     def revive(self) -> None:
         """Leave a server of others as it is, also when it has died."""

@@ -365,7 +365,11 @@ class LadderConditioner:
         # What the screen was before the first change counts, not what it has become since.
         known = (self.journal.snapshot(device.serial) or {}).get(SCREEN_STATE)
         changes = [
-            step.change(known if known and step.name in {SCREEN_ON, SCREEN_OFF} else before)
+            step.change(
+                f"mWakefulness={known}"
+                if known and step.name in {SCREEN_ON, SCREEN_OFF}
+                else before
+            )
             for step, before in steps
         ]
         fresh = self._note(device, changes)

@@ -193,17 +193,6 @@ def list_devices(
     return judge_twins(seen)
 
 
-def look_at(server: AdbServer, address: str) -> Seen | None:
-    """Return one phone by the server's name for it, None when it isn't there; no other phone is
-    asked anything.
-
-    Raises AdbUnavailableError when the server doesn't answer.
-    """
-    listed = parse_devices(server.device_list())
-    found = next((item for item in listed if item.address == address), None)
-    return None if found is None else _look_at(server, found, _PROBE_TIMEOUT_S)
-
-
 #: How the reason begins for which neither of two phones of one serial number can be used.
 SEVERAL: Final = "several phones call themselves "
 

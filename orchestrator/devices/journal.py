@@ -125,7 +125,9 @@ class UndoJournal:
         """
         path = self._path(serial, "snapshot")
         try:
-            return {str(key): str(value) for key, value in json.loads(path.read_text()).items()}
+            return {
+                str(key): str(value) for key, value in json.loads(path.read_text("utf-8")).items()
+            }
         except FileNotFoundError:
             return None
         except (OSError, ValueError, AttributeError) as error:

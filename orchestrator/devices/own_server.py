@@ -21,7 +21,7 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.errors import AdbUnavailableError, HostStorageError
 from orchestrator.files import is_private, make_private, own_temporary
 from orchestrator.locks import Locks
-from orchestrator.processes import child_environment, end_running
+from orchestrator.processes import child_environment, end_running, running
 
 #: Each names the folder of an Android SDK.
 _SDK_VARIABLES: Final = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
@@ -66,11 +66,13 @@ class OwnServer(AdbServer):
                 self._end()
                 self._launch()
 
-    def stop(self) -> None:
-        """Stop it, if it was started, and wait for its end."""
+    def stop(self) -> bool:
+        """Stop it and wait for its end; return whether it ran, also one that didn't answer."""
+        runs = bool(running(self.arguments)) or self.answers()
         if Path(self.address.path).exists():
             with self._locked():
                 self._end()
+        return runs
 
     @contextlib.contextmanager
     def _locked(self) -> Generator[None]:
@@ -125,12 +127,14 @@ class OwnServer(AdbServer):
                     tail = log.read_text("utf-8", "replace").strip()[-400:]
                     raise AdbUnavailableError(
                         f"{binary} didn't become a server at {self.address}: {tail or 'it printed nothing'}",
-                        hint="set $BENCHFARM_ADB to an adb binary that works on this computer",
+                        hint="set $BENCHFARM_ADB to an adb binary that works on this computer, or "
+                        "$BENCHFARM_HOME to a folder on a local file system",
                     )
                 time.sleep(_POLL_S)
         except BaseException:
             # Also Ctrl-C: a server that nobody uses would run for ever.
             process.kill()
+            process.wait()
             raise
         # It goes on without us; a child that ends is reaped by whoever ends it.
         process.returncode = 0

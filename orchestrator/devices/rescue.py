@@ -70,21 +70,15 @@ class LadderRescuer:
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
         return True
 
-    def cycle_port(self, usb_path: str) -> bool:
-        """Power the port of a USB path off and on; False when that can't be done.
-
-        A hub may switch all of its ports.
-        """
-        port = usb_port(usb_path)
-        return port is not None and self._power.does(port, "cycle")
-
     def _rungs(
         self, device: AdbDevice, *, may_reboot: bool
     ) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield what may help, each asked for when those before it didn't."""
         yield (
             "is reconnected",
-            lambda: _succeeds(lambda: device.reconnect(Deadline(self._answer_s), fresh=True)),
+            lambda: _succeeds(
+                lambda: device.reconnect(Deadline(self._answer_s, device.clock), fresh=True)
+            ),
             self._answer_s,
         )
         port = port_of(device) if self._power.is_there else None

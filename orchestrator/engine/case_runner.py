@@ -402,4 +402,4 @@ class CaseRunner:
 
 def _is_way_lost(error: BenchfarmError) -> bool:
     """Whether it isn't the case's fault: nothing is known of what was to be measured."""
-    return may_return(error) if isinstance(error, DeviceError) else error.transient
+    return isinstance(error, DeviceError) and may_return(error)

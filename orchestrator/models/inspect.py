@@ -42,7 +42,10 @@ _OTHER_FORMATS: Final = (
         b"PK\x03\x04",
         "a zip archive (an APK, or a .keras file, of which 'benchfarm model build' makes a .tflite?)",
     ),
-    (b"LITERTLM", "a language model's bundle; name it with the ending .litertlm"),
+    (
+        b"LITERTLM",
+        "a language model's bundle, whose operators aren't listed; to measure it, let its name end with .litertlm",
+    ),
     (b"\x1f\x8b", "gzip data; unpack it first"),
     (b"\x7fELF", "an ELF program"),
     (b"\x89HDF", "an HDF5 file (a Keras model? 'benchfarm model build' makes a .tflite of it)"),
@@ -401,7 +404,9 @@ def _work(operator: _Operator, tensors: Sequence[_Tensor]) -> int | None:
             return math.prod(result) * math.prod(weights[1:])
         case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
             return math.prod(result) * weights[1] * weights[2]
-        case "TRANSPOSE_CONV", 4 if len(used) > 3 and used[2] >= 0:
+        case "TRANSPOSE_CONV", 4 if (
+            len(used) > 3 and used[2] >= 0 and min(tensors[used[2]].shape, default=0) > 0
+        ):
             # Each input element meets each weight of its channel; inputs: shape, weights, data.
             return math.prod(tensors[used[2]].shape) * math.prod(weights[:3])
         case "FULLY_CONNECTED", 2:  # [out, in]

@@ -26,6 +26,11 @@ _START_S: Final = 5
 _STOP_S: Final = 30
 
 
+def has_perfetto(device: Device) -> bool:
+    """Whether a phone has perfetto (Android 9 and later); raises DeviceError kinds."""
+    return bool(ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"))
+
+
 class Recorder:
     """One recording, by a TraceConfig as text."""
 

@@ -105,10 +105,6 @@ _MOST_KNOWN_LINES: Final = 1000
 _NAME_LETTERS: Final = 15
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _APP: Final = "org.tensorflow.lite.benchmark"
-#: Codes that say where a run failed: the first error that no rule knows tells why.
-_WHERE_ONLY: Final = frozenset(
-    {"op-failed", "allocation-failed", "external-delegate-failed", "benchmark-failed"}
-)
 #: Ends of a process by what each says, the most telling first.
 _ENDS: Final = (
     "low-memory-kill",

@@ -158,8 +158,7 @@ class ChangeAnswer:
     high: float
     before_us: float
     after_us: float
-    #: not confirmed yet, confirmed, refuted, can't be confirmed, explained by an update, or
-    #: expected.
+    #: not confirmed yet, confirmed, refuted, can't be confirmed, or expected.
     state: str
     #: Names the series for people.
     label: str

@@ -112,8 +112,7 @@ class ToolName(_OpenName):
     NATIVE = "native"
     APK = "apk"
     LITERT = "litert"
-    #: ``benchmark_model_performance_options``: one process, a measurement for each option that it
-    #: tries.
+    #: ``benchmark_model_performance_options``, a process for each case.
     PERF_OPTIONS = "perf-options"
     #: LiteRT's own ``benchmark_model`` (``benchmark_litert_model``) on a phone.
     LITERT_NATIVE = "litert-native"

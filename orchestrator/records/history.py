@@ -12,9 +12,8 @@ from datetime import date, datetime
 from typing import Final
 
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Pass, Serial, SeriesKey
+from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.run import Attachment, Outcome, RunRecord
-from orchestrator.records.verdict import Quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +66,13 @@ class Points:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunMark:
-    """A run that is no figure of its series and that the history tells: one that failed, or that
-    compared outputs.
-    """
+    """A run that compared outputs."""
 
     series_key: SeriesKey
     campaign_id: CampaignId
     #: When its campaign was begun.
     created_at: datetime
-    #: Timing for one without a figure that counts, or parity.
-    run_pass: Pass
     outcome: Outcome
-    quality: Quality
-    reason_code: str
     #: Codes, in their order.
     findings: tuple[str, ...] = ()
 
@@ -154,11 +147,6 @@ class Yield:
 
     made: int
     without_result: int
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether it was all for nothing."""
-        return 0 < self.made == self.without_result
 
     @property
     def text(self) -> str:

@@ -25,7 +25,7 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
 )
-from pydantic.json_schema import JsonSchemaValue
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from orchestrator.fields import (
@@ -719,7 +719,7 @@ class PlanTerms:
         ),
     ] = 120.0
     #: Nothing begins that would end later.
-    until: Annotated[datetime | None, NO_KEY] = None
+    until: Annotated[datetime | None, NO_KEY, SkipJsonSchema()] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -880,9 +880,9 @@ class Plan(PlanTerms):
         ),
     ] = field(default_factory=dict)
     #: The text that it was read from, byte for byte.
-    text: Annotated[str, NO_KEY] = ""
+    text: Annotated[str, NO_KEY, SkipJsonSchema()] = ""
     #: Where relative paths in it start; not part of what it means.
-    folder: Annotated[Path | None, NO_KEY] = field(default=None, compare=False)
+    folder: Annotated[Path | None, NO_KEY, SkipJsonSchema()] = field(default=None, compare=False)
 
     @property
     def stopping(self) -> StoppingRule | None:

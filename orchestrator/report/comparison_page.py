@@ -62,7 +62,6 @@ def render_comparison(comparison: Comparison) -> str:
         more=len(comparison.rows) - len(shown),
         only=[(name, titles) for name, titles in sides if titles],
         folds={},
-        settings={},
         MOST_ALONE=_MOST_ALONE,
     )
 

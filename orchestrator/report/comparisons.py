@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from orchestrator.analysis.comparison import ComparedCase, Comparison, FailOn
+from orchestrator.analysis.comparison import DOUBTFUL, ComparedCase, Comparison, FailOn, case_fails
 from orchestrator.records.verdict import ComparisonOutcome
 from orchestrator.tables import markdown
 from orchestrator.tables.column import plain
@@ -30,7 +30,6 @@ _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U0001000
 VIRTUAL_NOTE: Final = "Figures of virtual phones are computed; they are no measurement."
 TERMINAL_WIDTH: Final = 80
 _VERDICT_WIDTH: Final = 14
-_DOUBTFUL: Final = {ComparisonOutcome.INCONCLUSIVE, ComparisonOutcome.INCOMPARABLE}
 #: Cases of one side only that text names.
 _MOST_ALONE: Final = 5
 
@@ -132,7 +131,7 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     tests: list[tuple[str, str, str, str]] = []
     for row in worst_first(comparison):
         outcome = row.verdict.outcome
-        tag = "failure" if _fails(row, fail_on) else "skipped" if outcome in _DOUBTFUL else ""
+        tag = "failure" if case_fails(row, fail_on) else "skipped" if outcome in DOUBTFUL else ""
         title = row.title or f"{row.baseline.case.model_name}: {row.baseline.case.configuration}"
         kind = "broken" if row.is_broken else outcome.value
         virtual = " [virtual]" * row.is_virtual
@@ -154,12 +153,6 @@ def to_junit(comparison: Comparison, *, fail_on: FailOn = FailOn.SLOWER) -> str:
     suite.set("skipped", str(tags.count("skipped")))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode") + "\n"
-
-
-def _fails(row: ComparedCase, fail_on: FailOn) -> bool:
-    if row.is_broken or row.verdict.outcome is ComparisonOutcome.SLOWER:
-        return fail_on is not FailOn.NEVER
-    return fail_on is FailOn.INCONCLUSIVE and row.verdict.outcome in _DOUBTFUL
 
 
 def to_data(comparison: Comparison) -> dict[str, object]:

@@ -338,7 +338,7 @@ def _unbroken(points: Sequence[Point], break_at: float) -> Iterator[Sequence[Poi
     """Yield the parts of a line that have no gap."""
     begin = 0
     for place, (before, after) in enumerate(pairwise(points), start=1):
-        if after.x - before.x >= break_at:
+        if after.x - before.x > break_at:
             yield points[begin:place]
             begin = place
     yield points[begin:]

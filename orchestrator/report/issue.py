@@ -5,7 +5,7 @@ private.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,22 +57,22 @@ def issue_text(reported: Reported) -> str:
     figure = ""
     if run.latency_us is not None:
         figure = format_figure(run.latency_us, is_per_token=case.is_per_token)
-    findings = {item.code: item.message for item in run.verdict.findings}
-    what = run.reason_code or next(iter(findings), "") or figure or run.outcome
+    findings = [(item.code, item.message) for item in run.verdict.findings]
+    what = run.reason_code or (findings[0][0] if findings else "") or figure or run.outcome
     parts = [
         f"# {case.model_name} with {case.delegate} ({case.tool}): {what}",
         "## What happens",
         _bullets(
-            {
-                "outcome": f"{run.outcome} {run.reason_code}",
-                "reason": run.reason,
-                "exit code": "" if run.exit_code is None else f"{run.exit_code}",
-                "figure": figure,
-                **findings,
-            }
+            [
+                ("outcome", f"{run.outcome} {run.reason_code}"),
+                ("reason", run.reason),
+                ("exit code", "" if run.exit_code is None else f"{run.exit_code}"),
+                ("figure", figure),
+                *findings,
+            ]
         ),
         "## Where",
-        _bullets(_where(reported)),
+        _bullets(_where(reported).items()),
         "## Where the operators ran",
         _bullets(_operators(run)),
         "## Command",
@@ -112,20 +112,24 @@ def _where(reported: Reported) -> dict[str, str]:
     }
 
 
-def _operators(run: RunRecord) -> dict[str, str]:
+def _operators(run: RunRecord) -> list[tuple[str, str]]:
     if run.report is None:
-        return {"evidence": "none, nothing was read"}
+        return [("evidence", "none, nothing was read")]
     found = run.report.delegate
     taken = ""
     if found.delegated_nodes is not None:
         parts = counted(found.partitions or 0, "partition")
         taken = f"{found.delegated_nodes} of {found.total_nodes}, in {parts}"
-    return {
-        "ran on": f"{place_of(found) or 'unknown'} ({found.truth})",
-        "operators taken": taken,
-        **{f"left to the CPU: {name}": reason for name, reason in found.cpu_operators[:10]},
-        **{f"printed ({place})": line for place, line in enumerate(found.lines[:10], start=1)},
-    }
+    return [
+        ("ran on", f"{place_of(found) or 'unknown'} ({found.truth})"),
+        ("operators taken", taken),
+        # One operator may be left for several reasons.
+        *(
+            (f"left to the CPU: {name}", reason or "no reason printed")
+            for name, reason in found.cpu_operators[:10]
+        ),
+        *((f"printed ({place})", line) for place, line in enumerate(found.lines[:10], start=1)),
+    ]
 
 
 def without_private(text: str, private: Iterable[str]) -> str:
@@ -140,9 +144,9 @@ def without_private(text: str, private: Iterable[str]) -> str:
     return text
 
 
-def _bullets(rows: Mapping[str, str]) -> str:
-    told = {name: " ".join(one_line(value).split()) for name, value in rows.items()}
-    return "\n".join(f"- {name}: {value}" for name, value in told.items() if value)
+def _bullets(rows: Iterable[tuple[str, str]]) -> str:
+    told = ((name, " ".join(one_line(value).split())) for name, value in rows)
+    return "\n".join(f"- {name}: {value}" for name, value in told if value)
 
 
 def _block(lines: Iterable[str]) -> str:

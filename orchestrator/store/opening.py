@@ -253,11 +253,11 @@ def prepare_file(path: Path, *, busy_timeout_s: float) -> None:
         raise StoreReadOnlyError(
             f"{path.parent}: the store's folder can't be written, and SQLite keeps its log there"
         )
-    if not path.exists():
+    if not os.path.exists(path):  # noqa: PTH110 - of a name that is too long it says no
         # Nobody but its owner may read it: it holds what programs and phones printed.
         with suppress(OSError):
             path.touch(mode=0o600)
-    elif not path.is_file():
+    elif not os.path.isfile(path):  # noqa: PTH113
         raise StoreError(f"{path} is no regular file; name another one")
     elif not os.access(path, os.W_OK):
         raise StoreReadOnlyError(f"{path}: the store can't be written; check its permissions")

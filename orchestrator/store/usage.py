@@ -17,13 +17,11 @@ from sqlalchemy import (
     ColumnElement,
     Integer,
     Select,
-    and_,
     case,
     cast,
     delete,
     func,
     insert,
-    or_,
     select,
 )
 
@@ -81,9 +79,6 @@ _FIGURES: Final = select(
     cast(RUNS.c.quality == Quality.TRUSTED.value, Integer),
     RUNS.c.run_no,
 ).where(_IS_TIMING, RUNS.c.quality != Quality.REJECTED.value, RUNS.c.latency_us > 0)
-_WITHOUT_FIGURE: Final = and_(
-    _IS_TIMING, or_(RUNS.c.latency_us.is_(None), RUNS.c.quality == Quality.REJECTED.value)
-)
 
 
 class Usage(Runs):
@@ -170,41 +165,30 @@ class Usage(Runs):
             trusted=array("q", trusted[kept].tobytes()),
         )
 
-    def marks(
-        self, *, since: datetime | None = None, series_keys: Sequence[SeriesKey] = ()
-    ) -> Sequence[RunMark]:
-        """Return timing runs without a figure that counts, and comparisons of outputs of series
-        where one differed.
-        """
-        names = RUNS.c.run_pass, RUNS.c.outcome, RUNS.c.quality, RUNS.c.reason_code, RUNS.c.findings
+    def marks(self, *, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
+        """Return the comparisons of outputs of series where one differed."""
+        names = RUNS.c.outcome, RUNS.c.findings
         query = (
             select(CASES.c.series_key, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at, *names)
             .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
             .join(CASES, RUNS.c.case_no == CASES.c.case_no)
-            .where(or_(_WITHOUT_FIGURE, RUNS.c.run_pass == Pass.PARITY.value))
+            .where(RUNS.c.run_pass == Pass.PARITY.value)
             .order_by(CAMPAIGNS.c.created_at, RUNS.c.run_no)
         )
-        if since is not None:
-            query = query.where(CAMPAIGNS.c.created_at >= since)
         with self.reading() as connection:
             found = [
                 RunMark(
                     series_key=SeriesKey(row.series_key),
                     campaign_id=CampaignId(row.campaign_id),
                     created_at=row.created_at,
-                    run_pass=Pass(row.run_pass),
                     outcome=Outcome(row.outcome),
-                    quality=Quality(row.quality),
-                    reason_code=row.reason_code,
                     findings=tuple(row.findings.split()),
                 )
                 for of_series in filtered(query, CASES.c.series_key, series_keys)
                 for row in connection.execute(of_series)
             ]
         doubted = {mark.series_key for mark in found if OUTPUT_FINDINGS.keys() & mark.findings}
-        return [
-            mark for mark in found if mark.run_pass is FIGURE_PASS or mark.series_key in doubted
-        ]
+        return [mark for mark in found if mark.series_key in doubted]
 
     def recent_runs(
         self, series_keys: Sequence[SeriesKey], *, limit: int = 64

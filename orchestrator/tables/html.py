@@ -46,9 +46,7 @@ def render(table: Table[R]) -> str:
 def page(tables: Sequence[Table[Any]]) -> str:
     """Return a page of tables, called as the first of them."""
     folds = {table.name: pack(page_data(table)) for table in tables}
-    return template("table.html.j2").render(
-        title=tables[0].caption, tables=tables, settings={}, folds=folds
-    )
+    return template("table.html.j2").render(title=tables[0].caption, tables=tables, folds=folds)
 
 
 @lru_cache(maxsize=65_536)

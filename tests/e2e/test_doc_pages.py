@@ -146,8 +146,8 @@ class Reader:
         for option, value in SHORTER.get(name, {}).items():
             words += [] if option in words or "--campaign" in words else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
+            # A page's worker ends with its page: the next one starts its own.
             self.serve(words, environ)
-            self.done.add(line)
             return
         done: Done = self.lab.cli(*words, **environ)
         allowed = {0, 1} if words[0] in ANSWERS else {0}

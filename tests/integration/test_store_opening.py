@@ -142,6 +142,7 @@ def test_what_is_no_file_and_no_server_is_told(tmp_path: Path, postgresql) -> No
         (tmp_path, "no regular file"),
         (tmp_path / "file" / "runs.sqlite", "folder can't be made"),
         (tmp_path / "pipe", "no regular file"),
+        (tmp_path / ("x" * 300), "unable to open database file"),
         ("postgresql://user@127.0.0.1:1/db", r"127\.0\.0\.1:1/db: .*can't be reached"),
         (postgresql.url("no_such_database"), "no_such_database"),
     ):

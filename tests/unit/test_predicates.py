@@ -60,6 +60,9 @@ UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=Tr
         ("ro.empty = ''", True),
         ("serial = 8A1X0", True),
         ("kind = android", True),
+        ('model = "Rock and Roll" and sdk = 34', False),
+        ("codename != s-and-b and sdk = 34", True),
+        ("ro.and.x = 'a' and sdk = 34", False),
     ],
 )
 def test_claim_is_judged_by_the_facts(text, holds):
@@ -101,6 +104,7 @@ def test_a_claim_about_what_is_not_known_does_not_hold(fact):
         ("(sdk > 3)", "isn't a claim"),
         ("sdk > 3 or soc = 3", "isn't a claim"),
         ("sdk > 3 and", "'' isn't a claim"),
+        ("profile = pixel-8 or rooted", "isn't a claim"),
         ("sdk > 3 and " * 200, "longer than 1000"),
     ],
 )

@@ -40,7 +40,7 @@ from orchestrator.extensions.energy.records import (
     PowerMeters,
     PowerSource,
 )
-from orchestrator.passes.recording import Recorder
+from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_message
@@ -99,7 +99,7 @@ class EnergyMeter:
         """
         meters = None
         is_charged = False
-        why = _why_not(tool, device, request)
+        why = _why_not(device, request)
         if not why:
             try:
                 meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(
@@ -224,7 +224,7 @@ class EnergyMeter:
         Raises DeviceError kinds, OutputParseError.
         """
         power = _Power()
-        if ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"):
+        if has_perfetto(device):
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
                 recorder.begin()
@@ -282,14 +282,12 @@ def _power_config(duration_ms: int) -> str:
     )
 
 
-def _why_not(tool: Tool, device: Device, request: InvocationRequest) -> str:
+def _why_not(device: Device, request: InvocationRequest) -> str:
     case = request.case
     if device.kind is not DeviceKind.ANDROID:
         return "energy is measured on Android phones only"
     if case.tool.is_app:
         return "energy is measured of executables only; an app's inferences have no known beginning"
-    if case.tool.is_session and not isinstance(tool, TurnTool):
-        return f"a process of {case.tool} does several things, and when each began isn't known"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -158,9 +159,13 @@ class Contents:
     def clean_copies(self) -> None:
         """Delete this host's copies that weren't used for long; raises HostStorageError."""
         try:
-            for path in self._folder.glob("*/*"):
-                if time.time() - path.stat().st_mtime > CACHED_S:
-                    path.unlink()
+            for path in list(self._folder.glob("*/*")):
+                # Another worker of this cache may delete it at the same time.
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - path.stat().st_mtime > CACHED_S:
+                        path.unlink()
+                        if not any(path.parent.iterdir()):
+                            path.parent.rmdir()
         except OSError as error:
             raise HostStorageError(f"{error.filename}: {error.strerror}") from error
 

@@ -45,7 +45,8 @@ def _queue(farm: FarmAnswer) -> Iterable[Finding]:
         if job.status == "failed":
             text = f"{job.submission}: the job of {job.serial} failed: {job.note}"
             yield problem("queue", text, f"benchfarm farm status {job.submission}")
-    there = {item.serial for item in farm.devices if item.state != "away"}
+    # One that a host announces may be away for its campaign alone.
+    there = {item.serial for item in farm.devices if item.seen_at is None}
     if lost := {job.serial for job in farm.jobs if job.status == "waits"} - there:
         text = f"jobs wait for phones that no host has: {', '.join(sorted(lost))}"
         yield problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'")

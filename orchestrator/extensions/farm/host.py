@@ -83,7 +83,7 @@ def work(
         contents.clean_copies()
         worker = HostWorker(
             own_queue,
-            HostPhones(shared, queue, host, idle_check_s=request.idle_check_s, say=say),
+            HostPhones(shared, own_queue, host, idle_check_s=request.idle_check_s, say=say),
             Jobs(shared=shared, contents=contents, host=host, observer=observer, say=say),
             host=host,
             dead_after_s=request.dead_after_s,

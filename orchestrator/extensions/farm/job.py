@@ -137,8 +137,9 @@ class Jobs:
         plan = replace(
             self._unpack(manifest, folder), devices=DeviceSelection(serials=(job.serial,))
         )
+        of_kind = manifest.builds.get(kind_of(meant), ())
         workspace.builds.bring(
-            [self._installed(build) for build in manifest.builds.get(kind_of(meant), ())],
+            [self._installed(build) for build in manifest.builds.get(job.serial, of_kind)],
             {key: self._installed(build) for key, build in manifest.flex_builds.items()},
         )
         devices = workspace.open_devices(plan.devices).devices

@@ -40,7 +40,8 @@ class Manifest:
 
     #: With the devices that it means; its models by their contents.
     plan: Plan
-    #: By kind of phone. Phones of other kinds use their hosts' own programs.
+    #: By kind of phone, and by serial number for one that takes others than its kind. Phones of
+    #: other kinds use their hosts' own programs.
     builds: Mapping[str, tuple[Build, ...]] = field(default_factory=dict)
     #: A build's sha256 -> the build that replaces it for a model that needs TensorFlow's operators.
     flex_builds: Mapping[str, Build] = field(default_factory=dict)

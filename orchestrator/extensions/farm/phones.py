@@ -5,13 +5,13 @@ serial number.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC
 from itertools import combinations
 from typing import Any, Final
 
 from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.manifest import read_facts, read_labels, read_manifest
 from orchestrator.extensions.farm.queue import Announced, FarmQueue, can_have_jobs
+from orchestrator.extensions.history.farm_now import away_since
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.plugins import Workspace
 from orchestrator.predicates import Labels
@@ -38,7 +38,10 @@ def choose_phones(
     away: dict[str, str] = {}
     if wanted.any is None and not wanted.one_of_each:
         absent = {row["serial"]: row for row in queue.away()}
-        away = {serial: away_text(absent[serial]) for serial in _fitting(wanted, absent, inventory)}
+        away = {
+            serial: f"away {away_since(absent[serial])}"
+            for serial in _fitting(wanted, absent, inventory)
+        }
     left_out |= away
     if named := wanted.serials:
         left_out = {
@@ -67,12 +70,6 @@ def check_names(workspace: Workspace, queue: FarmQueue, wanted: DeviceSelection)
     rows = [*queue.away(), *queue.phones()]
     facts = [read_facts(row["facts"]) for row in rows if row["facts"]]
     workspace.check_names(wanted, facts, [read_labels(row["labels"]) for row in rows])
-
-
-def away_text(row: _Row) -> str:
-    """Return since when a phone is away, and where it was last."""
-    since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"away since {since}, seen last at {row['host']}"
 
 
 def facts_and_labels(

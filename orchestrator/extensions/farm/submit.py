@@ -193,19 +193,28 @@ def pack(
     # Another host, or a later version, has other files that declare programs.
     declaring = (program(tool).declared_in for tool in tools_for(plan, DeviceKind.ANDROID))
     found = workspace.builds.of(plan, phones)
+    own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}
     missing: dict[Serial, list[str]] = {}
     for facts in phones:
         own = [build for (serial, _), build in found.items() if serial == facts.serial]
         # An app that is on the phone already needn't travel.
         builds = [build for build in own if isinstance(build, Build) and build.path is not None]
+        own_builds[facts.serial] = builds
         by_kind[kind_of(facts)] = max(by_kind.get(kind_of(facts), []), builds, key=len)
         if reasons := [build.reason for build in own if isinstance(build, Skip)]:
             missing[facts.serial] = reasons
-    flex = workspace.builds.with_flex([build for own in by_kind.values() for build in own])
+    # A phone with an older Android than others of its kind may not take what they take.
+    differing = {
+        str(facts.serial): own_builds[facts.serial]
+        for facts in phones
+        if own_builds[facts.serial] != by_kind[kind_of(facts)]
+    }
+    chosen = by_kind | differing
+    flex = workspace.builds.with_flex([build for own in chosen.values() for build in own])
     manifest = Manifest(
         plan=_without_paths(plan, models),
-        builds={kind: tuple(map(without_paths, builds)) for kind, builds in by_kind.items()},
+        builds={name: tuple(map(without_paths, builds)) for name, builds in chosen.items()},
         flex_builds={sha256: without_paths(build) for sha256, build in flex.items()},
         flag_files={value: item.files for value, item in named.items()},
         parity_inputs=inputs,

@@ -66,6 +66,9 @@ class Causes:
         #: series' own.
         self._seen: dict[Difference, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._own: dict[int, list[tuple[int, Difference, bool]]] = defaultdict(list)
+        if not found:
+            # Most nights: nobody asks.
+            return
         builds = {str(sha256): build.name for sha256, build in store.builds().items()}
         # A lab that builds its program every night has a difference in each series every night.
         nights = {change.night + days for change in found for days in (-1, 0, 1)}

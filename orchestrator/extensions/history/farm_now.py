@@ -58,7 +58,7 @@ _STANDINGS: Final = {
     Standing.AWAY: "away",
     Standing.ABANDONED: "abandoned",
 }
-#: Of one that several hosts have, the state that counts; and the order of the list of phones.
+#: The order of the list of phones.
 ORDER: Final = (
     "clash",
     "measuring",
@@ -72,6 +72,8 @@ ORDER: Final = (
     "free",
     "idle",
 )
+#: Of a phone that several hosts have, the state that counts: what one host can't do another may.
+_COUNTS: Final = ("clash", "measuring", "free", "paused", "quarantined", "unusable", "silent")
 _JOB_ORDER: Final = ("runs", "waits", "failed", "done", "cancelled")
 #: The colours of states; the normal isn't marked.
 _TONES: Final[Mapping[str, str]] = {
@@ -139,6 +141,8 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
         phones = _of_this_computer(workspace, {*newest, *working})
     else:
         phones = _announced(queue.phones(), queue.away())
+        here = working.keys() - {phone.serial for phone in phones}
+        phones += [DeviceAnswer(serial=serial, state="measuring", reason="") for serial in here]
     known = {str(serial): facts for serial, facts in store.devices().items()}
     devices = []
     for phone in phones:
@@ -222,18 +226,23 @@ def _announced(phones: Sequence[_Row], away: Sequence[_Row]) -> list[DeviceAnswe
         state = "measuring" if state == "busy" else state
         phone = DeviceAnswer(serial=row["serial"], state=state, reason=reason, host=row["host"])
         before = found.get(phone.serial)
-        if before is None or ORDER.index(state) < ORDER.index(before.state):
+        if before is None or _COUNTS.index(state) < _COUNTS.index(before.state):
             found[phone.serial] = _with_facts(phone, _facts_of(row))
     for row in away:
-        since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
         phone = DeviceAnswer(
             serial=row["serial"],
             state="away",
-            reason=f"since {since}, seen last at {row['host']}",
+            reason=away_since(row),
             seen_at=row["seen_at"],
         )
         found[phone.serial] = _with_facts(phone, _facts_of(row))
     return list(found.values())
+
+
+def away_since(row: _Row) -> str:
+    """Return since when a phone is away, and where it was last."""
+    since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"since {since}, seen last at {row['host']}"
 
 
 def _of_this_computer(workspace: Workspace, serials: Collection[str]) -> list[DeviceAnswer]:
@@ -282,11 +291,16 @@ def _with_work(
 ) -> DeviceAnswer:
     """Return a phone with what it does for a running campaign."""
     is_away = status.standing in {Standing.AWAY, Standing.ABANDONED}
+    if phone.state in {"clash", "quarantined", "unusable"}:
+        # What is wrong with it isn't less so while it measures.
+        state, reason = phone.state, phone.reason
+    else:
+        state, reason = _STANDINGS[status.standing], status.doing if is_away else ""
     return replace(
         phone,
         campaign_id=campaign_id,
-        state=_STANDINGS[status.standing],
-        reason=status.doing if is_away else "",
+        state=state,
+        reason=reason,
         doing=phone.doing if is_away else status.doing or phone.doing,
         stored=status.stored,
         left=status.left,

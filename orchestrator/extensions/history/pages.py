@@ -28,7 +28,7 @@ from orchestrator.extensions.history.site import (
     first_night,
     gather,
 )
-from orchestrator.files import write_file
+from orchestrator.files import unwritable, write_file
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every
 from orchestrator.records.answers import ChangeAnswer
@@ -110,6 +110,7 @@ def overview_page(site: Site) -> str:
 def _group(group: ChangeGroup) -> dict[str, object]:
     """Return what the overview shows of changes that happened together."""
     members = group.members
+    notes = [item.expected for item in members]
     states = Counter(item.state for item in members)
     return {
         "sentence": group.sentence,
@@ -117,7 +118,8 @@ def _group(group: ChangeGroup) -> dict[str, object]:
             (item.series_key, f"{item.label}: {format_change(item.ratio)}") for item in members
         ],
         "status": ", ".join(f"{count} {state}" for state, count in states.items()),
-        "expected": ", ".join({item.expected for item in members} - {""}),
+        # Of a group of which a part isn't expected, nobody expected the whole.
+        "expected": ", ".join(dict.fromkeys(notes)) if all(notes) else "",
         "is_virtual": any(item.is_virtual for item in members),
     }
 
@@ -473,12 +475,15 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
         if files[path] and before.get(path) == files[path] and target.is_file():
             continue
         content = make()
-        if target.is_symlink() or not target.is_file() or target.read_bytes() != content:
+        if target.is_symlink() or not target.is_file() or _content(target) != content:
             write_file(target, content)
             written += 1
     gone = before.keys() - files.keys()
     for path in gone:
-        (out / path).unlink(missing_ok=True)
+        try:
+            (out / path).unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(out / path, error) from error
     _save(out, files)
     return WrittenSite(
         path=out / "index.html",
@@ -493,6 +498,13 @@ def build(workspace: Workspace, request: SiteRequest) -> WrittenSite:
 
 def _encoded(page: Callable[[], str]) -> bytes:
     return page().encode()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def _known_files(out: Path) -> dict[str, str]:

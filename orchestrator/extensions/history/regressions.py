@@ -24,7 +24,6 @@ from orchestrator.extensions.history.changepoint import (
     is_news,
 )
 from orchestrator.extensions.history.series import Floats, NightTable, night_of, night_table
-from orchestrator.passes import pass_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, DelegateName, SeriesKey
 from orchestrator.records.device import DeviceFacts
@@ -333,12 +332,8 @@ def _outputs(
 
 
 def _outputs_of(mark: RunMark) -> ParityVerdict | None:
-    """Return what a comparison says.
-
-    None for one that proves nothing, and for runs that compared nothing.
-    """
-    compares = pass_of(mark.run_pass).compares_outputs
-    if not compares or mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
+    """Return what a comparison says, None for one that proves nothing."""
+    if mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
         return None
     told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
     return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)

@@ -295,7 +295,7 @@ def gather(store: Store, *, since: date | None) -> tuple[Site, Mapping[CampaignI
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
-    progress, virtual = store.progress(), _virtual_campaigns(points)
+    progress, virtual = store.progress(), _virtual_campaigns(store, chosen, points)
     site = Site(
         since=since,
         table=table,
@@ -428,13 +428,23 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
     return marks
 
 
-def _virtual_campaigns(points: Points) -> Collection[CampaignId]:
-    """Return the campaigns with figures of virtual phones."""
-    return {
+def _virtual_campaigns(
+    store: Store, campaigns: Sequence[Campaign], points: Points
+) -> Collection[CampaignId]:
+    """Return the campaigns with virtual phones; those without any figure are asked for their cases."""
+    devices = store.devices()
+    virtual = {
         points.campaigns[at].campaign_id
         for at, series in zip(points.campaign_at, points.series_at, strict=True)
         if points.series[series].is_virtual
     }
+    with_figures = {points.campaigns[at].campaign_id for at in set(points.campaign_at)}
+    for item in campaigns:
+        whole = None if item.campaign_id in with_figures else store.campaign(item.campaign_id)
+        serials = {one.case.serial for one in whole.invocations} if whole is not None else set()
+        if any(devices[serial].is_virtual for serial in serials if serial in devices):
+            virtual.add(item.campaign_id)
+    return virtual
 
 
 def first_night(since: str, workspace: Workspace) -> date | None:

@@ -73,11 +73,18 @@ _HEAD: Final = re.compile(
 _SECTION: Final = re.compile(r"^--- (\S[^\n]*) \((\d{1,15}) bytes\)\n", re.MULTILINE | re.ASCII)
 
 
-def _read_logs(text: str, tools: Mapping[ToolName, Tool]) -> Iterator[ToolReport]:
-    """Yield the report of each log of ``results log``, read by its own program.
+def read_logs(text: str, tools: Mapping[ToolName, Tool]) -> list[ToolReport]:
+    """Return the report of each log of ``results log``, read by its own program; none for another
+    text.
 
-    Raises OutputParseError where a log was damaged, or what a run printed was deleted.
+    Raises OutputParseError where a log was damaged, what a run printed was deleted, or its program
+    isn't known here.
     """
+    text = text.replace("\r\n", "\n")
+    return list(_of_logs(text, tools)) if _HEAD.match(text) else []
+
+
+def _of_logs(text: str, tools: Mapping[ToolName, Tool]) -> Iterator[ToolReport]:
     heads = [*_HEAD.finditer(text)]
     for head, end in zip(heads, [*(each.start() for each in heads[1:]), len(text)], strict=True):
         _, *parts = _SECTION.split(text[head.end() : end])
@@ -118,6 +125,8 @@ def _read_logs(text: str, tools: Mapping[ToolName, Tool]) -> Iterator[ToolReport
                 f"its head can't be read: {one_line(str(error))}",
                 hint="write the log again: benchfarm results log RUN",
             ) from error
+        if case.tool not in tools:
+            raise OutputParseError(f"its program {case.tool} isn't known here")
         yield tools[case.tool].parse(raw, case)
 
 
@@ -143,11 +152,11 @@ def _reports(file: str) -> Iterator[ToolReport]:
                 path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
             with path.open("rb") as begun:
                 is_log = begun.read(len(LOG_START)) == LOG_START.encode()
-            logs = path.read_text("utf-8", "replace").replace("\r\n", "\n") if is_log else ""
-            if _HEAD.match(logs):
-                yield from _read_logs(logs, Workspace(Settings.from_environment()).tools)
-            else:
-                yield from iterate_file(path)
+            logs = []
+            if is_log:
+                text = path.read_text("utf-8", "replace")
+                logs = read_logs(text, Workspace(Settings.from_environment()).tools)
+            yield from logs or iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(
             f"{'standard input' if file == '-' else file}: {error}", hint=error.hint

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.app.importing import (
     Imported,
@@ -20,11 +20,14 @@ from orchestrator.app.importing import (
     require_printable,
     store_import,
 )
+from orchestrator.app.stored import LOG_START
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
+from orchestrator.ports import Tool
+from orchestrator.programs import programs
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
 from orchestrator.programs.specification import Program
 from orchestrator.records.campaign import Origin
@@ -50,6 +53,14 @@ _NO_TIMING: Final = (
     "Report the peak memory footprint",
     "Run w/o invoking kernels",
 )
+#: What a plan has keys for: echo -> field of a case.
+_SETTING_ECHOES: Final = {
+    "Min num runs": "num_runs",
+    "Min warmup runs": "warmup_runs",
+    "Min runs duration (seconds)": "min_secs",
+    "Max runs duration (seconds)": "max_secs",
+    "Min warmup runs duration (seconds)": "warmup_min_secs",
+}
 #: Echoed parameters that a case has a place for, or that change nothing, beside ``Use ...``.
 _NO_FLAGS: Final = frozenset(
     {
@@ -58,11 +69,7 @@ _NO_FLAGS: Final = frozenset(
         "Graph",
         "Num threads",
         "#threads used for CPU inference",
-        "Min num runs",
-        "Min warmup runs",
-        "Min runs duration (seconds)",
-        "Max runs duration (seconds)",
-        "Min warmup runs duration (seconds)",
+        *_SETTING_ECHOES,
         *_NO_TIMING,
     }
 )
@@ -72,6 +79,12 @@ _SIZE_TOLERANCE: Final = 1e-5
 
 def read(text: str) -> list[ToolReport]:
     """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none."""
+    if text.startswith(LOG_START):
+        from orchestrator.extensions.interop.cli import read_logs
+
+        tools: dict[ToolName, Tool] = {own.name: own.tool() for own in programs()}
+        if logs := read_logs(text, tools):
+            return logs
     try:
         return list(parse_text(text))
     except OutputParseError:
@@ -162,7 +175,7 @@ def _batch(
 def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Case:
     """Return a run's case by its text: the builtin kernels, and -1 thread, where it says nothing.
 
-    Raises OutputParseError for a run that measured no latency.
+    Raises OutputParseError for a run that measured no latency, or whose settings can't be read.
     """
     if report.latency_us() is None:
         raise OutputParseError("it shows no latency")
@@ -176,6 +189,14 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         if name not in _NO_FLAGS and not name.startswith("Use ")
     }
     threads = echoed.get("Num threads", "")
+    try:
+        settings: dict[str, Any] = {
+            field: (int if field.endswith("runs") else float)(echoed[echo])
+            for echo, field in _SETTING_ECHOES.items()
+            if echo in echoed
+        }
+    except ValueError as error:
+        raise OutputParseError(f"a parameter that it echoes can't be read: {error}") from error
     return Case(
         serial=serial,
         model_sha256=model.sha256,
@@ -186,6 +207,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
         build_sha256=build.sha256,
         flags=tuple(sorted(flags.items())),
         affinity="all",
+        **settings,
     )
 
 

@@ -13,7 +13,13 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError, UsageError
-from orchestrator.passes.recording import Recorder, hold_property, property_of, set_property
+from orchestrator.passes.recording import (
+    Recorder,
+    has_perfetto,
+    hold_property,
+    property_of,
+    set_property,
+)
 from orchestrator.passes.specification import (
     Hold,
     PassServices,
@@ -27,7 +33,6 @@ from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Pass, Serial
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import PERFETTO_FILE, Attachment, RawOutput
-from orchestrator.scripts import ask
 
 TRACE: Final = Pass("trace")
 #: TensorFlow Lite reads it when an interpreter is made, and writes slices if it is exactly this.
@@ -59,7 +64,7 @@ class TracedRuns:
         """Run one invocation, traced; raises DeviceError kinds, UsageError for a computer."""
         if device.kind is not DeviceKind.ANDROID:
             raise UsageError(f"{device.serial}: traces are recorded on Android phones only")
-        if not ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"):
+        if not has_perfetto(device):
             raise DeviceCommandError(
                 "the phone has no perfetto (Android 9 and later)", serial=device.serial
             )

@@ -32,6 +32,12 @@ def test_a_load_that_ran_all_the_time_is_told_in_cores() -> None:
     )
 
 
+def test_a_short_run_may_end_before_each_process_of_a_load_had_its_turn() -> None:
+    both = "load cpu=2\nbegin 10.00\ncpu 7 50\ncpu 8 40\nend {}\ncpu 7 60\ncpu 8 40\n"
+    assert read(both.format("10.20")).extra["load_cores"] == pytest.approx(0.5)
+    assert read(both.format("11.20")).failure_code == "load-died"
+
+
 @pytest.mark.parametrize(
     ("told", "why"),
     [

@@ -9,7 +9,7 @@ import pytest
 from benchfarm_virtual.samples import write_benchmark_elf
 from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.builds import load_builds
-from orchestrator.errors import ArtifactError, HostStorageError
+from orchestrator.errors import ArtifactError
 from orchestrator.installation import data_folder
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -241,7 +241,9 @@ def test_a_program_is_read_once_for_all_phones_and_again_when_it_was_written(lib
 def test_a_cache_that_cannot_be_written_is_told_with_the_reason(tmp_path):
     path = program(tmp_path / "benchmark_model")
     (tmp_path / "taken").touch()
-    with pytest.raises(HostStorageError, match=r"can't be locked: .*(File exists|Not a directory)"):
+    with pytest.raises(
+        ArtifactError, match=r"can't be copied to .*: (File exists|Not a directory)"
+    ):
         BuildLibrary(tmp_path / "taken" / "cache").add(path)
 
 

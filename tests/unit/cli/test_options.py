@@ -181,8 +181,6 @@ def test_an_option_is_read_by_its_old_name_too_and_help_has_the_new_one(
     ("old", "new", "words"),
     [
         ("docs", "explain", ["no-such-page"]),
-        ("model diff", "model inspect", ["no.tflite"]),
-        ("build which", "build list", ["natif"]),
         ("device audit", "device restore --dry-run", ["NOT-THERE"]),
         ("device aa", "device check --sessions 4", ["-s", "NOT-THERE"]),
         ("farm doctor --no-host", "doctor --farm", []),
