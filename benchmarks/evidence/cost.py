@@ -14,10 +14,11 @@ import numpy as np
 from noise import PHONE_INVOCATION_STD, Floats, Noise
 from trials import RULE, stopped_at, us
 
+from orchestrator.analysis.autocorrelation import Autocorrelation, autocorrelation_of
+from orchestrator.analysis.case_result import autocorrelation_of_others
 from orchestrator.analysis.findings import RUNS_MIN
-from orchestrator.analysis.memory import Memory, others_of, seen
-from orchestrator.analysis.middle import degrees_of, middle, t_quantile
 from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimmed_mean import degrees_of, t_quantile, trimmed_mean
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "tflite_published.csv"
 FIXED_INVOCATIONS, FIXED_RUNS = 10, 50
@@ -84,8 +85,11 @@ def campaign(
         )
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
         drawn.append(logs)
-    shown = others_of(
-        {number: seen(logs[: RULE.first].tolist()) for number, logs in enumerate(drawn)}
+    shown = autocorrelation_of_others(
+        {
+            number: autocorrelation_of(logs[: RULE.first].tolist())
+            for number, logs in enumerate(drawn)
+        }
     )
     others = [shown[number] for number in range(len(drawn))]
     counts = [stopped_at(us(logs), others=known) for logs, known in zip(drawn, others, strict=True)]
@@ -105,7 +109,7 @@ def campaign(
     return Campaign(spent=spent, reached=reached, fixed_invocations=fixed)
 
 
-def _reached(series: Sequence[Floats], others: Sequence[Memory]) -> float:
+def _reached(series: Sequence[Floats], others: Sequence[Autocorrelation]) -> float:
     spreads = [
         summarize(us(logs), others=known).spread or 0.0
         for logs, known in zip(series, others, strict=True)
@@ -156,7 +160,7 @@ def _runs_per_invocation(
 def _variance(noise: Noise, runs: int, rng: np.random.Generator) -> float:
     """Return the variance of the middle's single figures: the squared deviation that its error
     amounts to."""
-    return (middle(noise.draw(rng, 4000, runs=runs).tolist()).std or 0.0) ** 2
+    return (trimmed_mean(noise.draw(rng, 4000, runs=runs).tolist()).std or 0.0) ** 2
 
 
 def _width(variance: float, count: int) -> float:

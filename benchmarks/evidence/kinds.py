@@ -14,9 +14,9 @@ from noise import Floats
 from remembering import alternated, autoregression, staying
 from trials import CHANGED, RULE, in_turns, stopped_at, us
 
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.compare import best_of, compare_samples
 from orchestrator.analysis.energy import mean_of
-from orchestrator.analysis.memory import UNSEEN, Memory, seen
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
 
@@ -160,7 +160,7 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
     """Return what the interval of one case holds; *known*: beside four earlier campaigns."""
     truth = truth_of(kind)
 
-    def holds(logs: Floats, others: Memory = UNSEEN) -> bool:
+    def holds(logs: Floats, others: Autocorrelation = UNSEEN) -> bool:
         found = summarize(us(logs), others=others, resolution_us=kind.resolution_us).interval
         assert found is not None
         return bool(found.low <= 10_000 * math.exp(truth) <= found.high)
@@ -173,7 +173,7 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
         for place, count in enumerate((8, 12, taken)):
             counts[place] += holds(logs[:count])
         processes.append(taken)
-        earlier = sum((seen(kind.draw(rng, 16).tolist()) for _ in range(4)), UNSEEN)
+        earlier = sum((autocorrelation_of(kind.draw(rng, 16).tolist()) for _ in range(4)), UNSEEN)
         known.append(stopped_at(us(logs), others=earlier))
         blocks = mean_of(np.exp(logs[:12]).tolist())
         energy += blocks is not None and abs(blocks.value - math.exp(truth)) <= (

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.middle import middles
+from orchestrator.analysis.trimmed_mean import trimmed_means
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -82,7 +82,7 @@ class Noise:
         key = (self.name, float(np.std(self.between)), self.tail, runs)
         if key not in _TRUTHS:
             logs = self.draw(np.random.default_rng(1), TRUTH_DRAWS, runs=runs)
-            _TRUTHS[key] = float(middles(logs[None])[0][0])
+            _TRUTHS[key] = float(trimmed_means(logs[None])[0][0])
         return _TRUTHS[key]
 
     def sized(self, invocation_std: float = PHONE_INVOCATION_STD) -> Noise:

@@ -14,10 +14,16 @@ from noise import PHONE_INVOCATION_STD, Floats
 from numpy.typing import NDArray
 from trials import CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, stopped_at, us
 
+from orchestrator.analysis.autocorrelation import (
+    PRIOR,
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+)
+from orchestrator.analysis.case_result import autocorrelation_of_others
 from orchestrator.analysis.compare import compare_pairs, compare_samples, threshold_for
-from orchestrator.analysis.memory import PRIOR, UNSEEN, Memory, others_of, seen
-from orchestrator.analysis.middle import middle, t_quantile
 from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimmed_mean import t_quantile, trimmed_mean
 from orchestrator.records.verdict import ComparisonOutcome
 
 Bools = NDArray[np.bool_]
@@ -106,23 +112,23 @@ def kinds() -> list[Remembering]:
     return [*map(autoregressive, (0.0, 0.3, 0.5, 0.6)), two_clocks(0.0), two_clocks(0.5)]
 
 
-def holds(logs: Floats, truth: float, others: Memory = UNSEEN) -> bool:
+def holds(logs: Floats, truth: float, others: Autocorrelation = UNSEEN) -> bool:
     """Whether the 95 % interval holds the truth."""
     return judged(logs, truth, others)[0]
 
 
-def judged(logs: Floats, truth: float, others: Memory = UNSEEN) -> tuple[bool, float]:
+def judged(logs: Floats, truth: float, others: Autocorrelation = UNSEEN) -> tuple[bool, float]:
     """Return whether the 95 % interval holds the truth, and by how much memory widens it."""
     found = summarize(us(logs), others=others)
     assert found.interval is not None
     holds_it = found.interval.low <= 10_000 * math.exp(truth) <= found.interval.high
-    return bool(holds_it), found.log_middle.growth
+    return bool(holds_it), found.log_mean.error_factor
 
 
 def holds_as_if_independent(logs: Floats, truth: float) -> bool:
     """Whether Student's interval of the trimmed middle holds it, as if no invocation knew of
     another."""
-    found = middle(logs.tolist())
+    found = trimmed_mean(logs.tolist())
     return abs(found.value - truth) <= t_quantile(0.975, found.degrees) * (found.error or 0.0)
 
 
@@ -149,7 +155,9 @@ def siblings(
     hits, grown = 0, []
     for _ in range(devices):
         cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
-        others = others_of({number: seen(logs.tolist()) for number, logs in enumerate(cases)})
+        others = autocorrelation_of_others(
+            {number: autocorrelation_of(logs.tolist()) for number, logs in enumerate(cases)}
+        )
         for number, logs in enumerate(cases):
             holds_it, width = judged(logs, kind.truth, others[number])
             hits += holds_it

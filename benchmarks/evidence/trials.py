@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from noise import Floats, Noise, drift, gaussian
 
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.compare import (
     CLAIM_LEVEL,
     compare_in_turns,
@@ -17,11 +18,10 @@ from orchestrator.analysis.compare import (
     compare_samples,
     threshold_for,
 )
-from orchestrator.analysis.memory import UNSEEN, Memory
-from orchestrator.analysis.middle import t_cdf, t_quantile
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimmed_mean import t_cdf, t_quantile
 from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome
@@ -124,7 +124,7 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
 
 
 def stopped_at(
-    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Memory = UNSEEN
+    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Autocorrelation = UNSEEN
 ) -> int:
     """Return how many of the invocations the rule takes.
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.analysis.middle import t_quantile
 from orchestrator.analysis.summary import logs_of
 from orchestrator.analysis.sustained import measured_us
+from orchestrator.analysis.trimmed_mean import t_quantile
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Finding, Severity

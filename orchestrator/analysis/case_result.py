@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, TypeVar
 
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.memory import UNSEEN, Memory, others_of, seen
-from orchestrator.analysis.middle import middle
 from orchestrator.analysis.outcome import (
     NOT_WHAT_WAS_ASKED,
     figure_us,
@@ -26,6 +25,7 @@ from orchestrator.analysis.outcome import (
 )
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Summary, logs_of, summarize
+from orchestrator.analysis.trimmed_mean import trimmed_mean
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
@@ -71,7 +71,7 @@ SIBLINGS_MIN: Final = 4
 SHOWN_SHARE: Final = 0.5
 #: Invocations at lower clocks are left out up to this share.
 LEFT_OUT_MAX: Final = 0.25
-#: A first invocation is left out that is slower than the middle of the others by this log ratio and
+#: A first invocation is left out that is slower than the trimmed mean of the others by this log ratio and
 #: by so many of their deviations.
 SLOW_START_LEAST: Final = 0.03
 SLOW_START_STDS: Final = 5.0
@@ -221,18 +221,8 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def remembered(
-    cases: Mapping[Key, Sequence[RunRecord]], campaigns: Iterable[Campaign] = ()
-) -> dict[Key, Memory]:
-    """Return what is known of the memory of a device beside each of its cases: from the other cases,
-    and from what earlier campaigns had shown when the last of ``campaigns`` began.
-    """
-    serial = next((run.case.serial for runs in cases.values() for run in runs), "")
-    return beside({key: memory_of(runs) for key, runs in cases.items()}, serial, campaigns)
-
-
-def memory_of(runs: Iterable[RunRecord]) -> Memory:
-    """Return what the runs of one case show of the memory of their device."""
+def case_autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
+    """Return what the runs of one case show of their device."""
     timing = [
         run
         for run in runs
@@ -240,25 +230,27 @@ def memory_of(runs: Iterable[RunRecord]) -> Memory:
     ]
     _, alike = of_one_kind(timing)
     alike.sort(key=lambda pair: pair[0].started_at)
-    return seen(logs_of([latency_us for _, latency_us in alike]))
+    return autocorrelation_of(logs_of([latency_us for _, latency_us in alike]))
 
 
-def beside(
-    memories: Mapping[Key, Memory], serial: str, campaigns: Iterable[Campaign] = ()
-) -> dict[Key, Memory]:
-    """Return what :func:`remembered` does, of what each case of a device shows (memory_of)."""
+def autocorrelation_of_others(
+    shown: Mapping[Key, Autocorrelation], serial: str = "", campaigns: Iterable[Campaign] = ()
+) -> dict[Key, Autocorrelation]:
+    """Return what is known of a device's autocorrelation beside each of its cases: from the other
+    cases, and from what earlier campaigns had shown when the last of ``campaigns`` began.
+    """
     earlier = UNSEEN
     for campaign in campaigns:
-        if (known := campaign.terms.memories.get(serial)) is not None:
-            weight, total = known
-            earlier = Memory(weight=weight, total=total)
-    return {key: others + earlier for key, others in others_of(memories).items()}
+        if (known := campaign.terms.autocorrelations.get(serial)) is not None:
+            earlier = Autocorrelation(weight=known[0], total=known[1])
+    whole = sum(shown.values(), UNSEEN)
+    return {key: whole - own + earlier for key, own in shown.items()}
 
 
 def judge_case(
     runs: Sequence[RunRecord],
     *,
-    others: Memory = UNSEEN,
+    others: Autocorrelation = UNSEEN,
     check: OutputCheck | None = None,
 ) -> CaseResult:
     """Return what the stored invocations of one case come to.
@@ -269,9 +261,8 @@ def judge_case(
     ended could be used. A figure of a configuration whose outputs are wrong is rejected, however
     good it is; outputs that drift make it suspect.
 
-    ``others`` is what other cases of the device show of the memory of invocations
-    (:func:`remembered`). ``check`` is what is known of its outputs where none of the runs compared
-    them.
+    ``others`` is what :func:`autocorrelation_of_others` gives. ``check`` is what is known of its
+    outputs where none of the runs compared them.
     """
     result = _judge_timing(runs, others)
     own = newest_check(runs)
@@ -354,7 +345,7 @@ class OutputChecks:
             self.newest[key] = check
 
 
-def _judge_timing(runs: Sequence[RunRecord], others: Memory) -> CaseResult:
+def _judge_timing(runs: Sequence[RunRecord], others: Autocorrelation) -> CaseResult:
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
@@ -396,7 +387,7 @@ def _with_figure(
     used: Sequence[RunRecord],
     figures: Sequence[RunRecord],
     ended: Sequence[RunRecord],
-    others: Memory,
+    others: Autocorrelation,
 ) -> CaseResult:
     notes = []
     kind, alike = of_one_kind(used)
@@ -539,7 +530,7 @@ def _without_slow_start(
     others = [pair for pair in used if pair[0].invocation > 0]
     if len(first) != 1 or len(others) < SIBLINGS_MIN:
         return used, ()
-    usual = middle(logs_of([latency_us for _, latency_us in others]))
+    usual = trimmed_mean(logs_of([latency_us for _, latency_us in others]))
     slowdown = math.log(first[0][1]) - usual.value
     if slowdown < max(SLOW_START_LEAST, SLOW_START_STDS * (usual.std or 0.0)):
         return used, ()
@@ -547,7 +538,7 @@ def _without_slow_start(
         code="slow-start",
         severity=Severity.INFO,
         message="The first invocation was slower than the others: left out",
-        evidence=f"{format_percent(math.expm1(slowdown))} slower than the middle of the others",
+        evidence=f"{format_percent(math.expm1(slowdown))} slower than the mean of the others",
     )
     return others, (finding,)
 

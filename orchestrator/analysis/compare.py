@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from orchestrator.analysis.memory import growth, seen
-from orchestrator.analysis.middle import TRIM_FROM_COUNT, Middle, middle, t_quantile
+from orchestrator.analysis.autocorrelation import autocorrelation_of
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.analysis.summary import (
     LEVEL,
@@ -26,6 +25,12 @@ from orchestrator.analysis.summary import (
     logs_of,
     moved_by,
     two_states,
+)
+from orchestrator.analysis.trimmed_mean import (
+    TRIM_FROM_COUNT,
+    TrimmedMean,
+    t_quantile,
+    trimmed_mean,
 )
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
@@ -98,7 +103,7 @@ def compare_pairs(
     each other in time.
 
     Latencies in microseconds, one for each invocation, rounded to ``resolution_us``. The effect is
-    the middle of the log ratios, which takes out what both of a pair had in common (heat, clocks);
+    the trimmed mean of the log ratios, which takes out what both of a pair had in common (heat, clocks);
     what pairs have in common with the pair before them widens its error. Raises ValueError for sides
     of different length and for latencies that aren't positive numbers.
     """
@@ -114,7 +119,7 @@ def compare_pairs(
             math.exp(logs[0]) if logs else None, counts, threshold=threshold, level=level
         )
     # Pairs are made so that they have little in common: nothing is expected of their correlation.
-    found = middle(logs, growth=growth(len(logs), seen(logs).correlation(prior=0.0)))
+    found = trimmed_mean(logs, correlation=autocorrelation_of(logs).correlation(prior=0.0))
     error, rounding = found.error or 0.0, _rounding(sides, resolution_us)
     ends = _student_ends(found.value, error, found.degrees, level, rounding)
     least = _detectable(error, found.degrees, SEEN_POWER, level, threshold)
@@ -141,18 +146,19 @@ def compare_samples(
     before, after = baseline.logs, candidate.logs
     counts = (len(before), len(after))
     if min(counts) < 2:
-        ratio = math.exp(candidate.log_middle.value - baseline.log_middle.value)
+        ratio = math.exp(candidate.log_mean.value - baseline.log_mean.value)
         return _untested(ratio, counts, threshold=threshold, level=level)
-    memory = seen(before) + seen(after) + baseline.others + candidate.others
-    correlation = memory.correlation()
-    growths = growth(len(before), correlation), growth(len(after), correlation)
+    shown = autocorrelation_of(before) + autocorrelation_of(after)
+    correlation = (shown + baseline.others + candidate.others).correlation()
+    sides = [trimmed_mean(logs, correlation=correlation) for logs in (before, after)]
     states = baseline.states, candidate.states
     between = [sessions.variance] if sessions else []
     if states[0] and states[1] and (moved := moved_by(states[0], states[1])):
         mean, method = moved[0], "state-by-state"
-        error, degrees = pooled_error([((moved[1] * max(growths)) ** 2, moved[2]), *between])
+        error, degrees = pooled_error(
+            [((moved[1] * max(side.error_factor for side in sides)) ** 2, moved[2]), *between]
+        )
     else:
-        sides = middle(before, growth=growths[0]), middle(after, growth=growths[1])
         mean, method = sides[1].value - sides[0].value, "welch"
         error, degrees = pooled_error([*map(_variance, sides), *between])
     rounding = _rounding((before, after), max(baseline.resolution_us, candidate.resolution_us))
@@ -169,7 +175,7 @@ def compare_samples(
     verdict = _verdict(mean, ends, counts, method, least, threshold=threshold, level=level)
     if method == "state-by-state":
         reasons.append("Each state is compared with its own.")
-    moved_apart = abs(candidate.log_middle.value - baseline.log_middle.value) >= margin
+    moved_apart = abs(candidate.log_mean.value - baseline.log_mean.value) >= margin
     if moved_apart and (states[0] or states[1] or explained) and verdict.outcome not in CHANGES:
         verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
         reasons.append("Another share of the two states may be all of the difference.")
@@ -195,7 +201,7 @@ def _explained(
     """
     if any(states):
         old, new = (
-            side.levels if side else (middle(logs).value,)
+            side.levels if side else (trimmed_mean(logs).value,)
             for side, logs in zip(states, (before, after), strict=True)
         )
         return min(new) - max(old), max(new) - min(old)
@@ -211,7 +217,7 @@ def _explained(
     )
 
 
-def _variance(side: Middle) -> tuple[float, float]:
+def _variance(side: TrimmedMean) -> tuple[float, float]:
     return (side.error or 0.0) ** 2, side.degrees
 
 
@@ -233,7 +239,7 @@ def pooled_error(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _rounding(sides: Sequence[Sequence[float]], resolution_us: float) -> float:
     """Return by how much the log ratio of two sides may be off because both are rounded."""
-    return math.fsum(resolution_us / 2 / math.exp(middle(logs).value) for logs in sides)
+    return math.fsum(resolution_us / 2 / math.exp(trimmed_mean(logs).value) for logs in sides)
 
 
 def factor_of(log: float) -> float:
@@ -366,22 +372,22 @@ class BestOfSet(Generic[Key]):
 
 
 def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> Ratio:
-    """Return how many times as fast the candidate is: the ratio of middles with the interval of its
+    """Return how many times as fast the candidate is: the ratio of trimmed means with the interval of its
     log.
 
     That of pairs where both were measured in the same rounds, which takes out what a round had in
     common; else Welch's, which holds what sessions differ by where the two have none in common.
     """
-    log_ratio = baseline.log_middle.value - candidate.log_middle.value
-    if baseline.log_middle.error is None or candidate.log_middle.error is None:
+    log_ratio = baseline.log_mean.value - candidate.log_mean.value
+    if baseline.log_mean.error is None or candidate.log_mean.error is None:
         return Ratio(value=math.exp(log_ratio), interval=None)
     pairs = _pairs_of(baseline, candidate)
     if pairs:
-        found = middle(pairs, growth=growth(len(pairs), seen(pairs).correlation(prior=0.0)))
+        found = trimmed_mean(pairs, correlation=autocorrelation_of(pairs).correlation(prior=0.0))
         log_ratio, error, degrees = found.value, found.error or 0.0, float(found.degrees)
     else:
         between = [_SESSIONS.variance] if _are_apart(baseline, candidate) else []
-        sides = baseline.log_middle, candidate.log_middle
+        sides = baseline.log_mean, candidate.log_mean
         error, degrees = pooled_error([*map(_variance, sides), *between])
     rounding = _rounding(
         (baseline.logs, candidate.logs), max(baseline.resolution_us, candidate.resolution_us)

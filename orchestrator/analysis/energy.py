@@ -1,4 +1,4 @@
-"""Middles and ratios of the energy of blocks, with their intervals. Pure."""
+"""Means and ratios of the energy of blocks, with their intervals. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from orchestrator.analysis.memory import PRIOR, growth, seen
-from orchestrator.analysis.middle import middle, t_quantile
+from orchestrator.analysis.autocorrelation import PRIOR, autocorrelation_of
+from orchestrator.analysis.trimmed_mean import t_quantile, trimmed_mean
 
 LEVEL: Final = 0.95
 _Key = TypeVar("_Key")
@@ -16,7 +16,7 @@ _Key = TypeVar("_Key")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """A middle with half the width of its 95 % interval; None for a single value."""
+    """A trimmed mean with half the width of its 95 % interval; None for a single value."""
 
     value: float
     half_width: float | None
@@ -24,7 +24,7 @@ class Mean:
 
 
 def mean_of(values: Sequence[float]) -> Mean | None:
-    """Return the middle of blocks in order of time, with the interval that latencies have; None for
+    """Return the trimmed mean of blocks in order of time, with the interval that latencies have; None for
     no value.
     """
     return _mean_of(values, PRIOR)
@@ -33,7 +33,7 @@ def mean_of(values: Sequence[float]) -> Mean | None:
 def _mean_of(values: Sequence[float], prior: float) -> Mean | None:
     if not values:
         return None
-    found = middle(values, growth=growth(len(values), seen(values).correlation(prior)))
+    found = trimmed_mean(values, correlation=autocorrelation_of(values).correlation(prior))
     half = None
     # Blocks that are alike to the last digit say nothing of how another one would differ.
     if found.error:

@@ -16,15 +16,16 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
+from orchestrator.analysis.autocorrelation import UNSEEN
 from orchestrator.analysis.case_result import (
     CaseResult,
     OutputChecks,
+    autocorrelation_of_others,
+    case_autocorrelation,
     has_comparison,
     judge_case,
-    remembered,
 )
 from orchestrator.analysis.compare import CLAIM_LEVEL, THRESHOLD
-from orchestrator.analysis.memory import UNSEEN
 from orchestrator.analysis.sessions import SessionNoise
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.records.campaign import Campaign
@@ -201,7 +202,11 @@ def measured_cases(
         devices_of[campaign_id, members[0].case.serial][case_key] = members
     begun = campaigns or {}
     others = {
-        place: remembered(cases, [begun[place[0]]] if place[0] in begun else ())
+        place: autocorrelation_of_others(
+            {key: case_autocorrelation(runs) for key, runs in cases.items()},
+            place[1],
+            [begun[place[0]]] if place[0] in begun else (),
+        )
         for place, cases in devices_of.items()
     }
     known = {

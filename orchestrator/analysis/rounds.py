@@ -16,11 +16,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE, judge_case, remembered
-from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
-from orchestrator.analysis.middle import degrees_of, t_quantile
+from orchestrator.analysis.autocorrelation import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+)
+from orchestrator.analysis.case_result import (
+    OWN_FIGURE,
+    autocorrelation_of_others,
+    case_autocorrelation,
+    judge_case,
+)
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
+from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule
@@ -49,7 +58,9 @@ class Decision:
     reason: str
 
 
-def decide(latencies_us: Sequence[float], rule: StoppingRule, others: Memory = UNSEEN) -> Decision:
+def decide(
+    latencies_us: Sequence[float], rule: StoppingRule, others: Autocorrelation = UNSEEN
+) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the
     rule.
 
@@ -57,7 +68,7 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, others: Memory = U
     asks for, and so on: whoever looks after every invocation stops on lucky ones. For the same
     reason a narrow interval must be narrow still after CONFIRM_COUNT more, unless it is very
     narrow. When the looks are follows from the figures, in the order in which they were made, and
-    from what ``others`` show of the device's memory. Raises ValueError for latencies that aren't
+    from what ``others`` show of the device. Raises ValueError for latencies that aren't
     positive numbers.
     """
     count = len(latencies_us)
@@ -82,15 +93,15 @@ def decide(latencies_us: Sequence[float], rule: StoppingRule, others: Memory = U
 
 def _wanted(latencies_us: Sequence[float], summary: Summary, rule: StoppingRule) -> int:
     """Return the count at which the noise seen so far would give the interval that is wanted."""
-    count, std = summary.count + 1, summary.log_middle.std
+    count, std = summary.count + 1, summary.log_mean.std
     if std is None:
         return min(rule.most, max(2, rule.first))
     if summary.states is not None:
         return min(rule.most, summary.count + _STATES_STEP)
-    own_std = std / summary.log_middle.growth
-    correlation = (seen(logs_of(latencies_us)) + summary.others).correlation()
+    own_std = std / summary.log_mean.error_factor
+    correlation = (autocorrelation_of(logs_of(latencies_us)) + summary.others).correlation()
     while count < rule.most:
-        error = own_std * growth(count, correlation) / math.sqrt(count)
+        error = own_std * error_factor(count, correlation) / math.sqrt(count)
         if math.sinh(t_quantile(0.5 + LEVEL / 2, degrees_of(count)) * error) < rule.half_width:
             break
         count += 1
@@ -204,19 +215,20 @@ def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, Ca
     device's of it.
     """
     cases = grouped(runs, lambda run: run.case.case_key)
-    others: dict[CaseKey, Memory] = {}
+    others: dict[CaseKey, Autocorrelation] = {}
     for keys in grouped(cases, lambda key: cases[key][0].case.serial).values():
-        others |= remembered({key: cases[key] for key in keys}, [campaign])
+        shown = {key: case_autocorrelation(cases[key]) for key in keys}
+        others |= autocorrelation_of_others(shown, cases[keys[0]][0].case.serial, [campaign])
     return dict(standings_of(campaign, cases.items(), others))
 
 
 def standings_of(
     campaign: Campaign,
     cases: Iterable[tuple[CaseKey, Sequence[RunRecord]]],
-    others: Mapping[CaseKey, Memory],
+    others: Mapping[CaseKey, Autocorrelation],
 ) -> Iterator[tuple[CaseKey, CaseStanding]]:
     """Yield how every case with timing invocations stands: ``cases`` are those with runs, each
-    looked at once, and ``others`` what the other cases of its device remember.
+    looked at once, and ``others`` what the other cases of its device show.
     """
     planned = _planned(campaign)
     left = dict(planned)
@@ -305,7 +317,7 @@ def _standing(
     runs: Sequence[RunRecord],
     rule: StoppingRule | None,
     planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
-    others: Memory,
+    others: Autocorrelation,
 ) -> CaseStanding:
     result = judge_case(runs, others=others)
     kind = result.figure

@@ -15,9 +15,9 @@ from itertools import groupby, pairwise
 from statistics import median
 from typing import Final
 
-from orchestrator.analysis.memory import UNSEEN, Memory, seen
-from orchestrator.analysis.middle import TRIM_FROM_COUNT, middle
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.summary import logs_of
+from orchestrator.analysis.trimmed_mean import TRIM_FROM_COUNT, trimmed_mean
 from orchestrator.records.case import CampaignId, Serial, SeriesKey
 from orchestrator.records.history import Points
 from orchestrator.units import counted, format_percent
@@ -33,7 +33,7 @@ _KNOWN_FROM: Final = 10
 #: of a device are some.
 _STEP_MOST: Final = 5.0
 #: Earlier campaigns are never worth more invocations than this: a device may change.
-MEMORY_MOST: Final = 120.0
+WEIGHT_MOST: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +77,13 @@ def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
     From steps between neighbours, of which changes of the program are few; what the invocations
     within each session explain is taken out, and the rest drawn to the default.
     """
-    middles = [middle(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
-    steps = [abs(after.value - before.value) for before, after in pairwise(middles)]
+    means = [trimmed_mean(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
+    steps = [abs(after.value - before.value) for before, after in pairwise(means)]
     if not steps:
         return SessionNoise()
     most = _STEP_MOST * median(steps)
     squares = math.fsum(min(step, most) ** 2 for step in steps) / 2
-    within = math.fsum((item.error or 0.0) ** 2 for item in middles) / len(middles)
+    within = math.fsum((item.error or 0.0) ** 2 for item in means) / len(means)
     own = max(0.0, squares - len(steps) * within)
     variance = (DEFAULT_WEIGHT * DEFAULT_STD**2 + own) / (DEFAULT_WEIGHT + len(steps))
     return SessionNoise(std=math.sqrt(variance), steps=len(steps))
@@ -102,14 +102,14 @@ def session_noises(
     }
 
 
-def memories(points: Points, serials: Collection[Serial]) -> dict[Serial, Memory]:
+def autocorrelations(points: Points, serials: Collection[Serial]) -> dict[Serial, Autocorrelation]:
     """Return what the invocations of each of some devices resembled each other by."""
-    found: dict[Serial, Memory] = {}
+    found: dict[Serial, Autocorrelation] = {}
     for series, _, latencies in _sessions(points):
         serial = points.series[series].serial
         if serial in serials and len(latencies) >= TRIM_FROM_COUNT:
-            found[serial] = found.get(serial, UNSEEN) + seen(logs_of(latencies))
-    return {serial: memory.at_most(MEMORY_MOST) for serial, memory in found.items()}
+            found[serial] = found.get(serial, UNSEEN) + autocorrelation_of(logs_of(latencies))
+    return {serial: own.at_most(WEIGHT_MOST) for serial, own in found.items()}
 
 
 def _sessions(points: Points) -> list[tuple[int, int, list[float]]]:

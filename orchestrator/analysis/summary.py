@@ -5,11 +5,11 @@ in ways that inferences of two processes are not, so they are never pooled: the 
 sample, and the interval comes from how much *they* differ.
 
 Invocations may fall into two groups, as those of a phone do that runs at one of two clocks. A few
-figures of two levels have no middle that a normal sample's interval would hold: its size depends on
+figures of two levels have no mean that a normal sample's interval would hold: its size depends on
 how many of each happened to be drawn. The median is one of the two levels unless they are equally
 frequent, and its interval needs no distribution: order statistics (Wilks 1948), between whole ranks
 linearly, the ranks as far apart as the binomial count of figures below the median makes them (its
-variance grows with what invocations remember, which is known of few invocations only roughly: so
+variance grows with the autocorrelation of invocations, which is known of few invocations only roughly: so
 Student's t, not the normal distribution).
 """
 
@@ -22,8 +22,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
-from orchestrator.analysis.middle import Middle, middle, t_quantile
+from orchestrator.analysis.autocorrelation import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+)
+from orchestrator.analysis.trimmed_mean import TrimmedMean, t_quantile, trimmed_mean
 
 #: Fewer figures show no groups.
 STATES_FROM_COUNT: Final = 8
@@ -113,10 +117,10 @@ def moved_by(before: TwoStates, after: TwoStates) -> tuple[float, float, int] | 
     )
 
 
-def median_ends(logs: Sequence[float], *, level: float, growth: float) -> tuple[float, float]:
-    """Return the interval of the median; ``growth`` is that of a middle's standard error."""
+def median_ends(logs: Sequence[float], *, level: float, error_factor: float) -> tuple[float, float]:
+    """Return the interval of the median; ``error_factor`` is that of a mean's standard error."""
     ordered, count = sorted(logs), len(logs)
-    reach = t_quantile(0.5 + level / 2, count - 1) * math.sqrt(count) / 2 * growth
+    reach = t_quantile(0.5 + level / 2, count - 1) * math.sqrt(count) / 2 * error_factor
     return _at(ordered, (count - 1) / 2 - reach), _at(ordered, (count - 1) / 2 + reach)
 
 
@@ -145,7 +149,7 @@ class IntervalMethod(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A confidence interval, in the unit of what it is about; of latencies, that of their
-    :class:`Middle`.
+    :class:`TrimmedMean`.
     """
 
     low: float
@@ -172,12 +176,12 @@ class Summary:
     max_us: float
     #: Of the sample (n - 1); None for one invocation.
     std_us: float | None
-    #: The middle of the natural logarithms; of it the interval is, and ratios are made.
-    log_middle: Middle
+    #: The trimmed mean of the natural logarithms; of it the interval is, and ratios are made.
+    log_mean: TrimmedMean
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
-    #: What others show of the memory of the device (:mod:`orchestrator.analysis.memory`).
-    others: Memory = UNSEEN
+    #: What the device's other cases and campaigns show.
+    others: Autocorrelation = UNSEEN
     #: What the program rounds its figures to, in microseconds; 0 where that is no matter.
     resolution_us: float = 0.0
     #: The two groups that they fall into; the interval is the median's then. None where they don't.
@@ -198,13 +202,13 @@ def summarize(
     latencies_us: Sequence[float],
     *,
     level: float = LEVEL,
-    others: Memory = UNSEEN,
+    others: Autocorrelation = UNSEEN,
     resolution_us: float = 0.0,
     rounds: Sequence[tuple[str, int]] = (),
 ) -> Summary:
     """Return the summary of one latency per invocation, in the order in which they were made.
 
-    ``others`` is what other cases and campaigns show of the memory of the device;
+    ``others`` is what other cases and campaigns show of the device;
     ``resolution_us`` is what the program rounds its figures to: the interval is never narrower than
     half of it to either side. ``rounds`` says what cases
     of a device were measured next to each other.
@@ -216,8 +220,7 @@ def summarize(
         raise ValueError("there is nothing to summarise")
     logs = logs_of(latencies_us)
     many = len(latencies_us) > 1
-    correlation = (seen(logs) + others).correlation()
-    log_middle = middle(logs, growth=growth(len(logs), correlation))
+    log_mean = trimmed_mean(logs, correlation=(autocorrelation_of(logs) + others).correlation())
     states = two_states(logs)
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
@@ -228,8 +231,8 @@ def summarize(
         min_us=min(latencies_us),
         max_us=max(latencies_us),
         std_us=sample_std(latencies_us, mean_us) if many else None,
-        log_middle=log_middle,
-        interval=_interval(logs, log_middle, states, level, resolution_us),
+        log_mean=log_mean,
+        interval=_interval(logs, log_mean, states, level, resolution_us),
         others=others,
         resolution_us=resolution_us,
         states=states,
@@ -253,18 +256,18 @@ def sample_std(values: Sequence[float], mean: float) -> float:
 
 def _interval(
     logs: list[float],
-    log_middle: Middle,
+    log_mean: TrimmedMean,
     states: TwoStates | None,
     level: float,
     resolution_us: float,
 ) -> Interval | None:
-    if log_middle.error is None:
+    if log_mean.error is None:
         return None
     method = IntervalMethod.LOG_T
-    reach = t_quantile(0.5 + level / 2, log_middle.degrees) * log_middle.error
-    ends = log_middle.value - reach, log_middle.value + reach
+    reach = t_quantile(0.5 + level / 2, log_mean.degrees) * log_mean.error
+    ends = log_mean.value - reach, log_mean.value + reach
     if states is not None:
-        ends = median_ends(logs, level=level, growth=log_middle.growth)
+        ends = median_ends(logs, level=level, error_factor=log_mean.error_factor)
         method = IntervalMethod.ORDER
     low, high = math.exp(ends[0]), math.exp(ends[1])
     # Of equal prints nothing is known but that the truth was rounded to them.

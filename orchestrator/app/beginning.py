@@ -12,7 +12,7 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
-from orchestrator.analysis.sessions import memories
+from orchestrator.analysis.sessions import autocorrelations
 from orchestrator.app import time_limits
 from orchestrator.app.phones import all_at_once
 from orchestrator.bootstrap import Workspace, this_computer
@@ -375,7 +375,7 @@ def _reference_checks(
 
 
 #: How long what a device showed of its memory is carried over to new campaigns.
-_MEMORY_SPAN: Final = timedelta(days=30)
+_AUTOCORRELATION_SPAN: Final = timedelta(days=30)
 
 
 def new_campaign(
@@ -388,7 +388,7 @@ def new_campaign(
     """Return a campaign of a plan that begins now, on this computer."""
     now, devices = workspace.clock.now(), tuple(devices)
     serials = {facts.serial for facts in devices}
-    earlier = memories(workspace.store.points(since=now - _MEMORY_SPAN), serials)
+    earlier = autocorrelations(workspace.store.points(since=now - _AUTOCORRELATION_SPAN), serials)
     return Campaign(
         campaign_id=new_campaign_id(now),
         name=plan.name,
@@ -400,7 +400,9 @@ def new_campaign(
         host=this_computer(),
         terms=replace(
             terms_of(plan, devices, files),
-            memories={serial: (found.weight, found.total) for serial, found in earlier.items()},
+            autocorrelations={
+                serial: (found.weight, found.total) for serial, found in earlier.items()
+            },
         ),
         invocations=tuple(invocations),
     )

@@ -87,9 +87,9 @@ class Terms(PlanTerms):
     plan_folder: str = ""
     #: Serial number -> fingerprint of the device's system when the campaign began.
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    #: Serial number -> weight and total of what the device's earlier campaigns showed of how much
-    #: invocations resemble their neighbours.
-    memories: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: Serial number -> weight and total of what the device's earlier campaigns showed of its
+    #: autocorrelation.
+    autocorrelations: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     #: None for a campaign of this store's own.
     origin: Origin | None = None
 

@@ -116,7 +116,7 @@ def by_threads(rows: Iterable[ResultRow]) -> Iterator[Sequence[ResultRow]]:
 
 
 def _center_us(row: ResultRow) -> float:
-    return math.exp(figure_of(row).log_middle.value)
+    return math.exp(figure_of(row).log_mean.value)
 
 
 def fastest_of(rows: Iterable[ResultRow]) -> ResultRow:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from orchestrator.analysis.autocorrelation import UNSEEN, Autocorrelation
 from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
     OutputChecks,
-    beside,
+    autocorrelation_of_others,
+    case_autocorrelation,
     judge_case,
-    memory_of,
 )
-from orchestrator.analysis.memory import UNSEEN, Memory
 from orchestrator.analysis.outcome import figure_us, of_one_kind, truth_of
 from orchestrator.analysis.rounds import standings, standings_of
 from orchestrator.passes import is_around_others, passes
@@ -175,8 +175,8 @@ class _Gathered:
     timed: set[CaseKey] = field(default_factory=set)
     #: How precise the plan of the newest campaign wanted them.
     goals: dict[CaseKey, float] = field(default_factory=dict)
-    #: What the other cases of its device show of the memory of invocations.
-    others: dict[CaseKey, Memory] = field(default_factory=dict)
+    #: What the other cases of its device show of its autocorrelation.
+    others: dict[CaseKey, Autocorrelation] = field(default_factory=dict)
     #: What is known of the outputs.
     checks: OutputChecks = field(default_factory=OutputChecks)
     #: Why they got as many invocations as they have: (code, sentence).
@@ -214,7 +214,7 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
         return not is_warm_up and not is_around_others(run)
 
     found.runs = grouped(filter(counts, runs), lambda run: run.case.case_key)
-    memories: dict[Serial, dict[CaseKey, Memory]] = defaultdict(dict)
+    of_cases: dict[Serial, dict[CaseKey, Autocorrelation]] = defaultdict(dict)
     for key, own in found.runs.items():
         for run in own:
             found.checks.learn(run)
@@ -222,9 +222,9 @@ def _gather(campaigns: Sequence[Campaign], runs: Iterable[RunRecord]) -> _Gather
             if run.is_virtual:
                 found.virtual.add(run.case.serial)
         if own:
-            memories[own[0].case.serial][key] = memory_of(own)
-    for serial, siblings in memories.items():
-        found.others |= beside(siblings, serial, campaigns)
+            of_cases[own[0].case.serial][key] = case_autocorrelation(own)
+    for serial, siblings in of_cases.items():
+        found.others |= autocorrelation_of_others(siblings, serial, campaigns)
     for campaign in campaigns:
         if campaign.terms.stopping is not None:
             # Of several campaigns each is on its own.

@@ -10,9 +10,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.memory import LOST, Memory, growth, totals
-from orchestrator.analysis.middle import degrees_of, middles, t_quantile
+from orchestrator.analysis.autocorrelation import LOST, Autocorrelation, totals
 from orchestrator.analysis.summary import LEVEL
+from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile, trimmed_means
 from orchestrator.records.case import CampaignId, SeriesKey
 from orchestrator.records.history import Contents, Points, SeriesSketch
 
@@ -167,8 +167,8 @@ def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
 def night_details(points: Points, table: NightTable) -> NightDetails:
     """Return what is known about each figure of a table, from the points that it was made of.
 
-    The interval is that of a report below 20 invocations: Student's t of the trimmed middle,
-    widened by what they and the device's other series of the night remember. Points are in the
+    The interval is that of a report below 20 invocations: Student's t of the trimmed mean,
+    widened by the autocorrelation of the device's series of the night. Points are in the
     order of storing: gaps count as even.
     """
     shape = table.latency_us.shape
@@ -227,12 +227,17 @@ def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[
             )
             np.add.at(together, at_once[invocations == count], shown)
     correlations = np.array(
-        [Memory(weight=weight, total=total).correlation() for weight, total in together.tolist()]
+        [
+            Autocorrelation(weight=weight, total=total).correlation()
+            for weight, total in together.tolist()
+        ]
     )
     for count, rows in samples.items():
         cells = np.flatnonzero(invocations == count)
-        center, error = middles(rows)
-        grown = np.array([growth(count, each) for each in correlations[at_once[cells]].tolist()])
+        center, error = trimmed_means(rows)
+        grown = np.array(
+            [error_factor(count, each) for each in correlations[at_once[cells]].tolist()]
+        )
         half = t_quantile((1 + LEVEL) / 2, degrees_of(count)) * error * grown
         low[cells], high[cells] = np.exp(center - half), np.exp(center + half)
     return low, high

@@ -15,7 +15,7 @@ def around(latency_us, wobble=STEADY):
 
 def test_speed_up_interval_is_welchs():
     baseline, candidate = summarize([10.0, 11.0, 12.0]), summarize([5.0, 5.1, 5.2, 5.3])
-    first, second = baseline.log_middle.error**2, candidate.log_middle.error**2
+    first, second = baseline.log_mean.error**2, candidate.log_mean.error**2
     freedom = math.floor((first + second) ** 2 / (first**2 / 2 + second**2 / 3))
     assert freedom == 2
     reach = 4.302653 * math.sqrt(first + second)

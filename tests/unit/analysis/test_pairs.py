@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.analysis.autocorrelation import UNSEEN
 from orchestrator.analysis.compare import compare_in_turns, compare_pairs, threshold_for
 from orchestrator.analysis.compare import compare_samples as compare_summaries
-from orchestrator.analysis.memory import UNSEEN, growth
 from orchestrator.analysis.sessions import SessionNoise, session_noise
 from orchestrator.analysis.summary import summarize
+from orchestrator.analysis.trimmed_mean import error_factor
 from orchestrator.records.verdict import ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER
@@ -37,7 +38,7 @@ def sample(chance, count, latency_us=10_000.0, noise=0.016):
 def test_interval_of_few_pairs_is_students_on_log_ratios():
     verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], level=0.95)
     # Log ratios are 1, 2 and 3 times log(1.1).
-    reach = 4.302653 * math.log(1.1) / math.sqrt(3) * growth(3, UNSEEN.correlation(0.0))
+    reach = 4.302653 * math.log(1.1) / math.sqrt(3) * error_factor(3, UNSEEN.correlation(0.0))
     assert verdict.ratio == pytest.approx(1.21)
     assert math.log(verdict.high / 1.21) == pytest.approx(reach, rel=1e-5)
     assert math.log(1.21 / verdict.low) == pytest.approx(reach, rel=1e-5)

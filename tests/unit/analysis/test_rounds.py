@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, savings, standings
-from orchestrator.analysis.sessions import memories
+from orchestrator.analysis.sessions import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import (
     Build,
@@ -165,11 +165,11 @@ def test_a_device_that_stored_campaigns_know_to_forget_takes_fewer_processes() -
         for each in runs:
             store.append_run(each)
     rule = StoppingRule(first=4, half_width=0.02, most=40)
-    known = memories(store.points(), {SERIAL})
+    known = autocorrelations(store.points(), {SERIAL})
     carried = {serial: (item.weight, item.total) for serial, item in known.items()}
     processes = [
         sum(
-            len(measured(f"{is_known}-{number}", Terms(stopping=rule, memories=memory)))
+            len(measured(f"{is_known}-{number}", Terms(stopping=rule, autocorrelations=memory)))
             for number in range(25)
         )
         / 25

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.memory import growth, seen
-from orchestrator.analysis.middle import degrees_of, middle, t_quantile
+from orchestrator.analysis.autocorrelation import autocorrelation_of
 from orchestrator.analysis.rounds import decide
+from orchestrator.analysis.trimmed_mean import degrees_of, error_factor, t_quantile, trimmed_mean
 from orchestrator.records.plan import StoppingRule
 
 RULE = StoppingRule()
@@ -30,11 +30,11 @@ def test_a_noisy_case_wants_as_many_as_its_noise_asks_for():
     decision = decide(latencies, RULE)
     assert (decision.is_enough, decision.reason) == (False, "noisy")
     logs = [math.log(us) for us in latencies]
-    correlation = seen(logs).correlation()
+    correlation = autocorrelation_of(logs).correlation()
     reaches = {
         count: t_quantile(0.975, degrees_of(count))
-        * middle(logs).std
-        * growth(count, correlation)
+        * trimmed_mean(logs).std
+        * error_factor(count, correlation)
         / math.sqrt(count)
         for count in range(9, 41)
     }

@@ -23,8 +23,8 @@ def test_interval_of_few_invocations_is_students_on_logarithms():
     summary = summarize([100.0, 110.0, 121.0])
     # The logarithms are log(110) -+ log(1.1): mean log(110), deviation log(1.1), t(0.975, 2) =
     # 4.30265; three in a row that rise may remember each other.
-    reach = 4.30265 * math.log(1.1) / math.sqrt(3) * summary.log_middle.growth
-    assert 1.5 < summary.log_middle.growth < 2.5
+    reach = 4.30265 * math.log(1.1) / math.sqrt(3) * summary.log_mean.error_factor
+    assert 1.5 < summary.log_mean.error_factor < 2.5
     assert summary.interval.method is IntervalMethod.LOG_T
     assert summary.interval.low == pytest.approx(110 * math.exp(-reach), rel=1e-5)
     assert summary.interval.high == pytest.approx(110 * math.exp(reach), rel=1e-5)
@@ -36,7 +36,7 @@ def test_interval_of_twenty_invocations_is_students_of_the_twelve_that_stay():
         statistics.NormalDist(0, 0.03).inv_cdf((rank * 7 % 20 + 0.5) / 20) for rank in range(20)
     ]
     summary = summarize([1000 * math.exp(log) for log in logs])
-    reach = 2.201 * summary.log_middle.error
+    reach = 2.201 * summary.log_mean.error
     assert math.log(summary.interval.high / 1000) == pytest.approx(reach, rel=1e-3)
     assert math.log(summary.interval.low / 1000) == pytest.approx(-reach, rel=1e-3)
 

@@ -1,33 +1,26 @@
-"""Invocations that resemble their neighbours in time, and what that costs an interval. Pure.
-
-Heat and clocks change slowly, so that an invocation is more like the one before it than like any
-other. Then the middle of a sample is less sure than its scatter says, and the scatter itself looks
-too small. With a correlation rho between neighbours the variance of the middle of n invocations is
-D (n - 1) / (n - D) times that of independent ones, where D is the mean over invocations of the sum
-of their correlations with all (Bayley & Hammersley 1946).
+"""How much invocations resemble their neighbours in time. Pure.
 
 There is one correlation for each device: cases of one device and campaign run in turns, and what
-one of them remembers is news of the others and of later campaigns. A few invocations say little of
-it (Marriott & Pope 1954), so that it is drawn to PRIOR, as if that had been seen PRIOR_WEIGHT times.
-A case of 8 invocations about which nothing else is known is therefore widened about 1.9 times.
+one of them shows holds for the others and for later campaigns. A few invocations say little of it
+(Marriott & Pope 1954), so that it is drawn to PRIOR, as if that had been seen PRIOR_WEIGHT times.
+The interval of a case of 8 invocations about which nothing else is known is therefore about 1.9
+times as wide (:func:`orchestrator.analysis.trimmed_mean.error_factor`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.middle import trimmed_each_side
+from orchestrator.analysis.trimmed_mean import trimmed_each_side
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-Key = TypeVar("Key", bound=Hashable)
 
 #: The correlation of neighbours where nothing is known, and what that is worth in invocations.
 #: Found on series of known truth: intervals of a case alone then hold it at least 93 times of 100
@@ -43,7 +36,7 @@ LOST: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Autocorrelation:
     """What invocations show of the correlation of neighbours on their device."""
 
     #: Invocations that show it, less those that each sample loses.
@@ -51,16 +44,16 @@ class Memory:
     #: The correlation times ``weight``.
     total: float = 0.0
 
-    def __add__(self, other: Memory) -> Memory:
-        return Memory(weight=self.weight + other.weight, total=self.total + other.total)
+    def __add__(self, other: Autocorrelation) -> Autocorrelation:
+        return Autocorrelation(weight=self.weight + other.weight, total=self.total + other.total)
 
-    def __sub__(self, other: Memory) -> Memory:
-        return Memory(weight=self.weight - other.weight, total=self.total - other.total)
+    def __sub__(self, other: Autocorrelation) -> Autocorrelation:
+        return Autocorrelation(weight=self.weight - other.weight, total=self.total - other.total)
 
-    def at_most(self, weight: float) -> Memory:
+    def at_most(self, weight: float) -> Autocorrelation:
         """Return the same correlation, of no more weight than this."""
         share = min(1.0, weight / self.weight) if self.weight > 0 else 0.0
-        return Memory(weight=share * self.weight, total=share * self.total)
+        return Autocorrelation(weight=share * self.weight, total=share * self.total)
 
     def correlation(self, prior: float = PRIOR) -> float:
         """Return the correlation of neighbours, drawn to a prior and a little too large: 0 to 0.85."""
@@ -70,20 +63,22 @@ class Memory:
 
 
 #: Nothing was seen.
-UNSEEN: Final = Memory()
+UNSEEN: Final = Autocorrelation()
 
 
-def seen(logs: Sequence[float]) -> Memory:
+def autocorrelation_of(logs: Sequence[float]) -> Autocorrelation:
     """Return what logarithms in order of time show; nothing of fewer than five, and of equal ones."""
     import numpy as np
 
     if len(logs) <= LOST or min(logs) == max(logs):
         return UNSEEN
-    return Memory(weight=len(logs) - LOST, total=float(totals(np.asarray([logs], dtype=float))[0]))
+    return Autocorrelation(
+        weight=len(logs) - LOST, total=float(totals(np.asarray([logs], dtype=float))[0])
+    )
 
 
 def totals(samples: Floats) -> Floats:
-    """Return of each row (samples x invocations, five or more) the ``total`` of its memory.
+    """Return of each row (samples x invocations, five or more) the ``total`` of its autocorrelation.
 
     The correlation is that of the winsorised figures, so that single slow ones hide nothing; that
     of n figures is too small by (1 + 4 rho) / n, which is taken out.
@@ -99,23 +94,3 @@ def totals(samples: Floats) -> Floats:
     products = np.sum(kept[:, 1:] * kept[:, :-1], axis=1)
     found: Floats = 1 + count * products / np.maximum(squares, 1e-300)
     return found
-
-
-def others_of(found: Mapping[Key, Memory]) -> dict[Key, Memory]:
-    """Return for each case what all others of its device show."""
-    whole = sum(found.values(), UNSEEN)
-    return {key: whole - own for key, own in found.items()}
-
-
-def growth(count: int, correlation: float) -> float:
-    """Return by how much the error of the middle of ``count`` figures grows over that of independent
-    ones, 1 or more.
-
-    1 for fewer than three, which say nothing anyway.
-    """
-    if count < 3 or correlation <= 0:
-        return 1.0
-    kept = 1 - correlation
-    around = (1 + correlation) / kept
-    around -= 2 * correlation * (1 - correlation**count) / (count * kept**2)
-    return math.sqrt(max(1.0, around * (count - 1) / (count - around)))

@@ -1,4 +1,4 @@
-"""The middle of a few logarithms, with its standard error and interval, without scipy. Pure.
+"""The trimmed mean of a few logarithms, with its standard error and interval, without scipy. Pure.
 
 From 8 figures on, a fifth is left out at either end (the trimmed mean), and the error comes from
 the winsorised sample: Tukey & McLaughlin (1963), Yuen (1974). Below 8 it is the plain mean.
@@ -95,16 +95,15 @@ TRIM_FROM_COUNT: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Middle:
+class TrimmedMean:
     """Where a sample lies, and how surely."""
 
     value: float
     #: Standard error of ``value``; None for one figure.
     error: float | None
     count: int
-    #: What is in ``error`` because figures resemble their neighbours in time
-    #: (:mod:`orchestrator.analysis.memory`).
-    growth: float = 1.0
+    #: What is in ``error`` because figures resemble their neighbours in time.
+    error_factor: float = 1.0
 
     @property
     def degrees(self) -> int:
@@ -117,27 +116,28 @@ class Middle:
         return None if self.error is None else self.error * math.sqrt(self.count)
 
 
-def middle(values: Sequence[float], *, growth: float = 1.0) -> Middle:
-    """Return the middle of at least one value, in any order, its standard error multiplied by
-    ``growth``.
+def trimmed_mean(values: Sequence[float], *, correlation: float = 0.0) -> TrimmedMean:
+    """Return the trimmed mean of at least one value, in any order; its error is that of values whose
+    neighbours in time are correlated so much.
     """
     ordered = sorted(values)
     count, cut = len(ordered), trimmed_each_side(len(ordered))
     kept = ordered[cut : count - cut]
     value = math.fsum(kept) / len(kept)
     if count < 2:
-        return Middle(value=value, error=None, count=count)
+        return TrimmedMean(value=value, error=None, count=count)
     winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
     center = math.fsum(winsorised) / count
     squares = math.fsum((item - center) ** 2 for item in winsorised)
     error = math.sqrt(squares / (len(kept) * (len(kept) - 1)))
-    error *= growth * (_small_sample(len(kept)) if cut else 1.0)
-    return Middle(value=value, error=error, count=count, growth=growth)
+    factor = error_factor(count, correlation)
+    error *= factor * (_small_sample(len(kept)) if cut else 1.0)
+    return TrimmedMean(value=value, error=error, count=count, error_factor=factor)
 
 
-def middles(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return of each row (samples x values, two or more) what :func:`middle` gives: the middle and
-    its error.
+def trimmed_means(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return of each row (samples x values, two or more) what :func:`trimmed_mean` gives: value and
+    error.
     """
     import numpy as np
 
@@ -149,6 +149,24 @@ def middles(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[
     winsorised = np.clip(ordered, ordered[:, cut, None], ordered[:, count - cut - 1, None])
     error = np.std(winsorised, axis=1) * math.sqrt(count / (kept * (kept - 1)))
     return center, error * (_small_sample(kept) if cut else 1.0)
+
+
+def error_factor(count: int, correlation: float) -> float:
+    """Return the standard error of the mean of ``count`` figures over that of independent ones: 1 or
+    more, 1 for fewer than three.
+
+    Heat and clocks change slowly, so that an invocation is more like the one before it than like any
+    other. Then the mean is less sure than the scatter says, and the scatter itself looks too small.
+    With a correlation rho between neighbours the variance of the mean of n invocations is
+    D (n - 1) / (n - D) times that of independent ones, where D is the mean over invocations of the
+    sum of their correlations with all (Bayley & Hammersley 1946).
+    """
+    if count < 3 or correlation <= 0:
+        return 1.0
+    kept = 1 - correlation
+    around = (1 + correlation) / kept
+    around -= 2 * correlation * (1 - correlation**count) / (count * kept**2)
+    return math.sqrt(max(1.0, around * (count - 1) / (count - around)))
 
 
 def _small_sample(kept: int) -> float:
@@ -166,5 +184,5 @@ def trimmed_each_side(count: int) -> int:
 
 
 def degrees_of(count: int) -> int:
-    """Return the degrees of freedom of the middle of ``count`` values, at least 1."""
+    """Return the degrees of freedom of the trimmed mean of ``count`` values, at least 1."""
     return max(1, count - 2 * trimmed_each_side(count) - 1)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.middle import (
-    middle,
+from orchestrator.analysis.trimmed_mean import (
     t_cdf,
     t_quantile,
     trimmed_each_side,
+    trimmed_mean,
 )
 
 
@@ -43,14 +43,14 @@ def test_what_has_no_quantile_is_refused(probability, degrees):
 
 
 def test_few_figures_have_their_mean_and_its_usual_error():
-    found = middle([1.0, 2.0, 3.0, 4.0])
+    found = trimmed_mean([1.0, 2.0, 3.0, 4.0])
     assert found.value == 2.5
     assert found.error == pytest.approx(math.sqrt(5 / 3) / 2)
     assert (found.degrees, found.std) == (3, pytest.approx(math.sqrt(5 / 3)))
 
 
 def test_from_eight_on_a_fifth_is_left_out_at_either_end():
-    found = middle([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 1e9])
+    found = trimmed_mean([5.0, 1.0, 2.0, 3.0, 4.0, 6.0, 7.0, 1e9])
     assert found.value == pytest.approx((2 + 3 + 4 + 5 + 6 + 7) / 6)
     # Winsorised: 2 2 3 4 5 6 7 7, squared deviations 28 around 4.5 minus nothing; h(h - 1) = 30.
     yuen = math.sqrt(sum((x - 4.5) ** 2 for x in (2, 2, 3, 4, 5, 6, 7, 7)) / 30)
@@ -64,5 +64,5 @@ def test_one_slow_invocation_in_eight_neither_moves_nor_widens_the_middle():
     chance = random.Random(1)
     steady = [chance.gauss(0, 0.015) for _ in range(8)]
     slowed = [*sorted(steady)[:-1], 0.3]
-    assert middle(slowed).value == pytest.approx(middle(steady).value)
-    assert middle(slowed).error == pytest.approx(middle(steady).error)
+    assert trimmed_mean(slowed).value == pytest.approx(trimmed_mean(steady).value)
+    assert trimmed_mean(slowed).error == pytest.approx(trimmed_mean(steady).error)

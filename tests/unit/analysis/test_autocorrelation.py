@@ -10,11 +10,20 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.case_result import judge_case, remembered
+from orchestrator.analysis.autocorrelation import (
+    UNSEEN,
+    Autocorrelation,
+    autocorrelation_of,
+)
+from orchestrator.analysis.case_result import (
+    autocorrelation_of_others,
+    case_autocorrelation,
+    judge_case,
+)
 from orchestrator.analysis.compare import compare_samples as compare_summaries
-from orchestrator.analysis.memory import UNSEEN, Memory, growth, seen
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import IntervalMethod, summarize
+from orchestrator.analysis.trimmed_mean import error_factor
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from tests.samples.sample_lab import START, case, run
@@ -49,7 +58,7 @@ def compare_samples(baseline_us: list[float], candidate_us: list[float]) -> Comp
     return compare_summaries(summarize(baseline_us), summarize(candidate_us))
 
 
-def held(samples: list[list[float]], others: Memory = UNSEEN) -> float:
+def held(samples: list[list[float]], others: Autocorrelation = UNSEEN) -> float:
     intervals = [summarize(us(logs), others=others).interval for logs in samples]
     return sum(
         found is not None and found.low <= 10_000 <= found.high for found in intervals
@@ -67,7 +76,16 @@ def test_many_invocations_show_that_they_forget() -> None:
     widths = []
     for count in (8, 20, 40, 200):
         samples = remembering(generator, 0.0, 60, count)
-        widths.append(float(np.mean([growth(count, seen(logs).correlation()) for logs in samples])))
+        widths.append(
+            float(
+                np.mean(
+                    [
+                        error_factor(count, autocorrelation_of(logs).correlation())
+                        for logs in samples
+                    ]
+                )
+            )
+        )
     assert widths == sorted(widths, reverse=True)
     assert widths[-1] < 1.15
 
@@ -87,13 +105,15 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             ]
             for number, logs in cases.items()
         }
-        others = remembered(runs)
+        others = autocorrelation_of_others(
+            {number: case_autocorrelation(of) for number, of in runs.items()}
+        )
         own, with_siblings = (
             [judge_case(runs[number], others=known.get(number, UNSEEN)).summary for number in cases]
             for known in ({}, others)
         )
         grown[rho] = [
-            float(np.mean([item.log_middle.growth for item in found if item is not None]))
+            float(np.mean([item.log_mean.error_factor for item in found if item is not None]))
             for found in (own, with_siblings)
         ]
     assert grown[0.0][1] < 1.4 < grown[0.0][0]
@@ -124,11 +144,11 @@ def test_runs_count_in_the_order_in_which_they_were_made() -> None:
 
 def test_earlier_campaigns_show_whether_a_device_remembers_and_save_invocations() -> None:
     generator = np.random.default_rng(SEED)
-    earlier = sum((seen(logs) for logs in remembering(generator, 0.0, 8, 16)), UNSEEN)
+    earlier = sum((autocorrelation_of(logs) for logs in remembering(generator, 0.0, 8, 16)), UNSEEN)
     samples = remembering(generator, 0.0, 200, 40)
     rule = StoppingRule()
 
-    def taken(logs: list[float], others: Memory) -> int:
+    def taken(logs: list[float], others: Autocorrelation) -> int:
         count = 0
         while not (decision := decide(us(logs[:count]), rule, others)).is_enough:
             count = decision.wanted
@@ -145,7 +165,7 @@ def test_earlier_campaigns_show_whether_a_device_remembers_and_save_invocations(
 
 def test_a_device_that_remembered_widens_a_case_that_looks_forgetful() -> None:
     logs = [0.01, -0.01, 0.004, -0.002, 0.008, -0.006, 0.001, -0.012]
-    remembered_much = Memory(weight=100, total=60)
+    remembered_much = Autocorrelation(weight=100, total=60)
     narrow, wide = (
         summarize(us(logs), others=others).spread for others in (UNSEEN, remembered_much)
     )
@@ -160,7 +180,7 @@ def test_single_slow_invocations_dont_hide_what_the_others_remember() -> None:
     for logs in remembering(generator, 0.6, 40, 40):
         logs[7] += 0.3
         logs[25] += 0.2
-        shown = seen(logs)
+        shown = autocorrelation_of(logs)
         means.append(shown.total / shown.weight)
     assert 0.35 < float(np.mean(means)) < 0.7
 
