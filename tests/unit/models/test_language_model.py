@@ -14,7 +14,9 @@ def test_a_bundle_is_known_by_its_name_and_how_it_begins(tmp_path: Path) -> None
     assert identify_model(TINY).name == "tiny"
     path = tmp_path / "model.tflite"
     path.write_bytes(TINY.read_bytes())
-    with pytest.raises(ModelError, match=r"is a language model's bundle.* name end with \.litertlm"):
+    with pytest.raises(
+        ModelError, match=r"is a language model's bundle.* name end with \.litertlm"
+    ):
         identify_model(path)
 
 

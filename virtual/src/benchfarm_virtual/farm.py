@@ -1,4 +1,4 @@
-"""Virtual phones in this process: a loop that they share, and who may talk to them."""
+"""Virtual phones in this process, and who may talk to them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from benchfarm_virtual.auth import load_public_keys
 from benchfarm_virtual.errors import DeviceError, UsageError
-from benchfarm_virtual.loop import LinkLoop
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.spec import PhoneSpec
 
@@ -38,7 +37,6 @@ class VirtualLab:
         self.time_factor = time_factor
         self.seed = seed
         self._keys: Sequence[RSAPublicKey] = load_public_keys(adb_public_keys)
-        self._loop = LinkLoop()
         self._lock = threading.Lock()
         self._adding = threading.Lock()
         self._phones: dict[str, Phone] = {}
@@ -92,7 +90,6 @@ class VirtualLab:
             seed = zlib.crc32(f"{self.seed} {spec.serial}".encode())
             phone = Phone(
                 spec,
-                self._loop,
                 allowed_keys=self._keys,
                 seed=seed,
                 time_factor=self.time_factor,
@@ -134,7 +131,6 @@ class VirtualLab:
             phone.close()
         with self._lock:
             self._phones.clear()
-        self._loop.close()
 
     def __enter__(self) -> VirtualLab:
         return self

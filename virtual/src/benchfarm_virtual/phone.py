@@ -8,7 +8,6 @@ from typing import Final, NoReturn
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from benchfarm_virtual.connection import LinkState
 from benchfarm_virtual.contract import (
     SIGKILL,
     ByteSink,
@@ -18,9 +17,8 @@ from benchfarm_virtual.contract import (
 )
 from benchfarm_virtual.faults import Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
-from benchfarm_virtual.loop import LinkLoop
+from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
 from benchfarm_virtual.profiles import VirtualProfile
-from benchfarm_virtual.server import LOOPBACK, PhoneServer
 from benchfarm_virtual.services import FEATURES, LEGACY_FEATURES, ServiceDesk
 from benchfarm_virtual.shelf import build_shelf
 from benchfarm_virtual.spec import PhoneSpec
@@ -46,7 +44,6 @@ class Phone:
     def __init__(
         self,
         spec: PhoneSpec,
-        loop: LinkLoop,
         *,
         allowed_keys: Sequence[RSAPublicKey],
         seed: int,
@@ -88,8 +85,7 @@ class Phone:
             service_for=desk.service_for,
             faults=self.faults,
         )
-        self._server = PhoneServer(loop, self._link)
-        self._loop = loop
+        self._server = PhoneServer(self._link)
         self._lock = threading.Lock()
         self._booting = False
         self._closed = threading.Event()
@@ -130,6 +126,7 @@ class Phone:
             return
         self._closed.set()
         self._server.close()
+        self._server.hang(hung=False)  # what waited sees the end
         self.userland.close()
 
     def drop_connections(self) -> None:
@@ -152,8 +149,7 @@ class Phone:
         threading.Thread(
             target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True
         ).start()
-        if not self._loop.inside:
-            down.wait()
+        down.wait()
 
     def _boot(self, away_s: float, down: threading.Event) -> None:
         try:
@@ -196,7 +192,7 @@ class Phone:
     def _handle_faults(self) -> None:
         handle = self.faults.handle
         handle(FaultKind.CUT, lambda fault: self.drop_connections())
-        handle(FaultKind.HANG, self._hang, lambda fault: self._set_hung(hung=False))
+        handle(FaultKind.HANG, self._hang, lambda fault: self._server.hang(hung=False))
         handle(
             FaultKind.SLOW,
             lambda fault: self._set_speed(fault.number("bytes_per_s")),
@@ -254,13 +250,11 @@ class Phone:
         self.userland.state.battery_health = health
 
     def _hang(self, fault: Fault) -> None:
-        self._set_hung(hung=True)
-        seconds = fault.number("seconds")
-        if seconds:
-            self._loop.call_later(seconds, lambda: self._end(fault))
-
-    def _end(self, fault: Fault) -> None:
-        self.faults.remove(fault.fault_id)
+        self._server.hang(hung=True)
+        if seconds := fault.number("seconds"):
+            timer = threading.Timer(seconds, self.faults.remove, [fault.fault_id])
+            timer.daemon = True
+            timer.start()
 
     def _load(self, fault: Fault) -> None:
         """Keep cores, memory and GPU busy with something that is no process of a user's."""
@@ -278,13 +272,8 @@ class Phone:
             self.hardware.end_work(self._foreign)
             self._foreign = None
 
-    def _set_hung(self, *, hung: bool) -> None:
-        self._link.hung = hung
-        self._server.refresh()
-
     def _set_speed(self, bytes_per_s: float) -> None:
         self._link.bytes_per_s = bytes_per_s
-        self._server.refresh()
 
 
 def _build_of(profile: VirtualProfile, spec: PhoneSpec) -> PhoneBuild:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.connection import Service
 from benchfarm_virtual.contract import SHELL_UID, ShellSession, StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.link import Service
 from benchfarm_virtual.stream import Stream, StreamReader
 from benchfarm_virtual.sync import SyncService
 from benchfarm_virtual.userland import run_command

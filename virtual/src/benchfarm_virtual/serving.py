@@ -19,6 +19,7 @@ import secrets
 import select
 import signal
 import socketserver
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -27,12 +28,12 @@ from benchfarm_virtual.errors import LabError, UsageError
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import Fault
 from benchfarm_virtual.lab import STATE_FILE, LabSettings, take_lock
-from benchfarm_virtual.loop import take_short_turns
+from benchfarm_virtual.link import LOOPBACK
 from benchfarm_virtual.phone import Phone
-from benchfarm_virtual.server import LOOPBACK
 from benchfarm_virtual.spec import PhoneSpec
 
 _LOOK_AROUND_S: Final = 1.0
+_SWITCH_S: Final = 0.001
 
 
 def serve(settings: LabSettings) -> None:
@@ -42,7 +43,8 @@ def serve(settings: LabSettings) -> None:
     raise.
     """
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    take_short_turns()
+    # Threads compute in short turns: those that read the links are among them.
+    sys.setswitchinterval(_SWITCH_S)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

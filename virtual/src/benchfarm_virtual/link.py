@@ -1,0 +1,411 @@
+"""A phone's end of adb's link on 127.0.0.1: it accepts adb servers, has them prove their key, and
+serves the streams that they open; it can go away and come back on the same port.
+
+A packet is a header of six little-endian 32-bit words (command, two arguments, payload length,
+checksum, command with all bits turned over), then the payload; protocol.txt of the Android Open
+Source Project says so. Each connection has a thread that reads it, each opened stream one that
+serves it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from benchfarm_virtual.auth import KeyChallenge
+from benchfarm_virtual.contract import StreamClosedError
+from benchfarm_virtual.faults import FaultKind, FaultTable
+from benchfarm_virtual.stream import AUTH, CLSE, CNXN, OKAY, OPEN, WRTE, Stream
+
+#: Runs in a thread of its own with an opened stream, which it doesn't need to close.
+Service = Callable[[Stream], None]
+
+#: The only address that a virtual phone ever listens on.
+LOOPBACK: Final = "127.0.0.1"
+_LOG: Final = logging.getLogger(__name__)
+_HEADER: Final = struct.Struct("<6I")
+#: The version that still needs a checksum in every packet, and the first one that does without.
+_VERSION_CHECKSUM: Final = 0x01000000
+_VERSION_NO_CHECKSUM: Final = 0x01000001
+#: The largest payload that this side takes, and what a peer gets that says nothing sensible.
+_MAX_PAYLOAD_BYTES: Final = 1024 * 1024
+_OLD_MAX_PAYLOAD_BYTES: Final = 4096
+_AUTH_TOKEN: Final = 1
+_AUTH_SIGNATURE: Final = 2
+_MAX_PROOFS: Final = 256
+#: On a slow link, bytes move in portions that take this long.
+_SLOW_PORTION_S: Final = 0.02
+_ACCEPT_PAUSE_S: Final = 1.0
+
+
+class _WireError(Exception):
+    """What came over the link is no packet, or its end; the connection can only be closed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LinkState:
+    """What all connections of one phone share: who may come in, what is served, how the link
+    behaves.
+    """
+
+    serial: str
+    allowed_keys: Sequence[RSAPublicKey]
+    banner: Callable[[], bytes]
+    #: Maps a service's name to what runs it, or None to refuse it.
+    service_for: Callable[[str], Service | None]
+    faults: FaultTable
+    #: Set while nothing is held back: a link that hangs is neither read nor written.
+    flows: threading.Event = field(default_factory=threading.Event)
+    #: 0: as fast as it goes.
+    bytes_per_s: float = 0.0
+
+    def pace(self, count_bytes: int) -> None:
+        """Wait as long as so many bytes take on a slow link."""
+        if self.bytes_per_s:
+            time.sleep(count_bytes / self.bytes_per_s)
+
+    def portion(self, count_bytes: int) -> int:
+        """Return how many of so many bytes move at once."""
+        if not self.bytes_per_s:
+            return count_bytes
+        return min(count_bytes, max(1, int(self.bytes_per_s * _SLOW_PORTION_S)))
+
+
+class Connection:
+    """The phone's end of one TCP connection. Methods may be called from any thread."""
+
+    def __init__(
+        self, sock: socket.socket, link: LinkState, on_close: Callable[[Connection], None]
+    ) -> None:
+        self._sock = sock
+        self._link = link
+        self._on_close = on_close
+        self._challenge = KeyChallenge(link.allowed_keys)
+        self._proofs = 0
+        #: Whether the adb server has been let in.
+        self.online = False
+        self._has_checksums = False
+        self._max_payload_bytes = _OLD_MAX_PAYLOAD_BYTES
+        self._streams: dict[int, Stream] = {}
+        self._last_id = 0
+        self._send_lock = threading.Lock()
+        self._unsent = bytearray()
+        self._gone = False
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start(self) -> None:
+        """Read it from now on, in a thread of its own."""
+        threading.Thread(
+            target=self._read_all, name=f"{self._link.serial} link", daemon=True
+        ).start()
+
+    # Sending
+
+    def send(self, command: int, arg0: int, arg1: int, payload: bytes | memoryview = b"") -> None:
+        """Send one packet; while the link hangs, it is kept for later."""
+        summed = self._has_checksums or command in (AUTH, CNXN)
+        total = sum(payload) & 0xFFFFFFFF if summed else 0
+        head = _HEADER.pack(command, arg0, arg1, len(payload), total, command ^ 0xFFFFFFFF)
+        size = len(head) + len(payload)
+        passing, cut = self._link.faults.advance(FaultKind.CUT, size, subject="down")
+        with self._send_lock:
+            self._unsent += b"".join((head, payload))[:passing]
+            self._flush()
+        if cut is not None:
+            self.close()
+        self._link.faults.reach("", size, subject="down")
+
+    def resume(self) -> None:
+        """Send what was kept while the link hung."""
+        with self._send_lock:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._link.flows.is_set():
+            return
+        data, self._unsent = memoryview(self._unsent), bytearray()
+        try:
+            while data and not self._gone:
+                count = self._link.portion(len(data))
+                self._sock.sendall(data[:count])
+                self._link.pace(count)
+                data = data[count:]
+        except OSError:
+            self._hang_up()
+
+    # Receiving
+
+    def _read_all(self) -> None:
+        try:
+            while not self._gone:
+                self._take_packet()
+        except (OSError, _WireError):
+            pass
+        except Exception:  # noqa: BLE001 - logged whole; the other phones go on
+            _LOG.exception("a link of a virtual phone failed")
+        finally:
+            self.close()
+            with self._send_lock:
+                self._sock.close()
+
+    def _take_packet(self) -> None:
+        head = _HEADER.unpack(self._exactly(_HEADER.size))
+        command, arg0, arg1, length, total, magic = head
+        if magic != command ^ 0xFFFFFFFF or length > _MAX_PAYLOAD_BYTES:
+            raise _WireError
+        payload = self._exactly(length)
+        if self._has_checksums and sum(payload) & 0xFFFFFFFF != total:
+            raise _WireError
+        if not self._gone:
+            self._on_packet(command, arg0, arg1, payload)
+
+    def _exactly(self, count: int) -> bytearray:
+        data = bytearray(count)
+        left = memoryview(data)
+        faults = self._link.faults
+        while left:
+            received = self._sock.recv_into(left[: self._link.portion(len(left))])
+            self._link.flows.wait()
+            _, cut = faults.advance(FaultKind.CUT, received, subject="up")
+            if cut is not None or not received:
+                raise _WireError
+            self._link.pace(received)
+            faults.reach("", received, subject="up")
+            left = left[received:]
+        return data
+
+    def _on_packet(self, command: int, arg0: int, arg1: int, payload: bytearray) -> None:
+        if command == OPEN:
+            self._on_open(arg0, payload)
+        elif command == CNXN:
+            self._drop_streams()
+            self.online = False
+            self._has_checksums = arg0 < _VERSION_NO_CHECKSUM
+            self._max_payload_bytes = max(_OLD_MAX_PAYLOAD_BYTES, min(arg1, _MAX_PAYLOAD_BYTES))
+            self._ask_for_proof()
+        elif command == AUTH:
+            # An offered public key changes nothing: nobody is there to accept it on the screen.
+            if not self.online and arg0 == _AUTH_SIGNATURE:
+                self._on_signature(payload)
+        elif (stream := self._streams.get(arg1)) is not None:
+            if command == WRTE:
+                stream.deliver(payload)
+            elif command == OKAY:
+                stream.acknowledged()
+            elif command == CLSE:
+                del self._streams[arg1]
+                stream.abandon()
+                self.send(CLSE, stream.local_id, stream.remote_id)
+
+    # Handshake
+
+    def _ask_for_proof(self) -> None:
+        self._proofs += 1
+        if self._proofs > _MAX_PROOFS:
+            self.close()
+            return
+        self.send(AUTH, _AUTH_TOKEN, 0, self._challenge.next_token())
+
+    def _on_signature(self, signature: bytearray) -> None:
+        is_right = self._challenge.check(bytes(signature))
+        if is_right and not self._link.faults.active(FaultKind.UNAUTHORIZED):
+            self._welcome()
+        else:
+            self._ask_for_proof()
+
+    def admit(self) -> None:
+        """Let a server in that has proved its key while the phone let nobody in."""
+        if not self.online and self._challenge.proved:
+            self._welcome()
+
+    def _welcome(self) -> None:
+        version = _VERSION_CHECKSUM if self._has_checksums else _VERSION_NO_CHECKSUM
+        self.online = True
+        self.send(CNXN, version, _MAX_PAYLOAD_BYTES, self._link.banner())
+
+    # Streams
+
+    def _on_open(self, remote_id: int, payload: bytearray) -> None:
+        name = payload.rstrip(b"\0").decode("utf-8", "surrogateescape")
+        if not self.online or not remote_id:
+            return
+        moment = f"open:{name.partition(':')[0].partition(',')[0]}"
+        self._link.faults.reach(moment)
+        if self._gone:
+            return
+        is_refused = self._link.faults.take(FaultKind.CLOSED, moment) is not None
+        service = None if is_refused else self._link.service_for(name)
+        if service is None:
+            self.send(CLSE, 0, remote_id)
+            return
+        self._last_id += 1
+        stream = Stream(self._last_id, remote_id, self._send_from_stream, self._max_payload_bytes)
+        self._streams[stream.local_id] = stream
+        self.send(OKAY, stream.local_id, remote_id)
+        thread = threading.Thread(
+            target=_serve,
+            args=(service, stream),
+            name=f"{self._link.serial} {name[:60]}",
+            daemon=True,
+        )
+        try:
+            thread.start()
+        except RuntimeError:
+            _LOG.warning("%s: no thread is left for %s", self._link.serial, name[:60])
+            stream.finish()
+
+    def _send_from_stream(
+        self, command: int, local_id: int, remote_id: int, payload: bytes | memoryview
+    ) -> None:
+        if command == CLSE:
+            self._streams.pop(local_id, None)
+        self.send(command, local_id, remote_id, payload)
+
+    def _drop_streams(self) -> None:
+        streams, self._streams = list(self._streams.values()), {}
+        for stream in streams:
+            stream.abandon()
+
+    # The end
+
+    def close(self) -> None:
+        """Close the connection and everything opened over it."""
+        self._hang_up()
+        self._drop_streams()
+        self._on_close(self)
+
+    def _hang_up(self) -> None:
+        """End both directions; the thread that reads sees it, and lets go of the socket."""
+        self._gone = True
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+
+def _serve(service: Service, stream: Stream) -> None:
+    try:
+        service(stream)
+    except (StreamClosedError, EOFError):
+        pass  # the client has gone, as clients do
+    except Exception:  # noqa: BLE001 - logged whole; the other phones go on
+        _LOG.exception("a service of a virtual phone failed")
+    finally:
+        stream.finish()
+
+
+class PhoneServer:
+    """Listens for one phone. Methods may be called from any thread."""
+
+    def __init__(self, link: LinkState) -> None:
+        self._link = link
+        self._listener: socket.socket | None = None
+        #: Holds the port while the phone is away.
+        self._reserved: socket.socket | None = None
+        self._acceptor = threading.current_thread()
+        self._connections: set[Connection] = set()
+        self.port = 0
+        link.flows.set()
+
+    @property
+    def listening(self) -> bool:
+        """Whether an adb server could connect now."""
+        return self._listener is not None
+
+    @property
+    def online_count(self) -> int:
+        """How many adb servers have been let in."""
+        return sum(connection.online for connection in tuple(self._connections))
+
+    def listen(self, port: int = 0) -> None:
+        """Listen on a port (0: a free one); raise OSError when it can't be had."""
+        self._accept_from(_bound_socket(port))
+
+    def close(self) -> None:
+        """Stop listening and close every connection."""
+        listener, self._listener = self._listener, None
+        if listener is not None and self._acceptor is threading.current_thread():
+            listener.close()
+        elif listener is not None:
+            # Whoever waits for connections looks again when one comes.
+            with contextlib.suppress(OSError):
+                socket.create_connection((LOOPBACK, self.port), timeout=_ACCEPT_PAUSE_S).close()
+            self._acceptor.join()
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
+        self.drop_connections()
+
+    def go_away(self) -> None:
+        """As close, but keep the port from being taken by others until come_back."""
+        self.close()
+        with contextlib.suppress(OSError):  # someone was faster; come_back will say so
+            self._reserved = _bound_socket(self.port)
+
+    def come_back(self) -> None:
+        """Listen again on the port that go_away has kept; raise OSError when it was lost."""
+        reserved, self._reserved = self._reserved, None
+        self._accept_from(reserved or _bound_socket(self.port))
+
+    def drop_connections(self) -> None:
+        """Close every connection; the phone goes on listening."""
+        self._each(Connection.close)
+
+    def hang(self, *, hung: bool) -> None:
+        """Hold everything back, or let it go on."""
+        if hung:
+            self._link.flows.clear()
+        else:
+            self._link.flows.set()
+            self._each(Connection.resume)
+
+    def admit(self) -> None:
+        """Let in the servers that had proved their key while the phone let nobody in."""
+        self._each(Connection.admit)
+
+    def _each(self, action: Callable[[Connection], None]) -> None:
+        for connection in tuple(self._connections):
+            action(connection)
+
+    def _accept_from(self, sock: socket.socket) -> None:
+        sock.listen(16)
+        self._listener = sock
+        self.port = sock.getsockname()[1]
+        self._acceptor = threading.Thread(
+            target=self._accept, args=(sock,), name=f"{self._link.serial} listens", daemon=True
+        )
+        self._acceptor.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with listener:
+            while self._listener is listener:
+                try:
+                    sock, _ = listener.accept()
+                except OSError:
+                    time.sleep(_ACCEPT_PAUSE_S)  # no descriptor is left: trying on would only spin
+                    continue
+                if self._listener is not listener:
+                    sock.close()
+                    return
+                connection = Connection(sock, self._link, self._connections.discard)
+                self._connections.add(connection)
+                connection.start()
+                self._link.faults.reach("connect")
+
+
+def _bound_socket(port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((LOOPBACK, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
