@@ -155,6 +155,7 @@ OWNERS = {
         "fields.py",
         "records/plan.py",
         "extensions/farm/manifest.py",
+        "extensions/interop",
         "extensions/runtimes",
     },
     "regex": {"extensions/runtimes/declaration.py"},

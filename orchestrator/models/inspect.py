@@ -189,33 +189,28 @@ def _mapped_copy(file: BinaryIO) -> mmap.mmap:
 
 
 class _Tensor(NamedTuple):
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    shape_signature: tuple[int, ...]
-    buffer: int
     #: The size of its data in the file, 0 for one that is computed.
     constant_bytes: int
-    scales: tuple[float, ...]
-    zero_points: tuple[int, ...]
-    #: Whether blocks of its elements have a scale each, which are in a tensor of their own.
-    is_by_block: bool
+    buffer: int
+    #: Whether its numbers stand for real ones: as a whole, by channel, or by block.
+    is_quantised: bool
+    facts: TensorFacts
 
 
 class _Operator(NamedTuple):
     name: str
     is_custom: bool
-    #: Of its subgraph's tensors; -1 for an input that is left out.
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    #: None for an input that is left out.
+    inputs: tuple[_Tensor | None, ...]
+    outputs: tuple[_Tensor | None, ...]
     #: Whether a matrix product takes its first input transposed.
     is_first_transposed: bool
 
 
 class _Subgraph(NamedTuple):
     tensors: tuple[_Tensor, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
+    inputs: tuple[TensorFacts, ...]
+    outputs: tuple[TensorFacts, ...]
     operators: tuple[_Operator, ...]
 
 
@@ -242,8 +237,8 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         min_runtime_version=bytes(() if told is None else told[:16])
         .split(b"\0")[0]
         .decode("ascii", "replace"),
-        inputs=tuple(_tensor_facts(main.tensors[index]) for index in main.inputs),
-        outputs=tuple(_tensor_facts(main.tensors[index]) for index in main.outputs),
+        inputs=main.inputs,
+        outputs=main.outputs,
         signatures=tuple(
             SignatureFacts(
                 key=_text(signature.signatureKey),
@@ -257,7 +252,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
         flex_operators=tuple(name for name in outside if name.startswith("Flex")),
         metadata={name: _at(sizes, buffer) for name, buffer in pieces.items()},
-        tensors=dict(Counter(tensor.dtype for tensor in tensors).most_common()),
+        tensors=dict(Counter(tensor.facts.dtype for tensor in tensors).most_common()),
         parameters=sum(map(_parameters, constants.values())),
         multiply_adds=_multiply_adds(main),
         weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
@@ -280,42 +275,54 @@ def _subgraph(
     subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: Sequence[int]
 ) -> _Subgraph:
     tensors = tuple(_tensor(tensor, sizes) for tensor in _all(subgraph.tensors))
-    operators = tuple(_operator(operator, codes) for operator in _all(subgraph.operators))
-    inputs, outputs = _integers(subgraph.inputs), _integers(subgraph.outputs)
-    used = [index for each in operators for index in (*each.inputs, *each.outputs) if index != -1]
-    for index in (*inputs, *outputs, *used):
-        _at(tensors, index)
-    return _Subgraph(tensors=tensors, inputs=inputs, outputs=outputs, operators=operators)
+    return _Subgraph(
+        tensors=tensors,
+        inputs=tuple(_at(tensors, index).facts for index in _integers(subgraph.inputs)),
+        outputs=tuple(_at(tensors, index).facts for index in _integers(subgraph.outputs)),
+        operators=tuple(_operator(item, codes, tensors) for item in _all(subgraph.operators)),
+    )
 
 
 def _tensor(tensor: schema.TensorT, sizes: Sequence[int]) -> _Tensor:
     shape, quantization = _integers(tensor.shape), tensor.quantization
-    kind = _schema_names()[1].get(tensor.type, f"unknown_{tensor.type}")
-    return _Tensor(
+    scales = () if quantization is None else tuple(map(float, _all(quantization.scale)))
+    zero_points = () if quantization is None else _integers(quantization.zeroPoint)
+    is_as_a_whole = len(scales) == len(zero_points) == 1 and math.isfinite(scales[0])
+    facts = TensorFacts(
         name=_text(tensor.name),
-        dtype=kind.lower(),
+        dtype=_schema_names()[1].get(tensor.type, f"unknown_{tensor.type}").lower(),
         shape=shape,
         shape_signature=_integers(tensor.shapeSignature) or shape,
-        buffer=tensor.buffer,
+        scale=scales[0] if is_as_a_whole else None,
+        zero_point=zero_points[0] if is_as_a_whole else None,
+    )
+    return _Tensor(
         constant_bytes=_at(sizes, tensor.buffer) if sizes else 0,
-        scales=() if quantization is None else tuple(map(float, _all(quantization.scale))),
-        zero_points=() if quantization is None else _integers(quantization.zeroPoint),
-        is_by_block=hasattr(getattr(quantization, "details", None), "blockSize"),
+        buffer=tensor.buffer,
+        # Blocks of its elements may have a scale each, which are in a tensor of their own.
+        is_quantised=bool(scales) or hasattr(getattr(quantization, "details", None), "blockSize"),
+        facts=facts,
     )
 
 
-def _operator(operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT]) -> _Operator:
+def _operator(
+    operator: schema.OperatorT, codes: Sequence[schema.OperatorCodeT], tensors: Sequence[_Tensor]
+) -> _Operator:
     code = _at(codes, operator.opcodeIndex)
     # Codes from 127 on are only in the wider field, older files have only the narrow one: the
     # larger counts.
     number = max(code.deprecatedBuiltinCode, code.builtinCode)
     name = _schema_names()[0].get(number, f"UNKNOWN_{number}")
     is_custom = name == "CUSTOM"
+
+    def used(items: Sequence[Any] | None) -> tuple[_Tensor | None, ...]:
+        return tuple(None if at == -1 else _at(tensors, at) for at in _integers(items))
+
     return _Operator(
         name=(_text(code.customCode) if is_custom else "") or name,
         is_custom=is_custom,
-        inputs=_integers(operator.inputs),
-        outputs=_integers(operator.outputs),
+        inputs=used(operator.inputs),
+        outputs=used(operator.outputs),
         is_first_transposed=bool(getattr(operator.builtinOptions, "adjX", False)),
     )
 
@@ -354,49 +361,27 @@ def _schema_names() -> tuple[Mapping[int, str], Mapping[int, str]]:
     return by_number(schema.BuiltinOperator), by_number(schema.TensorType)
 
 
-def _tensor_facts(tensor: _Tensor) -> TensorFacts:
-    as_a_whole = (
-        len(tensor.scales) == 1 and len(tensor.zero_points) == 1 and math.isfinite(tensor.scales[0])
-    )
-    return TensorFacts(
-        name=tensor.name,
-        dtype=tensor.dtype,
-        shape=tensor.shape,
-        shape_signature=tensor.shape_signature,
-        scale=tensor.scales[0] if as_a_whole else None,
-        zero_point=tensor.zero_points[0] if as_a_whole else None,
-    )
-
-
 def _parameters(tensor: _Tensor) -> int:
     """Return how many weights a constant holds: none in shapes, axes and paddings, which are plain
     integers.
     """
-    is_real = tensor.dtype.startswith(("float", "bfloat"))
-    counts = (is_real or bool(tensor.scales) or tensor.is_by_block) and min(tensor.shape, default=1)
-    return math.prod(tensor.shape) if counts > 0 else 0
+    facts = tensor.facts
+    is_real = tensor.is_quantised or facts.dtype.startswith(("float", "bfloat"))
+    return math.prod(facts.shape) if is_real and min(facts.shape, default=1) > 0 else 0
 
 
 def _multiply_adds(subgraph: _Subgraph) -> int | None:
-    total = 0
-    for operator in subgraph.operators:
-        work = _work(operator, subgraph.tensors)
-        if work is None:
-            return None
-        total += work
-    return total
+    work = [_work(operator) for operator in subgraph.operators if operator.name in _WEIGHED]
+    return None if None in work else sum(each or 0 for each in work)
 
 
-def _work(operator: _Operator, tensors: Sequence[_Tensor]) -> int | None:
-    """Return an operator's multiply-adds, 0 for kinds that aren't counted, None when a shape is
-    unknown.
-    """
-    if operator.name not in _WEIGHED:
-        return 0
-    used = (*operator.inputs, operator.outputs[0]) if operator.outputs else ()
-    if len(used) < 3 or min(used[0], used[1], used[-1]) < 0:
+def _work(operator: _Operator) -> int | None:
+    """Return an operator's multiply-adds, None when a shape is unknown."""
+    used = [*operator.inputs[:3], *operator.outputs[:1]]
+    if len(operator.inputs) < 2 or not operator.outputs or None in (*used[:2], used[-1]):
         return None
-    first, weights, result = (tensors[index].shape for index in (used[0], used[1], used[-1]))
+    shapes = [tensor.facts.shape if tensor is not None else () for tensor in used]
+    first, weights, result = shapes[0], shapes[1], shapes[-1]
     if not result or min((*first, *weights, *result)) <= 0:
         return None
     match operator.name, len(weights):
@@ -404,11 +389,9 @@ def _work(operator: _Operator, tensors: Sequence[_Tensor]) -> int | None:
             return math.prod(result) * math.prod(weights[1:])
         case "DEPTHWISE_CONV_2D", 4:  # [1, height, width, out]
             return math.prod(result) * weights[1] * weights[2]
-        case "TRANSPOSE_CONV", 4 if (
-            len(used) > 3 and used[2] >= 0 and min(tensors[used[2]].shape, default=0) > 0
-        ):
+        case "TRANSPOSE_CONV", 4 if len(shapes) > 3 and min(shapes[2], default=0) > 0:
             # Each input element meets each weight of its channel; inputs: shape, weights, data.
-            return math.prod(tensors[used[2]].shape) * math.prod(weights[:3])
+            return math.prod(shapes[2]) * math.prod(weights[:3])
         case "FULLY_CONNECTED", 2:  # [out, in]
             return math.prod(result) * weights[1]
         case "BATCH_MATMUL", _ if len(first) >= 2:
@@ -429,7 +412,7 @@ def _precision(subgraphs: Sequence[_Subgraph]) -> str:
     """
     found = {kind for subgraph in subgraphs for kind in _computed_kinds(subgraph)}
     if not found:
-        constants = {t.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
+        constants = {t.facts.dtype for s in subgraphs for t in s.tensors if t.constant_bytes}
         found = constants & {"float32", "float16", "int8", "uint8", "int16"}
     if not found:
         return "none"
@@ -437,25 +420,26 @@ def _precision(subgraphs: Sequence[_Subgraph]) -> str:
 
 
 def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
-    tensors = subgraph.tensors
     #: Constants that are stored small and widened before use: result -> what it is widened from.
     widened = {
-        operator.outputs[0]: tensors[operator.inputs[0]]
+        id(operator.outputs[0]): stored
         for operator in subgraph.operators
-        if operator.name in {"DEQUANTIZE", "DENSIFY"}
-        and operator.inputs
-        and operator.outputs
-        and operator.inputs[0] >= 0
-        and tensors[operator.inputs[0]].constant_bytes
+        if operator.name in {"DEQUANTIZE", "DENSIFY"} and operator.outputs
+        for stored in operator.inputs[:1]
+        if stored is not None and stored.constant_bytes
     }
     for operator in subgraph.operators:
         inputs = operator.inputs
-        if operator.name not in _WEIGHED or len(inputs) < 2 or min(inputs[:2]) < 0:
+        if operator.name not in _WEIGHED or len(inputs) < 2:
             continue
-        data_at = 2 if operator.name == "TRANSPOSE_CONV" and len(inputs) > 2 else 0
-        data = tensors[inputs[data_at]].dtype
-        weights = widened.get(inputs[1], tensors[inputs[1]])
-        if data == "float32" and weights.dtype != "float32" and weights.constant_bytes:
-            yield "float16" if weights.dtype == "float16" else "dynamic-range"
+        data, weights = (
+            inputs[2 if operator.name == "TRANSPOSE_CONV" and inputs[2:] else 0],
+            inputs[1],
+        )
+        if data is None or weights is None:
+            continue
+        kind, weights = data.facts.dtype, widened.get(id(weights), weights)
+        if kind == "float32" and weights.facts.dtype != kind and weights.constant_bytes:
+            yield "float16" if weights.facts.dtype == "float16" else "dynamic-range"
         else:
-            yield data
+            yield kind

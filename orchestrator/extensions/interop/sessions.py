@@ -5,13 +5,14 @@ line.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from orchestrator.app.importing import (
     Imported,
@@ -33,7 +34,16 @@ from orchestrator.extensions.interop.device_lab import (
     RUNTIME_INFO,
     STDOUT,
 )
-from orchestrator.extensions.interop.leaderboard import ACCELERATORS, Checked, Row, is_row, read_row
+from orchestrator.extensions.interop.leaderboard import (
+    ACCELERATORS,
+    Few,
+    Part,
+    Row,
+    Text,
+    is_row,
+    read_part,
+    read_row,
+)
 from orchestrator.plugins import Workspace
 from orchestrator.reading.litert_lm import Process, names_gpu
 from orchestrator.reading.protos import decode_language_model
@@ -148,25 +158,25 @@ class _Batch(ImportBatch):
         )
         return sha256
 
-    def device(self, device_id: str, said: Mapping[str, str], *, build: str = "") -> Serial:
+    def device(
+        self, device_id: str, said: Row | _Said, *, title: str = "", build: str = ""
+    ) -> Serial:
         """Return the device as its session calls it: many phones may have one id, and none is one
         of ours.
-
-        ``said``: platform, runner, device and os.
         """
-        title, system = said["device"], said["os"]
-        serial = Serial(f"{device_id}@{said['runner'] or 'device-lab'}")
+        title = said.device or title
+        serial = Serial(f"{device_id}@{said.runner or 'device-lab'}")
         named = _DEVICE_ID.fullmatch(device_id)
-        release, api = re.search(r"\d+(?:\.\d+)*", system), re.search(r"API (\d+)", system)
+        release, api = re.search(r"\d+(?:\.\d+)*", said.os), re.search(r"API (\d+)", said.os)
         sdk = api[1] if api is not None else named[2] if named is not None else None
         facts = DeviceFacts(
             serial=serial,
-            kind=_KINDS.get(said["platform"], DeviceKind.HOST),
+            kind=_KINDS.get(said.platform, DeviceKind.HOST),
             is_virtual=False,
             model=title,
             codename=named[1] if named is not None else device_id,
             os_version=release[0] if release is not None else "",
-            sdk=int(sdk) if sdk is not None and said["platform"] == "android" else None,
+            sdk=int(sdk) if sdk is not None and said.platform == "android" else None,
             fingerprint=build,
             is_imported=True,
         )
@@ -209,28 +219,28 @@ def _file(path: Path, batch: _Batch) -> Origin:
 
 
 def _add_row(batch: _Batch, row: Row, line: bytes, path: Path) -> None:
+    libraries = [[item.name, item.sha256] for item in row.libs]
     told: dict[str, object] = {
         "runtime": row.runtime,
-        "version": row.version,
+        "version": row.runtime_version,
         "binary": row.binary,
-        "libraries": [list(i) for i in row.libraries],
+        "libraries": libraries,
     }
-    if row.version in {"", "latest"} and not row.libraries:
+    if row.runtime_version in {"", "latest"} and not libraries:
         # "latest" may be any version: another session's counts as another program.
         told["session"] = row.session
-    name = f"{row.runtime} {row.version}".strip() or "LiteRT"
-    model = batch.model(row.repository, row.file, row.size_bytes)
+    name = f"{row.runtime} {row.runtime_version}".strip() or "LiteRT"
+    model = batch.model(row.model, row.file, round((row.model_size_mb or 0.0) * 1e6))
     case = Case(
-        serial=batch.device(
-            row.device_id,
-            {"platform": row.platform, "runner": row.runner, "device": row.device, "os": row.os},
-        ),
+        serial=batch.device(row.device_id, row),
         model_sha256=model.sha256,
         model_name=model.name,
-        delegate=row.delegate,
+        delegate=row.wanted,
         threads=-1,
         tool=PROGRAM.name,
-        build_sha256=batch.build(told, name=name, version=row.version, platform=row.platform),
+        build_sha256=batch.build(
+            told, name=name, version=row.runtime_version, platform=row.platform
+        ),
         flags=row.flags,
         affinity="all",
     )
@@ -299,21 +309,22 @@ def _below(path: Path) -> list[Path]:
 
 def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
     """Add a job; raises OutputParseError for one that lacks what shows its worth."""
-    said, arguments = _said(job)
-    if said["device_id"] not in {"", job.device_id}:
+    said = _said(job)
+    config = next((item for item in said.config.jobs if item.name == job.folder.name), _JobConfig())
+    if said.device_id not in {"", job.device_id}:
         # What the file states of the session's one device doesn't hold for another.
-        said |= {"device_id": "", "device": "", "os": "", "platform": "android"}
+        said = said.model_copy(update={"device": "", "os": "", "platform": "android"})
     provenance = files.get(PROVENANCE, b"")[: 1 << 20].decode("utf-8", "replace")
-    flags = {**dict(_FLAG.findall(_line_of(provenance, "args"))), **arguments}
+    arguments = " ".join(map(str, config.action.program.args))
+    flags = dict(_FLAG.findall(f"{_line_of(provenance, 'args')} {arguments}"))
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
         raise OutputParseError(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
     tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
-    file = (
-        said["model"] or flags.get("model_path") or flags.get("graph") or _logged_model(files)
-    ).rpartition("/")[2]
+    named = config.labels.model or said.model or flags.get("model_path") or flags.get("graph")
+    file = (named or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
     if is_lm and job.accelerator == "gpu" and not _names_gpu(files.get(LOGCAT, b"")):
@@ -329,12 +340,13 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         if file
         else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
     )
-    caches = said["model_caches"] or ("on" if job.file(_WARM_UP) is not None else "")
+    caches = config.labels.model_caches or ("on" if job.file(_WARM_UP) is not None else "")
     threads = flags.get("num_threads") or flags.get("num_cpu_threads") or ""
     case = Case(
         serial=batch.device(
             job.device_id,
-            said | {"device": said["device"] or (product[1] if product is not None else "")},
+            said,
+            title=product[1] if product is not None else "",
             build=_line_of(provenance, "build"),
         ),
         model_sha256=model.sha256,
@@ -343,12 +355,10 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         threads=int(threads) if threads.isdecimal() and 0 < int(threads) <= 64 else -1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
-            {"version": said["runtime_version"], **known_by},
-            name=" ".join(
-                filter(None, ["LiteRT-LM" if is_lm else "LiteRT", said["runtime_version"]])
-            ),
-            version=said["runtime_version"],
-            platform=said["platform"],
+            {"version": said.runtime_version, **known_by},
+            name=f"{'LiteRT-LM' if is_lm else 'LiteRT'} {said.runtime_version}".rstrip(),
+            version=said.runtime_version,
+            platform=said.platform,
         ),
         # An engine that finds its caches starts another way than one that writes them.
         flags=tuple(sorted({**tokens, **({MODEL_CACHES: caches} if caches else {})}.items())),
@@ -358,7 +368,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         job.folder / (METRICS if is_lm else RESULTS),
         [Attachment(name=key, data=data) for key, data in files.items()],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
-        at=_moment(said["created"]),
+        at=_moment(said.created),
     )
     batch.add(case, raw, is_language_model=is_lm)
 
@@ -382,61 +392,56 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
     return tokens
 
 
-_STATED: Final = (
-    "platform",
-    "runner",
-    "device_id",
-    "device",
-    "os",
-    "runtime_version",
-    "model",
-    "created",
-)
+class _Labels(Part):
+    model: Text = ""
+    model_caches: Text = ""
 
 
-def _said(job: _Job) -> tuple[dict[str, str], Mapping[str, str]]:
-    """Return what ``session.json`` and ``ddp_session.json`` state of a job, and its program's
-    arguments.
+class _Program(Part):
+    args: Few[Any] = Field(default_factory=list)
+
+
+class _Action(Part):
+    program: Annotated[_Program, Field(alias="androidNativeBinary")] = _Program()
+
+
+class _JobConfig(Part):
+    name: Annotated[Text, Field(alias="displayName")] = ""
+    labels: _Labels = _Labels()
+    action: _Action = _Action()
+
+
+class _Config(Part):
+    jobs: Few[_JobConfig] = Field(alias="jobConfigs", default_factory=list)
+
+
+class _Said(Part):
+    """What a session's files state of it."""
+
+    platform: Text = "android"
+    runner: Text = ""
+    device_id: Text = ""
+    device: Text = ""
+    os: Text = ""
+    runtime_version: Text = ""
+    model: Text = ""
+    created: Text = ""
+    config: Annotated[_Config, Field(alias="sessionConfig")] = _Config()
+
+
+def _said(job: _Job) -> _Said:
+    """Return what ``session.json`` and ``ddp_session.json`` state of a job.
 
     Raises OutputParseError for what no runner writes.
     """
-    merged: dict[str, object] = {}
+    said = _Said()
     for name in ("ddp_session.json", "session.json"):
         for folder in (job.folder.parent, job.folder):
             if (data := replace(job, folder=folder).file(name)) is not None:
-                try:
-                    values = json.loads(data.decode())
-                except (ValueError, RecursionError) as error:
-                    raise OutputParseError(f"{name} isn't JSON: {error}") from error
-                if not isinstance(values, dict):
-                    raise OutputParseError(f"{name} is no JSON object")
-                merged |= values
-    checked = Checked(merged)
-    config = checked.part("sessionConfig")
-    named = next(
-        (
-            item
-            for item in config.parts("jobConfigs")
-            if item.text("displayName") == job.folder.name
-        ),
-        None,
-    )
-    own = named or Checked({})
-    labels, action = own.part("labels"), own.part("action").part("androidNativeBinary")
-    given = action.values.get("args")
-    arguments = (
-        dict(_FLAG.findall(" ".join(map(str, given))))
-        if isinstance(given, list) and len(given) < 200
-        else {}
-    )
-    said = {key: checked.text(key) for key in _STATED}
-    said["model"] = labels.text("model") or said["model"]
-    said["model_caches"] = labels.text("model_caches")
-    said["platform"] = said["platform"] or "android"
-    # The parts of an object collect their faults in its list.
-    if faults := dict.fromkeys([*checked.faults, *own.faults]):
-        raise OutputParseError(f"its session's file is wrong: {'; '.join(faults)}"[:500])
-    return said, arguments
+                own = read_part(_Said, data, f"{name} is wrong")
+                told = {key: getattr(own, key) for key in own.model_fields_set}
+                said = said.model_copy(update=told)
+    return said
 
 
 def _moment(text: str) -> datetime | None:

@@ -196,29 +196,41 @@ def test_signs_of_heat_in_summaries_are_told(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"row_id": 1}', "row_id: is 1, not a text"),
-        ('{"row_id": "a", ' + '"x": [' * 5000, "isn't JSON"),
-        (json.dumps(row("a") | {"runs": 10**400}), "runs: is 1000"),
-        (json.dumps(row("a") | {"runs": True}), "runs: is True, not a whole number"),
-        (json.dumps(row("a", median=float("nan"))), "latency_ms.median: is 'NaN', not a number"),
-        (json.dumps(row("a") | {"latency_ms": [1]}), "latency_ms: is [1], not an object"),
+        ('{"row_id": 1}', "row_id: Input should be a valid string, not 1"),
+        ('{"row_id": "a", ' + '"x": [' * 5000, "Invalid JSON"),
+        (
+            json.dumps(row("a") | {"runs": 10**400}),
+            "runs: Input should be less than or equal to 10000000",
+        ),
+        (json.dumps(row("a") | {"runs": True}), "runs: Input should be a valid integer, not True"),
+        (
+            json.dumps(row("a", median=float("nan"))),
+            "latency_ms.median: Input should be a finite number",
+        ),
+        (
+            json.dumps(row("a") | {"latency_ms": [1]}),
+            "latency_ms: Input should be an object, not [1]",
+        ),
         (
             json.dumps(row("a") | {"accelerator": "../cpu"}),
-            "accelerator: is '../cpu', not one of cpu, gpu, npu",
+            "accelerator: Input should be 'cpu', 'gpu' or 'npu', not '../cpu'",
         ),
         (
             json.dumps(row("a") | {"file": "a\x1b[2J\nb"}),
-            "file: is 'a\\x1b[2J\\nb', not a text in one line",
+            "must be a text in one line, not 'a\\x1b[2J\\nb'",
         ),
-        (json.dumps(row("a") | {"date": "yesterday"}), "date: is 'yesterday', not YYYY-MM-DD"),
+        (json.dumps(row("a") | {"date": "yesterday"}), "Invalid isoformat string: 'yesterday'"),
         (json.dumps(tokens_row("cpu", HOT[:1])), "iterations: 1, of which 1 warm up: none is left"),
         (
             json.dumps(tokens_row("cpu", HOT, conditions={})),
-            "conditions.prefill_tokens: isn't told",
+            "conditions.prefill_tokens: the speed is of an unknown context",
         ),
-        (json.dumps(tokens_row("cpu", HOT, iterations=["x"])), "iterations: is ['x'], not a list"),
-        ("{" + "\x00" * 50, "isn't JSON"),
-        ("[]", "is no JSON object"),
+        (
+            json.dumps(tokens_row("cpu", HOT, iterations=["x"])),
+            "iterations.0: Input should be an object, not 'x'",
+        ),
+        ("{" + "\x00" * 50, "Invalid JSON"),
+        ("[]", "the line is wrong: Input should be an object"),
     ],
 )
 def test_a_hostile_line_gives_one_clear_error_and_nothing_is_stored(
@@ -368,7 +380,7 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
         "prefill_tokens": "32", "decode_tokens": "16"
     }  # fmt: skip
     (session.parent / "ddp_session.json").write_text("[]")
-    assert "ddp_session.json is no JSON object" in cli("import", session.parent).ended_with(2).said
+    assert "ddp_session.json is wrong: Input should be an object" in cli("import", session.parent).ended_with(2).said
 
 
 def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
