@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import equal_campaign
-from orchestrator.app.measuring import Prepared
 from orchestrator.app.pairing import AbRequest, go_on, measure, pair_comparison, pairing_of, prepare
+from orchestrator.app.preparing import Prepared
 from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.bisect import BisectResult, Compared, Probe
 from orchestrator.engine.bisect import bisect as search
@@ -112,13 +112,9 @@ def releases_between(
         if wanted.release_id not in fitting:
             raise UsageError(f"{option} {wanted.address} isn't for this device ({', '.join(abis)})")
         places.append([item.release_id for item in ordered].index(wanted.release_id))
-    if places[0] == places[1]:
+    if places[0] >= places[1]:
         raise UsageError(
-            "GOOD and BAD are one and the same build", hint="benchfarm build list --all"
-        )
-    if places[0] > places[1]:
-        raise UsageError(
-            "GOOD was archived after BAD", hint="to look for what made it faster, swap the two"
+            "GOOD must be a build that was first seen before BAD", hint="benchfarm build list --all"
         )
     return ordered[places[0] : places[1] + 1]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orchestrator import __version__
-from orchestrator.app.beginning import new_campaign_id
 from orchestrator.app.options import Paths, arg, opt
+from orchestrator.app.preparing import new_campaign_id
 from orchestrator.app.reporting import report_data, report_title, write_html
 from orchestrator.bootstrap import Workspace, this_computer
 from orchestrator.engine.reread import ImportBatch, ImportResult

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.rounds import standings
 from orchestrator.app import time_limits
-from orchestrator.app.beginning import begin, identify, inputs_of, prepare
 from orchestrator.app.phones import unchecked_hint
+from orchestrator.app.preparing import Prepared, identify, inputs_of, prepare, start
 from orchestrator.app.reporting import report_data
 from orchestrator.app.status import PublishedStatus, resumable
 from orchestrator.bootstrap import OpenedDevices, Workspace
@@ -46,16 +46,6 @@ _NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, 
 
 #: Options that ask another question than which delegate is the fastest.
 _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustained")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A stored campaign, or one that is about to be, with what running it needs."""
-
-    campaign: Campaign
-    models: Sequence[Model]
-    builds: Sequence[Build]
-    opened: OpenedDevices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,18 +196,12 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
     opened = workspace.open_devices(plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
-    beginning = prepare(workspace, plan, opened.devices, inputs)
-    if not beginning.expansion.cases:
+    prepared = prepare(workspace, plan, opened, inputs)
+    if not prepared.campaign.invocations:
         raise UsageError(
             "the time budget is too small for any case", hint="increase --budget or reduce the plan"
         )
-    campaign = begin(workspace, plan, opened.devices, beginning)
-    return measure(
-        workspace,
-        Prepared(
-            campaign=campaign, models=beginning.models, builds=beginning.builds, opened=opened
-        ),
-    )
+    return measure(workspace, start(workspace, prepared))
 
 
 class CampaignInterruptedError(InterruptedByUserError):

@@ -11,15 +11,17 @@ from orchestrator.analysis.compare import CLAIM_LEVEL, threshold_for
 from orchestrator.analysis.comparison import ComparedCase, Comparison, compare_measured
 from orchestrator.analysis.matching import Axis, Fact, Rule
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
-from orchestrator.app.beginning import (
+from orchestrator.app.measuring import open_cases, reopen, run_campaign
+from orchestrator.app.preparing import (
+    Prepared,
     expansion_of,
     files_of,
-    hold,
     inputs_of,
     new_campaign,
+    nothing_to_measure,
+    start,
     unchecked,
 )
-from orchestrator.app.measuring import Prepared, open_cases, reopen, run_campaign
 from orchestrator.app.stored import load_measured
 from orchestrator.bootstrap import OpenedDevices, Workspace
 from orchestrator.engine.events import CampaignEnded
@@ -33,7 +35,6 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_foreign, is_language_model
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome
-from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, each, format_percent, split
 
 #: What two sides may differ in -> the fact that is then free, and the parts of a case that differ
@@ -96,20 +97,15 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model else "build", value=text)
 
 
-class EqualSidesError(UsageError):
-    """Both sides are one configuration; ``plan`` measures it."""
+def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded | Plan:
+    """Measure two sides in turns; return the plan of both, unmeasured, where they are one
+    configuration.
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__("both sides have the same content", hint="name two that differ")
-        self.plan = plan
-
-
-def compare_ab(workspace: Workspace, request: AbRequest) -> CampaignEnded:
-    """Measure two sides in turns; raises UsageError kinds before anything runs."""
+    Raises UsageError kinds before anything runs.
+    """
     prepared = prepare(workspace, request)
-    pairing = pairing_of(prepared.campaign)
-    if pairing.is_same:
-        raise EqualSidesError(_plan(request, _sides(request)[0]))
+    if pairing_of(prepared.campaign).is_same:
+        return _plan(request, _sides(request)[0])
     return measure(workspace, prepared)
 
 
@@ -138,8 +134,7 @@ def prepare(
         cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
     if not pairs:
-        text = "\n  ".join(map(one_line, reasons)) or "the sides have no case in common"
-        raise UsageError(f"nothing can be compared:\n  {text}")
+        raise nothing_to_measure(reasons or ["the sides have no case in common"])
     pairing = Pairing(
         sides=tuple((before.case_key, after.case_key) for before, after in pairs),
         baseline=sides[0].label,
@@ -157,11 +152,13 @@ def prepare(
     checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
     # What is new is compared with the reference once, when a first pair is there to be looked at.
     first = (*first, *output_checks(known.values(), is_wanted))
-    campaign = new_campaign(workspace, plans[0], opened.facts, files, first)
+    campaign = new_campaign(
+        workspace, plans[0], opened.facts, files=files, invocations=first, output_checks=checks
+    )
     campaign = replace(
         campaign,
         plan_text="---\n".join(plan.text for plan in plans),
-        terms=replace(campaign.terms, pairing=pairing, output_checks=checks),
+        terms=replace(campaign.terms, pairing=pairing),
     )
     serials = {case.serial for pair in pairs for case in pair}
     return Prepared(
@@ -175,15 +172,8 @@ def prepare(
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> CampaignEnded:
-    """Store the campaign and run it to its end; raises as `hold` before it is stored."""
-    hold(workspace, prepared.campaign, [device for device, _ in prepared.opened.devices])
-    workspace.store.begin_campaign(
-        prepared.campaign,
-        devices=prepared.opened.facts,
-        models=prepared.models,
-        builds=prepared.builds,
-    )
-    return _run(workspace, prepared)
+    """Store the campaign and run it to its end; raises as `start` before it is stored."""
+    return _run(workspace, start(workspace, prepared))
 
 
 def go_on(workspace: Workspace, campaign: Campaign) -> CampaignEnded:
@@ -279,10 +269,9 @@ def _sides(request: AbRequest) -> tuple[Side, Side]:
             f"the sides differ in kind: {before.kind} and {after.kind}",
             hint="vary one thing at a time",
         )
-    if before.kind == "model" and request.options.get("models"):
-        raise UsageError("the models are the sides; leave -m out")
-    if before.kind == "build" and request.options.get("builds"):
-        raise UsageError("the builds are the sides; leave --build out")
+    option = {"model": "-m", "build": "--build"}.get(before.kind)
+    if option and request.options.get(f"{before.kind}s"):
+        raise UsageError(f"the {before.kind}s are the sides; leave {option} out")
     if before.kind != "model" and not request.options.get("models"):
         raise UsageError(
             "no model is named", hint="give one with -m FILE.tflite; it may be given again"

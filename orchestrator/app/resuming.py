@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
 from orchestrator.app.pairing import go_on
@@ -62,65 +62,44 @@ def restore_left(workspace: Workspace, serials: Collection[Serial]) -> None:
 
 
 def _chosen(workspace: Workspace) -> Campaign | None:
-    """Return the open campaign to resume when none is named, and say which others are open.
+    """Return the open campaign to resume when none is named: the newest of a plan that has runs,
+    else the newest of a plan; None when none is open.
 
-    None when none is open.
-
-    It is the newest that measures what a plan asks for, one that has runs before one that has none.
-    Those that are run now are left to whoever does, and the farm's jobs to its workers. A search
-    and a trace are left to whoever names them: they answered somebody who was waiting. Raises
-    UsageError when nothing else is open.
+    A trace is left to whoever names it: it answered somebody who was waiting. Raises UsageError
+    when all others that are open are somebody else's.
     """
-    known_open = workspace.store.campaigns(only_open=True)
-    if not known_open:
+    listed = workspace.store.campaigns(only_open=True)
+    if not listed:
         return None
-    progress = workspace.store.progress(only_open=True)
-    owners = owners_of(workspace.settings, [item.campaign_id for item in known_open])
-    usual, others, running, queued = [], [], [], []
-    for known in known_open:
-        identity = known.campaign_id
-        stored, planned = progress.get(identity, (0, 0))
-        if identity in owners and owners[identity].is_open:
-            queued.append(str(identity))
-        elif holder := workspace.campaigns.live_holder(identity):
-            running.append(f"{identity} by {holder}")
-        elif where := runner_elsewhere(workspace.settings, known):
-            others.append(f"{identity} (on {where})")
-        elif kind := _kind_of(_whole(workspace, identity)):
-            others.append(f"{identity} ({kind})")
-        else:
-            begun = f"{known.created_at.astimezone():%Y-%m-%d %H:%M}"
-            usual.append(
-                (
-                    known,
-                    stored,
-                    f"{identity} ({known.name}, begun {begun}, {stored} of {planned} runs stored)",
-                )
-            )
-    if not usual:
-        named = f"; run now: {', '.join(running)}" if running else ""
-        named += f"; left to the farm's workers: {', '.join(queued)}" if queued else ""
-        named += f"; open, but resumed by name only: {', '.join(others)}" if others else ""
-        way = (
-            "'benchfarm run --resume ID' resumes one"
-            if others
-            else "'benchfarm results list' lists them"
-        )
+    busy = {item.campaign_id: reason for item, reason, _ in _others(workspace, listed)}
+    for item in listed:
+        if holder := workspace.campaigns.live_holder(item.campaign_id):
+            busy[item.campaign_id] = f"run by {holder}"
+        elif where := runner_elsewhere(workspace.settings, item):
+            busy.setdefault(item.campaign_id, f"run by {where}")
+        elif kind := _kind_of(_whole(workspace, item.campaign_id)):
+            busy.setdefault(item.campaign_id, kind)
+    free = [item for item in listed if item.campaign_id not in busy]
+    if not free:
+        reasons = "; ".join(f"{identity} is {reason}" for identity, reason in busy.items())
         raise UsageError(
-            f"there is no campaign that could be resumed in {workspace.store.name}{named}", hint=way
+            f"no campaign in {workspace.store.name} can be resumed here: {reasons}",
+            hint="'benchfarm run --resume ID' resumes one by name",
         )
+    progress = workspace.store.progress(only_open=True)
+    told = {
+        item.campaign_id: f"{item.campaign_id} ({item.name}, {stored} of {planned} runs stored)"
+        for item in free
+        for stored, planned in [progress.get(item.campaign_id, (0, 0))]
+    }
     # The store lists the newest first.
-    chosen = next((item for item in usual if item[1]), usual[0])
-    further = [item[2] for item in usual if item is not chosen] + others
-    text = f"resumes campaign {chosen[2]}"
-    text += (
-        f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
-        if further
-        else ""
-    )
-    keys = {"campaign_id": chosen[0].campaign_id, "campaign": chosen[0].name}
+    chosen = next((item for item in free if progress.get(item.campaign_id, (0, 0))[0]), free[0])
+    text = f"resumes campaign {told.pop(chosen.campaign_id)}"
+    if told:
+        text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(told.values())}"
+    keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
-    return _whole(workspace, chosen[0].campaign_id)
+    return _whole(workspace, chosen.campaign_id)
 
 
 def _whole(workspace: Workspace, campaign_id: CampaignId) -> Campaign:
@@ -133,6 +112,23 @@ def _kind_of(campaign: Campaign) -> str:
     """Return what a campaign is that isn't a plan's measurement, empty for one that is."""
     found = {item.run_pass for item in campaign.invocations}
     return shown(next(iter(found))).alone if len(found) == 1 else ""
+
+
+def _others(
+    workspace: Workspace, campaigns: Sequence[Campaign]
+) -> Iterator[tuple[Campaign, str, str]]:
+    """Yield the campaigns that the farm's workers or another computer run or will run, each with
+    whose it is and what ends it.
+    """
+    owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
+    for item in campaigns:
+        owner = owners.get(item.campaign_id)
+        if owner is not None and owner.is_open:
+            way = f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this"
+            yield item, "a job of the farm that waits or runs", way
+        # Of a job that is over its worker's computer is known to be over with it.
+        elif owner is None and (where := runner_elsewhere(workspace.settings, item)):
+            yield item, f"run by {where}, as far as is known here", "close it on that computer"
 
 
 def close(settings: Settings, words: Sequence[str]) -> list[tuple[Campaign, int]]:
@@ -175,21 +171,9 @@ def check_left_alone(workspace: Workspace, campaigns: Sequence[Campaign]) -> Non
     """Raise UsageError for a campaign that a process, another computer or a farm's worker is at, or
     will be.
 
-    Those that aren't can be begun by nobody until the farm is closed.
+    Those that aren't can be begun by nobody until the workspace is closed.
     """
-    owners = owners_of(workspace.settings, [item.campaign_id for item in campaigns])
     for campaign in campaigns:
-        name = f"campaign {campaign.campaign_id} ({campaign.name})"
-        owner = owners.get(campaign.campaign_id)
         workspace.hold_campaign(campaign.campaign_id, campaign.name)
-        if owner is not None and owner.is_open:
-            raise UsageError(
-                f"{name} is a job of the farm that waits or runs",
-                hint=f"'benchfarm farm cancel {owner.submission} -s {owner.serial}' ends it and closes this",
-            )
-        # Of a job that is over its worker's computer is known to be over with it.
-        if owner is None and (where := runner_elsewhere(workspace.settings, campaign)):
-            raise UsageError(
-                f"{name} is run by {where}, as far as is known here",
-                hint="close it on that computer",
-            )
+    for campaign, reason, way in _others(workspace, campaigns):
+        raise UsageError(f"campaign {campaign.campaign_id} ({campaign.name}) is {reason}", hint=way)

@@ -7,16 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator.bootstrap import Workspace
 from orchestrator.clock import Deadline
 from orchestrator.errors import UsageError
-from orchestrator.planning.expansion import Expansion
-from orchestrator.planning.time_budget import cut_to_time
-from orchestrator.ports import session_of
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
-from orchestrator.units import format_duration, parse_seconds
+from orchestrator.units import parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -90,32 +86,6 @@ def _moments(local: datetime) -> list[datetime]:
         return moments[:1]
     is_there = [item for item in moments if item.astimezone().replace(tzinfo=None, fold=0) == local]
     return is_there or moments[1:]
-
-
-def in_time(
-    workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool
-) -> Expansion:
-    """Return what there is time for; the rest is among the skips."""
-    return cut_to_time(
-        plan,
-        expansion,
-        workspace.clock.now(),
-        recent_of=workspace.store.recent_runs,
-        unit_of=lambda case: session_of(workspace.tools, case),
-        reference_check=reference_check,
-    )
-
-
-def as_it_would_be(
-    workspace: Workspace, plan: Plan, expansion: Expansion, *, reference_check: bool
-) -> tuple[Expansion, str]:
-    """Return what there would be time for if the plan were run now, and that in words."""
-    if plan.budget is None:
-        return expansion, ""
-    kept = in_time(workspace, plan, expansion, reference_check=reference_check)
-    left_out = len(expansion.cases) - len(kept.cases)
-    cut = f"; {left_out} of {len(expansion.cases)} cases are left out" if left_out else ""
-    return kept, f"each device has {format_duration(plan.budget)}{cut}"
 
 
 def left_out_of(

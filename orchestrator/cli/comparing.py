@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from orchestrator.analysis.comparison import Comparison, FailOn
 from orchestrator.analysis.matching import Axis
@@ -23,18 +22,15 @@ from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, Wait, comma
 from orchestrator.cli.live import workspace_telling
 from orchestrator.cli.result import CommandResult, format_of, share_of, shown, to_json
 from orchestrator.cli.terminal import columns
-from orchestrator.engine.bisect import BisectResult, Probe
+from orchestrator.engine.bisect import BisectResult, Compared
 from orchestrator.engine.events import CampaignEnded
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
-from orchestrator.records.plan import PlanOptions, fixed
-from orchestrator.records.verdict import ComparisonVerdict
+from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.report import comparisons
 from orchestrator.tables.column import NESTED, Column, Kind, fields_of
-from orchestrator.tables.comparisons import interval_text
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Table
-from orchestrator.units import format_change, parse_seconds
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -77,7 +73,7 @@ class Output:
         """The format; raises UsageError."""
         return format_of(self.form, self.out, _FORMATS, default="text")
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise UsageError for an unknown format or word, and for a file that can't be written."""
         _ = self.wanted
         if self.fail_on not in list(FailOn):
@@ -120,12 +116,11 @@ def compare(
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
-    output.check()
     rule = rule_for(
         options.by,
         sides,
         threshold=share_of(options.threshold, "--threshold", most=0.5),
-        level=share_of(options.level, "--level", least=0.5, most=0.9999, example="95%"),
+        level=share_of(options.level, "--level", least=0.5, most=0.9999),
         allowed=options.allow,
     )
     if rule.axis is Axis.CAMPAIGN and options.campaign:
@@ -223,14 +218,12 @@ def ab(
     Two equal sides tell what the phone can resolve, as 'benchfarm device check --sessions'.
     """
     request = pairs.request(options, sides=sides, name="ab")
-    output.check()
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(pairs.wait)
-        try:
-            measured = pairing.compare_ab(workspace, request)
-        except pairing.EqualSidesError as error:
+        measured = pairing.compare_ab(workspace, request)
+        if isinstance(measured, Plan):
             # Nothing to compare: what equal sides show is what the phone can resolve.
-            plan = replace(error.plan, invocations=fixed(_EQUAL_PROCESSES))
+            plan = replace(measured, invocations=fixed(_EQUAL_PROCESSES))
             return equal_sides_of(workspace, plan)
         return told_pairs(workspace, measured, output)
 
@@ -276,26 +269,25 @@ def bisect(
 
     Each step measures two builds in turns on one phone.
     """
-    try:
-        fresh_s = parse_seconds(ends.since)
-    except ValueError as error:
-        raise UsageError(f"--since: {error}") from error
+    fresh_s = time_limits.span_of("--since", ends.since) or 0.0
     asked = pairs.request(options, sides=(), name="bisect")
     with workspace_telling(settings) as workspace:
         workspace.wait = time_limits.waiting(pairs.wait)
         request = BisectRequest(good=ends.good, bad=ends.bad, fresh_s=fresh_s, ab=asked)
         result, releases, facts = bisecting.bisect(workspace, request)
-    probes = {probe.index: probe for probe in result.probes}
+    found: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
+        probe.index: (probe.judgement.value, probe.compared) for probe in result.probes
+    }
     table = Table(
         name="builds",
         caption="Builds between the good and the bad one",
         columns=_BISECTED,
-        rows=[
-            _BisectedBuild(release, probes.get(index), index == 0, index == result.first_bad)
-            for index, release in enumerate(releases)
-        ],
+        rows=[(release, *found.get(index, ("", None))) for index, release in enumerate(releases)],
     )
-    data = partial(_release_data, releases)
+
+    def identity(index: int | None) -> str | None:
+        return None if index is None else releases[index].release_id
+
     return shown(
         f"{releases[0].name} on {facts.title} {facts.serial}\n",
         table,
@@ -305,9 +297,9 @@ def bisect(
         facts={
             "serial": facts.serial,
             "is_virtual": facts.is_virtual,
-            "first_bad": data(result.first_bad),
-            "last_good": data(result.last_good),
-            "suspects": [data(index) for index in result.suspects],
+            "first_bad": identity(result.first_bad),
+            "last_good": identity(result.last_good),
+            "suspects": [*map(identity, result.suspects)],
             "step": result.step,
             "remarks": result.remarks,
         },
@@ -315,48 +307,13 @@ def bisect(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _BisectedBuild:
-    """A build of the row; ``probe`` is None for one that wasn't measured."""
-
-    release: Release
-    probe: Probe | None
-    is_good_end: bool
-    is_first_bad: bool
-
-    @property
-    def judgement(self) -> str:
-        """What it was found to be."""
-        if self.is_good_end:
-            return "the good one"
-        return self.probe.judgement.value if self.probe is not None else ""
-
-    @property
-    def verdict(self) -> ComparisonVerdict | None:
-        """How it differs from the good one."""
-        return self.probe.compared.verdict if self.probe is not None else None
-
-    @property
-    def change(self) -> str:
-        """The difference in words, or why there is none."""
-        if self.verdict is not None:
-            return format_change(self.verdict.ratio)
-        return self.probe.compared.reason if self.probe is not None else ""
-
-
+#: A build of the row, what it was found to be, and how it was compared; None for one that wasn't.
+_BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None]"
 _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
-    *(column.of(lambda row: row.release) for column in RELEASE),
-    Column("judgement", "is", lambda row: row.judgement),
-    Column("compared", "", lambda row: row.probe and row.probe.compared, Kind.RECORD, forms=NESTED),
-    Column("change", "change", lambda row: row.change),
-    Column("interval", "interval", lambda row: interval_text(row.verdict) if row.verdict else ""),
-    Column(
-        "is_first_bad",
-        "",
-        lambda row: row.is_first_bad,
-        Kind.FLAG,
-        shown=lambda row: "<- first bad" if row.is_first_bad else "",
-    ),
+    *(column.of(lambda row: row[0]) for column in RELEASE),
+    Column("judgement", "is", lambda row: row[1]),
+    Column("compared", "", lambda row: row[2], Kind.RECORD, forms=NESTED),
+    Column("change", "change", lambda row: figure_text(row[2]).strip(" ,")),
 )
 
 
@@ -371,16 +328,3 @@ def _sentence(result: BisectResult, releases: Sequence[Release]) -> str:
         last = titled(releases[result.last_good])
         return f"the first bad one is among {among}; last good: {last}{figure_text(result.step)}"
     return "no first bad build was found"
-
-
-def _release_data(releases: Sequence[Release], index: int | None) -> dict[str, object] | None:
-    if index is None:
-        return None
-    release = releases[index]
-    return {
-        "name": release.name,
-        "release_id": release.release_id,
-        "tag": release.tag,
-        "seen_at": release.seen_at,
-        "build_sha256": release.program.sha256,
-    }

@@ -10,17 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from orchestrator.app import time_limits
-from orchestrator.app.beginning import (
-    assumed_builds,
-    expansion_of,
-    inputs_of,
-    missing_programs,
-    wants_reference_check,
-    with_checks,
-)
 from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.phones import list_devices
+from orchestrator.app.preparing import inputs_of, missing_programs, planned
 from orchestrator.bootstrap import OpenedDevices, Settings, Workspace
 from orchestrator.cli.frame import command
 from orchestrator.cli.result import CommandResult, shown, to_json
@@ -29,6 +21,7 @@ from orchestrator.files import write_file
 from orchestrator.records.case import FIGURE_PASS, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan
+from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.tables.column import DATA, NESTED, Column, Kind, fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import unique_labels
@@ -54,13 +47,8 @@ def show(
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = workspace.open_devices(plan.devices)
         missing = missing_programs(workspace, plan, opened.facts)
-        expansion, _ = expansion_of(
-            workspace, plan, opened.devices, inputs, assumed_builds(workspace, missing)
-        )
-        _, expansion = with_checks(workspace, plan, expansion, opened.facts, inputs.models)
-        expansion, time = time_limits.as_it_would_be(
-            workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
-        )
+        assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
+        expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
     chosen, others, lacking = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(
@@ -91,9 +79,9 @@ def show(
         rows=expansion.skipped,
         nothing="no case is skipped",
     )
-    planned = counted(sum(counts.values()), "invocation")
+    invocations = counted(sum(counts.values()), "invocation")
     parts: list[str | Table[Any]] = [
-        f"plan '{plan.name}': {counted(len(cases.listed), 'case')}, {planned}\n"
+        f"plan '{plan.name}': {counted(len(cases.listed), 'case')}, {invocations}\n"
     ]
     parts.append(
         f"devices: {', '.join(f'{facts.serial} ({facts.title})' for facts in chosen)}"
@@ -112,7 +100,10 @@ def show(
     parts.append(
         f"{_times(plan)}{span} on the busiest device, beside loading and waiting for cool phones"
     )
-    parts += [f"\n{time}"] if time else []
+    if plan.budget is not None:
+        late = sum(skip.reason_code == OUT_OF_TIME for skip in expansion.skipped)
+        cut = f"; {late} of {len(expansion.cases) + late} cases are left out" if late else ""
+        parts.append(f"\neach device has {format_duration(plan.budget)}{cut}")
     # Without these nothing runs there: it is the last thing that is read.
     parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
     return shown(

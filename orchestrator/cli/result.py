@@ -189,9 +189,7 @@ def format_of(
 _LEAST_DIFFERENCE: Final = 0.0001
 
 
-def share_of(
-    text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float, example: str = "2%"
-) -> float:
+def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
     """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are shares and
     let themselves in.
 
@@ -206,6 +204,6 @@ def share_of(
     if not least <= share <= most:
         limits = f"{least * 100:.4g}% and {most * 100:.4g}%"
         raise UsageError(
-            f"{option} {text} isn't between {limits}", hint=f"a percentage, for example {example}"
+            f"{option} {text} isn't between {limits}", hint="a percentage, for example 2%"
         )
     return share

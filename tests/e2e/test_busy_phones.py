@@ -88,7 +88,7 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
         lab.clear()
     newest, older = [item["campaign_id"] for item in listed(lab)[:2]]
     done = lab.cli("run", "--resume").ok()
-    assert f"resumes campaign {older} ({model.stem}, begun " in done.stderr
+    assert f"resumes campaign {older} ({model.stem}, " in done.stderr
     others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
     assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
     assert (

@@ -285,7 +285,8 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
         bench.serial, "--detect", "20%", *FEW,
     )  # fmt: skip
     found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
-    assert (found["first_bad"]["tag"], found["last_good"]["tag"]) == ("v4", "v3")
+    tags = {build["release_id"]: build["tag"] for build in found["builds"]}
+    assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v4", "v3")
     assert found["step"]["verdict"]["low"] < 1.4 < found["step"]["verdict"]["high"]
     assert found["is_virtual"]
     assert sum(build["compared"] is not None for build in found["builds"]) < 5
@@ -295,7 +296,7 @@ def test_the_first_slow_one_of_six_builds_is_found_and_found_again_without_measu
     assert len(bench.cli("results", "list", "--json").ok().json) == stored
     swapped = bench.cli("bisect", f"mine@{mine['v5']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
-    assert "archived after" in swapped.stderr
+    assert "first seen before BAD" in swapped.stderr
 
 
 @pytest.mark.parametrize(

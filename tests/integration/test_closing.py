@@ -182,7 +182,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
             assert [
                 item.level for item in devices.of_host(opened) if item.check == "campaigns"
             ] == ["ok"]
-        with pytest.raises(UsageError, match="left to the farm's workers: night_"):
+        with pytest.raises(UsageError, match="night_B is a job of the farm"):
             measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             stored.close(shared, ["night_B"])

@@ -61,7 +61,7 @@ def test_a_resume_that_names_none_leaves_what_another_computer_runs(
         store.set_status(CampaignId(name), CampaignStatus.FINISHED, samples.campaign().created_at)
     store.close()
 
-    with pytest.raises(UsageError, match=r"resumed by name only: theirs \(on lab-2"):
+    with pytest.raises(UsageError, match=r"resumed here: theirs is run by .*lab-2"):
         run(settings, {}, RunRequest(resume=True))
 
 

@@ -14,7 +14,7 @@ import yaml
 from pydantic import Field
 
 from orchestrator.analysis.rounds import decide
-from orchestrator.app.beginning import terms_of, wants_reference_check
+from orchestrator.app.preparing import terms_of, wants_reference_check
 from orchestrator.cli.frame import PlanKeys
 from orchestrator.clock import Deadline
 from orchestrator.config.plan import keys_table, parse_plan, plan_json_schema, plan_keys

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.app import time_limits
-from orchestrator.app.beginning import Inputs, begin, identify, prepare
 from orchestrator.app.measuring import open_cases, reopen, run_campaign
 from orchestrator.app.phones import restore_phones
+from orchestrator.app.preparing import Inputs, identify, prepare, start
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.errors import (
     ArtifactError,
@@ -142,8 +142,8 @@ class Jobs:
             [self._installed(build) for build in manifest.builds.get(job.serial, of_kind)],
             {key: self._installed(build) for key, build in manifest.flex_builds.items()},
         )
-        devices = workspace.open_devices(plan.devices).devices
-        device, facts = devices[0]
+        opened = workspace.open_devices(plan.devices)
+        device, facts = opened.devices[0]
         if differences := told_apart(facts, meant):
             raise DeviceChangedError(
                 f"the phone {job.serial} here is a {facts.title}, the job is for a {meant.title} of"
@@ -154,14 +154,15 @@ class Jobs:
         if manifest.reference is not None:
             reference = identify_model(self._fetch(manifest.reference))
         inputs = Inputs(models=identify(plan), named=named)
-        beginning = prepare(workspace, plan, devices, inputs, reference=reference)
-        campaign = workspace.store.campaign(job.campaign_id) or begin(
-            workspace, plan, devices, beginning, job=(job.campaign_id, self.host)
-        )
+        prepared = prepare(workspace, plan, opened, inputs, reference=reference)
+        campaign = workspace.store.campaign(job.campaign_id)
+        if campaign is None:
+            campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
+            start(workspace, replace(prepared, campaign=campaign))
         # The campaign may have begun on another host, where the same contents lie elsewhere.
         terms = replace(
             campaign.terms,
-            files={**campaign.terms.files, **beginning.files},
+            files={**campaign.terms.files, **prepared.campaign.terms.files},
             parity_inputs=str(plan.parity_inputs or ""),
         )
         ended = _run_campaign(workspace, replace(campaign, terms=terms))

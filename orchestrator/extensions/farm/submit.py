@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.app.beginning import host_files, identify, reference_model
+from orchestrator.app.preparing import host_files, identify, reference_model
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.extensions.farm.contents import Contents

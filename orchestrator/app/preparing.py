@@ -1,11 +1,13 @@
-"""How a campaign begins: models inspected, cases and skips, the reference workload, its record."""
+"""The first setup of a campaign: models inspected, cases and skips, the reference workload, its
+record.
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -13,9 +15,8 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
 from orchestrator.analysis.sessions import autocorrelations
-from orchestrator.app import time_limits
 from orchestrator.app.phones import all_at_once
-from orchestrator.bootstrap import Workspace, this_computer
+from orchestrator.bootstrap import OpenedDevices, Workspace, this_computer
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
 from orchestrator.files import sha256_of
@@ -29,7 +30,8 @@ from orchestrator.planning.expansion import (
     with_output_checks,
 )
 from orchestrator.planning.skips import NO_BUILD, is_not_there
-from orchestrator.ports import Device
+from orchestrator.planning.time_budget import cut_to_time
+from orchestrator.ports import Device, session_of
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import (
@@ -48,6 +50,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import OutputCheck
 from orchestrator.records.plan import Plan, PlanTerms
+from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.tables.escapes import one_line
 
 
@@ -104,23 +107,14 @@ def inputs_of(plan: Plan) -> Inputs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """What a plan means on the devices that are there, before anything is stored."""
+class Prepared:
+    """A campaign that is about to be stored, or is, with what running it needs."""
 
-    expansion: Expansion
-    #: The plan's, and that of the reference workload when it is wanted.
-    models: tuple[Model, ...]
-    builds: tuple[Build, ...]
-    invocations: tuple[Invocation, ...]
-    #: Where the files lie that flags name, by sha256.
-    named_paths: Mapping[str, str]
-    #: What earlier campaigns know of the outputs, see Terms.output_checks.
-    output_checks: Mapping[str, OutputCheck] = field(default_factory=dict)
-
-    @property
-    def files(self) -> dict[str, str]:
-        """Where everything lies on this computer, by sha256."""
-        return {**files_of(self.models, self.builds), **self.named_paths}
+    campaign: Campaign
+    models: Sequence[Model]
+    builds: Sequence[Build]
+    #: Its devices, and those that could not be used.
+    opened: OpenedDevices
 
 
 def identify(plan: Plan) -> list[Model]:
@@ -151,6 +145,19 @@ class MissingProgram:
     #: What is declared of it; None for a program that nobody declared.
     spec: BuildSpec | None
 
+    @property
+    def assumed(self) -> Build:
+        """The build that a plan is made with as if it were there; nothing can be run with it."""
+        spec = self.spec
+        libraries = [item.name for item in spec.libraries if not item.optional] if spec else []
+        return Build(
+            name=spec.name if spec else self.tool.value,
+            tool=self.tool,
+            sha256=BuildSha("0" * 64),
+            abi=spec.abi if spec else "",
+            companions=tuple(Companion(name=name, sha256="0" * 64) for name in libraries),
+        )
+
 
 def missing_programs(
     workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]
@@ -170,35 +177,13 @@ def missing_programs(
         if is_not_there(plan, device.kind, tool, NO_BUILD):
             continue
         known = found.get((tool, build.reason))
-        serials = (*known.serials, serial) if known else (serial,)
-        spec = workspace.library.declared_for(device, tool)
         found[tool, build.reason] = MissingProgram(
-            tool=tool, serials=serials, reason=build.reason, spec=spec
+            tool=tool,
+            serials=(*known.serials, serial) if known else (serial,),
+            reason=build.reason,
+            spec=workspace.library.declared_for(device, tool),
         )
     return list(found.values())
-
-
-def assumed_builds(
-    workspace: Workspace, missing: Sequence[MissingProgram]
-) -> dict[tuple[Serial, ToolName], Build]:
-    """Return what a plan would be made with if the missing programs were there; nothing can be run
-    with it.
-    """
-    return {
-        (serial, item.tool): Build(
-            name=item.spec.name if item.spec is not None else item.tool.value,
-            tool=item.tool,
-            sha256=BuildSha("0" * 64),
-            abi=item.spec.abi if item.spec is not None else "",
-            companions=tuple(
-                Companion(name=library.name, sha256="0" * 64)
-                for library in (item.spec.libraries if item.spec is not None else ())
-                if not library.optional
-            ),
-        )
-        for item in missing
-        for serial in item.serials
-    }
 
 
 def expansion_of(
@@ -210,9 +195,9 @@ def expansion_of(
 ) -> tuple[Expansion, list[Build]]:
     """Return what a plan means on these devices, and the builds for it.
 
-    Raises PlanError for flags that are wrong.
+    Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
 
-    ``assumed`` stand for programs that aren't on this computer.
+    ``assumed`` stand for programs that aren't on this computer; nobody is asked to download them.
     """
     facts = [known for _, known in devices]
     if assumed is None and (
@@ -251,57 +236,78 @@ def reference_model() -> Model:
 def prepare(
     workspace: Workspace,
     plan: Plan,
-    devices: Sequence[tuple[Device, DeviceFacts]],
+    opened: OpenedDevices,
     inputs: Inputs,
     *,
     reference: Model | None = None,
-) -> Beginning:
-    """Return what a plan means here; ``reference`` stands in for this computer's own model of the
-    reference workload.
+) -> Prepared:
+    """Return the campaign of a plan on these devices; ``reference`` stands in for this computer's
+    own model of the reference workload.
 
-    What there is no time for is among the expansion's skips.
+    What there is no time for is among the campaign's skips.
 
     Raises:
         UsageError: nothing can be measured.
         PlanError: flags that are wrong.
         ArtifactError: a build that the plan names can't be used.
     """
-    expansion, builds = expansion_of(workspace, plan, devices, inputs)
-    if not expansion.cases:
-        reasons = dict.fromkeys(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped) or [
-            "none of the plan's programs runs on these devices with a delegate that they have"
-        ]
-        raise UsageError("nothing can be measured:\n  " + "\n  ".join(map(one_line, reasons)))
-    facts = [known for _, known in devices]
-    checks, expansion = with_checks(workspace, plan, expansion, facts, inputs.models)
-    expansion = time_limits.in_time(
-        workspace, plan, expansion, reference_check=wants_reference_check(plan, expansion)
-    )
-    brackets, used = _reference_checks(workspace, plan, expansion, devices, reference)
-    return Beginning(
-        expansion=expansion,
-        models=tuple({model.sha256: model for model in (*used, *inputs.models)}.values()),
-        builds=tuple(builds),
-        invocations=tuple(
+    expansion, builds, checks = planned(workspace, plan, opened, inputs)
+    if not expansion.cases and OUT_OF_TIME not in {skip.reason_code for skip in expansion.skipped}:
+        raise nothing_to_measure(f"{skip.serial}: {skip.reason}" for skip in expansion.skipped)
+    brackets, used = _reference_checks(workspace, plan, expansion, opened.devices, reference)
+    models = {model.sha256: model for model in (*used, *inputs.models)}.values()
+    campaign = new_campaign(
+        workspace,
+        plan,
+        opened.facts,
+        files={**files_of(models, builds), **inputs.paths},
+        invocations=[
             invocation
             for serial, queue in expansion.invocations.items()
             for invocation in (*brackets.get(serial, ()), *queue)
-        ),
-        named_paths=inputs.paths,
+        ],
         output_checks=checks,
+    )
+    return Prepared(
+        campaign=replace(campaign, skipped=expansion.skipped),
+        models=list(models),
+        builds=builds,
+        opened=opened,
     )
 
 
-def with_checks(
+def nothing_to_measure(reasons: Iterable[str]) -> UsageError:
+    """Return the error of cases that are all skipped, with each reason once."""
+    told = [one_line(reason) for reason in dict.fromkeys(reasons)] or [
+        "none of the plan's programs runs on these devices with a delegate that they have"
+    ]
+    return UsageError("nothing can be measured:\n  " + "\n  ".join(told))
+
+
+def planned(
     workspace: Workspace,
     plan: Plan,
-    expansion: Expansion,
-    devices: Sequence[DeviceFacts],
-    models: Iterable[Model],
-) -> tuple[dict[str, OutputCheck], Expansion]:
-    """Return what is known of outputs, and the expansion with the processes that compare others."""
-    known, is_wanted = unchecked(workspace, plan, devices, models)
-    return known, with_output_checks(expansion, is_wanted)
+    opened: OpenedDevices,
+    inputs: Inputs,
+    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
+) -> tuple[Expansion, list[Build], dict[str, OutputCheck]]:
+    """Return what a plan means on these devices in the time that it has, the builds for it, and
+    what is known of outputs there.
+
+    Parameters and errors are those of `expansion_of`.
+    """
+    expansion, builds = expansion_of(workspace, plan, opened.devices, inputs, assumed)
+    checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
+    expansion = with_output_checks(expansion, is_wanted)
+    kept = cut_to_time(
+        plan,
+        expansion,
+        workspace.clock.now(),
+        recent_of=workspace.store.recent_runs,
+        unit_of=lambda case: session_of(workspace.tools, case),
+        reference_check=wants_reference_check(plan, expansion),
+    )
+    return kept, builds, checks
 
 
 def unchecked(
@@ -382,10 +388,15 @@ def new_campaign(
     workspace: Workspace,
     plan: Plan,
     devices: Iterable[DeviceFacts],
+    *,
     files: Mapping[str, str],
     invocations: Iterable[Invocation],
+    output_checks: Mapping[str, OutputCheck],
 ) -> Campaign:
-    """Return a campaign of a plan that begins now, on this computer."""
+    """Return a campaign of a plan that begins now, on this computer.
+
+    ``output_checks`` is what earlier campaigns know of its outputs.
+    """
     now, devices = workspace.clock.now(), tuple(devices)
     serials = {facts.serial for facts in devices}
     earlier = autocorrelations(workspace.store.points(since=now - _AUTOCORRELATION_SPAN), serials)
@@ -403,6 +414,7 @@ def new_campaign(
             autocorrelations={
                 serial: (found.weight, found.total) for serial, found in earlier.items()
             },
+            output_checks=output_checks,
         ),
         invocations=tuple(invocations),
     )
@@ -446,34 +458,19 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
         raise first
 
 
-def begin(
-    workspace: Workspace,
-    plan: Plan,
-    devices: Sequence[tuple[Device, DeviceFacts]],
-    beginning: Beginning,
-    job: tuple[CampaignId, str] | None = None,
-) -> Campaign:
+def start(workspace: Workspace, prepared: Prepared) -> Prepared:
     """Store a new campaign with all that its resumption needs, and return it.
 
     Raises StoreError kinds, as `hold`.
-
-    ``job`` has the id of a farm's job's campaign, and the host that measures it.
     """
-    facts = [known for _, known in devices]
-    campaign = new_campaign(workspace, plan, facts, beginning.files, beginning.invocations)
-    campaign_id, host = job or (campaign.campaign_id, campaign.host)
-    campaign = replace(
-        campaign,
-        terms=replace(campaign.terms, output_checks=beginning.output_checks),
-        campaign_id=campaign_id,
-        host=host,
-        skipped=beginning.expansion.skipped,
-    )
-    hold(workspace, campaign, [device for device, _ in devices])
+    hold(workspace, prepared.campaign, [device for device, _ in prepared.opened.devices])
     workspace.store.begin_campaign(
-        campaign, devices=facts, models=list(beginning.models), builds=list(beginning.builds)
+        prepared.campaign,
+        devices=prepared.opened.facts,
+        models=prepared.models,
+        builds=prepared.builds,
     )
-    return campaign
+    return prepared
 
 
 #: The flag whose file names a library that is needed beside it.
