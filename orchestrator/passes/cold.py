@@ -42,7 +42,7 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Finding
 from orchestrator.scripts import ask
-from orchestrator.tables.passes import start_rows
+from orchestrator.tables.passes import STARTS, PassTable, start_rows
 from orchestrator.units import format_latency
 
 #: Rounds where no fixed number is given.
@@ -205,7 +205,19 @@ PASS = PassSpec(
     read=with_start,
     findings=_findings,
     figures=(),
-    shows=lambda runs, campaigns: {"starts": start_rows(runs)},
+    table=PassTable(
+        name="stages",
+        key="starts",
+        title="Cold starts",
+        legend=(
+            "Medians over processes of one inference each. First load: the delegate's cache is empty, and is written. "
+            "Process cold: no cache is read or written. Cache warm: with what the first load has written. The "
+            "model's file may be in the device's memory in each of them."
+        ),
+        caption=lambda cases: "Initialisation and first inference of each case by stage",
+        columns=STARTS,
+        lines=lambda runs, campaigns: start_rows(runs),
+    ),
     tells=_tells,
     warns=True,
 )

@@ -12,7 +12,6 @@ from orchestrator.passes.specification import (
     plainly,
 )
 from orchestrator.records.case import Pass
-from orchestrator.tables.operators import profiles_of
 
 PASS = PassSpec(
     name=Pass.PROFILE,
@@ -32,7 +31,6 @@ PASS = PassSpec(
     read=as_printed,
     findings=no_findings,
     figures=(),
-    shows=lambda runs, campaigns: {"profiles": profiles_of(runs)},
     # They are shown beside each other.
     keeps_all_campaigns=True,
 )

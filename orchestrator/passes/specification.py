@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
-from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.parity import PlacedInput
@@ -236,11 +235,6 @@ class PassSpec:
     findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
     #: Figures of its own, beside those that a program prints in any pass.
     figures: tuple[Figure, ...]
-    #: What a report's row has of a case's runs of it, by the row's fields; campaigns by their
-    #: names.
-    shows: Callable[[Sequence[RunRecord], Mapping[str, Campaign]], Mapping[str, Any]] = (
-        lambda runs, campaigns: {}
-    )
     #: A table of its own, for what isn't a figure a run; None for none.
     table: PassTable[Any] | None = None
     #: Rules of advice by their names: what each says of a device's clean rows (report/advice.py).

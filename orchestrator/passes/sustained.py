@@ -8,7 +8,7 @@ from typing import Final
 from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import PlanTerms
-from orchestrator.tables.passes import sustained_rows
+from orchestrator.tables.passes import SUSTAINED, PassTable, sustained_rows
 
 #: Seconds that an invocation measures at least.
 _MIN_SECS: Final = 5.0
@@ -48,6 +48,17 @@ PASS = PassSpec(
     read=as_printed,
     findings=no_findings,
     figures=(),
-    shows=lambda runs, campaigns: {"sustained": sustained_rows(runs, campaigns)},
+    table=PassTable(
+        name="sustained",
+        key="sustained",
+        title="Sustained",
+        legend=(
+            "Invocations directly one after the other. Burst is the median of the beginning, steady that of the last "
+            "quarter; slower from is the moment from which it stays more than 5 % above burst, if it does."
+        ),
+        caption=lambda cases: "Sustained runs: how fast at first, how fast when warm",
+        columns=SUSTAINED,
+        lines=sustained_rows,
+    ),
     tells_latency=True,
 )

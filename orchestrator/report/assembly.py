@@ -29,6 +29,7 @@ from orchestrator.records.case import (
     Case,
     CaseKey,
     Model,
+    Pass,
     RunId,
     Serial,
     grouped,
@@ -47,7 +48,7 @@ from orchestrator.tables.labels import (
     unique_labels,
 )
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
-from orchestrator.tables.operators import diff_pairs, with_layers
+from orchestrator.tables.operators import diff_pairs, profiles_of, with_layers
 from orchestrator.tables.passes import (
     PassFigure,
     known_median,
@@ -261,7 +262,6 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # Of a pass of its own, else of the runs that the latency comes from.
     peaks = (run for own in gathered.passes if own.measures_memory for run in of_pass[own.name])
     memory = usable_reports(peaks) or timed
-    shown = [own.shows(of_pass[own.name], campaigns) for own in gathered.passes]
     origins = {
         run.campaign_id: origin_of(campaigns[run.campaign_id])
         for run in runs
@@ -298,7 +298,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
             for own in gathered.passes
             if own.table is not None
         },
-        **{name: value for own in shown for name, value in own.items()},
+        profiles=profiles_of(of_pass[Pass.PROFILE]),
         findings=_findings(runs, result),
         suspect=frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT),
         stopped=tuple(gathered.stopped[key]),

@@ -124,7 +124,8 @@ def _map(row: ResultRow, profile: Profile) -> Html:
 def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
     charts = []
     of_place = grouped(
-        (row for row in rows if row.sustained), lambda row: (row.model.subject, row.device.serial)
+        (row for row in rows if row.of_passes.get("sustained")),
+        lambda row: (row.model.subject, row.device.serial),
     )
     for members in of_place.values():
         names = short_names((row.configuration, row.case) for row in members)
@@ -136,7 +137,7 @@ def _sustained(rows: Sequence[ResultRow]) -> list[tuple[str, Html]]:
                 look=colour_of(row),
             )
             for row in members
-            for run in row.sustained
+            for run in row.of_passes["sustained"]
         ]
         title = f"{members[0].model.label} on {members[0].device.title}"
         told = f"{title}: latency in ms over seconds"

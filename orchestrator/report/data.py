@@ -5,16 +5,18 @@ sentences what was run, what came out, and what not to believe.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.findings import finding_step
 from orchestrator.passes import passes
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.report.winners import Contest, answers_of, kind_title
+from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
+from orchestrator.report.winners import Contest, answers_of
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.operators import DiffPair
 from orchestrator.tables.rows import DeviceRow, ModelRow, ResultRow, SkipRow
@@ -51,7 +53,13 @@ class ReportData:
         return any(not row.is_virtual for row in self.results)
 
 
-_MOST_WARNINGS: Final = 6
+#: The finding of outputs that differ.
+_OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
+    verdict: code for code, verdict in OUTPUT_FINDINGS.items()
+}
+#: Kinds of problems that are told one by one, and the cases that each names.
+_MOST_KINDS: Final = 8
+_MOST_NAMED: Final = 5
 _MOST_NAMES: Final = 3
 _MOST_TITLED: Final = 2
 
@@ -68,7 +76,7 @@ class Headline:
     answers: tuple[str, ...] = ()
     #: How much of it can be relied on.
     trust: str
-    #: What isn't to be trusted, and why, worst first.
+    #: What isn't to be trusted, why, and what to do about it.
     warnings: tuple[str, ...] = ()
 
 
@@ -92,7 +100,9 @@ def headline_of(
         scope=_scope(campaigns, devices, cases),
         answers=tuple(f"{answer}." for answer in answers_of(contests)),
         trust=_trust(cases),
-        warnings=_warnings(results, short_names((row.configuration, row.case) for row in results)),
+        warnings=tuple(
+            _problems(cases, short_names((row.configuration, row.case) for row in cases))
+        ),
     )
 
 
@@ -191,31 +201,45 @@ def _between(spreads: Sequence[float]) -> str:
     return "\N{PLUS-MINUS SIGN}" + (low if low == high else f"{low.removesuffix(' %')} to {high}")
 
 
-def _warnings(results: Sequence[ResultRow], names: ShortNames) -> tuple[str, ...]:
-    groups: dict[str, list[ResultRow]] = defaultdict(list)
-    for row in results:
-        result = row.result
-        if result.is_judged or result.status is CaseStatus.UNTIMED or row.is_unused_thread_count:
-            continue
-        groups[row.why_not_clean].append(row)
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    warnings = [_warning(reason, rows, names) for reason, rows in ordered[:_MOST_WARNINGS]]
-    if len(ordered) > _MOST_WARNINGS:
-        hidden = len(ordered) - _MOST_WARNINGS
-        warnings.append(f"{counted(hidden, 'more kind')} of trouble: see the findings.")
-    return (*warnings, *_pass_warnings(results, names), *_mixed_modes(results))
-
-
-def _pass_warnings(results: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
-    """Yield what can't be trusted of the passes with figures of their own: a case's latency may be
-    clean beside it.
+def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
+    """Yield what is wrong with figures, or why there are none, each with what to do about it; what
+    most cases have first.
     """
+    groups: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        result = row.result
+        if result.is_judged or result.status is CaseStatus.UNTIMED:
+            continue
+        is_suspect = result.status is CaseStatus.MEASURED
+        why, cure = row.why_not_clean, finding_step(row.worst_code) if is_suspect else row.next_step
+        if row.outputs is Outputs.DIFFER:
+            why, cure = "outputs differ", finding_step(_OUTPUT_CODES[result.parity])
+        groups[why, cure].append(row)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    has_models = len({row.model.subject for row in rows}) > 1
+
+    def who(members: Sequence[ResultRow]) -> str:
+        named = [
+            f"{names.of(row.configuration)} on {row.device.title}"
+            + f" with {row.model.label}" * has_models
+            + f" ({row.result.parity_reason})" * (row.outputs is Outputs.DIFFER)
+            for row in members[:_MOST_NAMED]
+        ]
+        more = len(members) - _MOST_NAMED
+        return "; ".join(named) + (f" and {more} more" if more > 0 else "")
+
+    for (why, cure), members in ordered[:_MOST_KINDS]:
+        yield f"{who(members)}: {why}. {cure}".rstrip()
+    if hidden := len(ordered[_MOST_KINDS:]):
+        yield f"{counted(hidden, 'more kind')} of trouble: see the report's findings."
+    # A case's latency may be clean beside a suspect run of such a pass.
     for run_pass in (own.name for own in passes() if own.warns):
-        if rows := [row for row in results if run_pass in row.suspect]:
-            yield _warning(f"suspect in the pass {run_pass}", rows, names)
+        if suspect := [row for row in rows if run_pass in row.suspect]:
+            yield f"{who(suspect)}: suspect in the pass {run_pass}."
+    yield from _mixed_modes(rows)
 
 
-def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
+def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[str]:
     """Say when figures of one model stand side by side that were measured in different modes: they
     aren't alike.
     """
@@ -229,28 +253,10 @@ def _mixed_modes(results: Sequence[ResultRow]) -> tuple[str, ...]:
         ):
             modes[row.model.sha256].add(row.case.process_mode.value)
     mixed = [found for found in modes.values() if len(found) > 1]
-    if not mixed:
-        return ()
-    words = ", ".join(sorted(set().union(*mixed)))
-    text = (
-        f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
-        "scheduler treats them differently; 'benchfarm ab tool:apk tool:native -m MODEL -s SERIAL' measures "
-        "by how much."
-    )
-    return (text,)
-
-
-def _warning(reason: str, rows: Sequence[ResultRow], names: ShortNames) -> str:
-    """Return one sentence: how many cases, why, and which delegates on which phones for which
-    models.
-    """
-    takes = _some([names.of(row.configuration) for row in rows], "configurations")
-    phones = _some([kind_title(row) for row in rows], "kinds of phones")
-    models = _some([row.model.label for row in rows], "models")
-    return f"{counted(len(rows), 'case')} {reason}: {takes} on {phones} with {models}."
-
-
-def _some(values: Sequence[str], noun: str) -> str:
-    """Return the few that there are by name, or how many there are."""
-    distinct = list(dict.fromkeys(values))
-    return "; ".join(distinct) if len(distinct) <= _MOST_NAMES else f"{len(distinct)} {noun}"
+    if mixed:
+        words = ", ".join(sorted(set().union(*mixed)))
+        yield (
+            f"Figures of different modes ({words}) stand side by side for {counted(len(mixed), 'model')}: Android's "
+            "scheduler treats them differently; 'benchfarm ab tool:apk tool:native -m MODEL -s SERIAL' measures "
+            "by how much."
+        )

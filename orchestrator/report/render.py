@@ -45,8 +45,6 @@ from orchestrator.tables.results import (
     parts_table,
     pass_table,
     results_table,
-    starts_table,
-    sustained_table,
 )
 from orchestrator.tables.rows import ModelRow, ResultRow
 from orchestrator.tables.table import Table
@@ -235,7 +233,6 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
     tables: Sequence[Table[Any]] = (
         results_table(rows),
         memory_table(rows),
-        starts_table(rows),
         *(pass_table(table, rows) for table in pass_tables()),
         figures_table(rows),
         _threads(rows),
@@ -248,7 +245,6 @@ def page_tables(data: ReportData) -> Mapping[str, Table[Any]]:
             TYPES,
         ),
         _changes(data.diffs),
-        sustained_table(rows),
     )
     return {table.name: table for table in tables if table.listed or table.name == "results"}
 

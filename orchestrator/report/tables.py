@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.findings import finding_step
 from orchestrator.passes import pass_tables, shown
 from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.parity import OUTPUT_FINDINGS, Outputs, ParityVerdict
+from orchestrator.records.parity import Outputs, ParityVerdict
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
@@ -24,7 +23,6 @@ from orchestrator.tables.results import (
     figures_table,
     listed_table,
     pass_table,
-    starts_table,
 )
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.text import WIDTH, Line
@@ -35,12 +33,6 @@ _MOST_LISTED: Final = 40
 #: Fewer columns have no room for what is the least asked for of the fastest.
 _ROOM_FOR_ALL: Final = 100
 _ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all' have all {cases}"
-#: The finding of outputs that differ.
-_OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
-    verdict: code for code, verdict in OUTPUT_FINDINGS.items()
-}
-#: Statuses without a figure that nobody has to mend.
-_NOTHING_WRONG: Final = frozenset({CaseStatus.SKIPPED, CaseStatus.UNTIMED})
 #: More cases of one kind are counted.
 _MOST_NAMED: Final = 5
 
@@ -83,7 +75,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
         lines += text.lines(listed_table(sorted(timed, key=_fastest_first), names), width)
     every = data.results
     of_passes = [pass_table(own, every) for own in pass_tables()]
-    for part in (starts_table(every), *of_passes, figures_table(every)):
+    for part in (*of_passes, figures_table(every)):
         if part.listed:
             lines += [("", ""), (part.caption, "title"), *text.lines(part, width)]
 
@@ -99,7 +91,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
 
     told([*_memory(rows), *_passes(rows)])
     told(data.headline.answers)
-    told(problems(rows, names), "doubt")
+    told(data.headline.warnings, "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     told(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
     told(_legend(data, names) if legend else [_short_legend(names, width)], "head")
@@ -155,28 +147,6 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
     )
     for (name, code, reason), count in left_out.items():
         yield f"{name.value} left out for {counted(count, 'case')} ({code}): {reason}"
-
-
-def problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[str]:
-    """Yield what is wrong with figures, or why there are none, each with what to do about it."""
-    has_models = len({row.model.subject for row in rows}) > 1
-    groups: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        if row.result.is_judged or row.result.status in _NOTHING_WRONG:
-            continue
-        is_suspect = row.result.status is CaseStatus.MEASURED
-        cure = finding_step(row.worst_code) if is_suspect else row.next_step
-        why = row.why_not_clean
-        if row.outputs is Outputs.DIFFER:
-            why = f"outputs differ: {row.result.parity_reason}"
-            cure = finding_step(_OUTPUT_CODES[row.result.parity])
-        of_model = f" with {row.model.label}" if has_models else ""
-        who = f"{names.of(row.configuration)} on {row.device.title}{of_model}"
-        groups.setdefault((why, cure), []).append(who)
-    for (why, cure), members in groups.items():
-        more = len(members) - _MOST_NAMED
-        named = "; ".join(members[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        yield f"{named}: {why}. {cure}".rstrip()
 
 
 def _fastest_first(row: ResultRow) -> tuple[object, ...]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.energy import Mean
 from orchestrator.analysis.outcome import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
-from orchestrator.analysis.sustained import Attempt, SustainedCurve, attempts, curve_of, points_of
+from orchestrator.analysis.sustained import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of
@@ -73,7 +72,6 @@ class StartRow:
 class SustainedRow:
     """One attempt at a sustained run of a case: invocations directly one after the other."""
 
-    campaign_id: str
     #: Of this case in this campaign, from 1.
     attempt: int
     #: Whether it lasted as long as it was to; a cut one says nothing of what came later.
@@ -82,13 +80,6 @@ class SustainedRow:
     #: itself.
     points: tuple[tuple[float, float], ...]
     curve: SustainedCurve
-    elapsed_s: float
-    #: The worst one of its runs.
-    quality: Quality
-    #: What one process takes.
-    process_s: float
-    #: Minute -> the battery's highest heat in it.
-    heat_c: Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,30 +164,15 @@ def sustained_rows(
     }
     return tuple(
         SustainedRow(
-            campaign_id=campaign_id,
             attempt=attempt.number + 1,
             is_whole=attempt.is_over(planned_s[campaign_id]) and not attempt.has_failed,
             points=points_of(attempt),
             curve=curve,
-            elapsed_s=attempt.elapsed_s,
-            quality=worst_quality(attempt.runs),
-            process_s=statistics.median(run.duration_s for run in attempt.runs),
-            heat_c=_heat_by_minute(attempt),
         )
         for campaign_id, members in named.items()
         for attempt in attempts(members)
         if (curve := curve_of(attempt)) is not None
     )
-
-
-def _heat_by_minute(attempt: Attempt) -> dict[int, float]:
-    heat_c: dict[int, float] = {}
-    for run in attempt.runs:
-        state = run.state_after or run.state_before
-        if state is not None and state.battery_heat_c is not None:
-            minute = int((run.started_at - attempt.runs[0].started_at) / timedelta(minutes=1))
-            heat_c[minute] = max(heat_c.get(minute, state.battery_heat_c), state.battery_heat_c)
-    return heat_c
 
 
 def quality_word(item: Judged) -> str:

@@ -29,7 +29,7 @@ from orchestrator.tables.column import (
 )
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, ShortNames, figure_text
-from orchestrator.tables.passes import FIGURES, STARTS, SUSTAINED, PassTable
+from orchestrator.tables.passes import FIGURES, PassTable
 from orchestrator.tables.rows import (
     BestMark,
     DeviceRow,
@@ -347,7 +347,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=NESTED,
     ),
     Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
-    Column("starts", "starts", lambda row: _records(STARTS, row.starts), Kind.RECORD, forms=NESTED),
     Column(
         "passes", "passes", lambda row: _records(FIGURES, row.figures), Kind.RECORD, forms=NESTED
     ),
@@ -520,12 +519,6 @@ def parts_of(
     return [(row, item) for row in rows for item in of(row)]
 
 
-def starts_table(rows: Sequence[ResultRow]) -> Table[Any]:
-    """Return the stages of all starts, where a plan has the pass ``cold``."""
-    caption = "Initialisation and first inference of each case by stage"
-    return parts_table("stages", caption, parts_of(rows, lambda row: row.starts), STARTS)
-
-
 def pass_table(table: PassTable[Any], rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the table of a pass: the lines of all cases."""
     parts = parts_of(rows, lambda row: row.of_passes.get(table.name, ()))
@@ -557,12 +550,6 @@ def figures_table(rows: Sequence[ResultRow]) -> Table[Any]:
     return parts_table(
         "passes", "Medians of further passes", parts_of(rows, lambda row: row.figures), FIGURES
     )
-
-
-def sustained_table(rows: Sequence[ResultRow]) -> Table[Any]:
-    """Return the attempts at sustained runs."""
-    caption = "Sustained runs: how fast at first, how fast when warm"
-    return parts_table("sustained", caption, parts_of(rows, lambda row: row.sustained), SUSTAINED)
 
 
 _STARTED: Final = frozenset(

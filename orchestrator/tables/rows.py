@@ -41,7 +41,7 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.looks import LogExcerpt, Trace
 from orchestrator.tables.operators import Profile
-from orchestrator.tables.passes import PassFigure, StartRow, SustainedRow
+from orchestrator.tables.passes import PassFigure
 from orchestrator.units import counted, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
@@ -208,14 +208,10 @@ class ResultRow:
     #: Of the invocation that says most; None when no output was read.
     delegate: DelegateEvidence | None
     invocations: Sequence[InvocationRow]
-    #: By stage, where the plan has the pass ``cold``.
-    starts: tuple[StartRow, ...] = ()
     #: What passes with tables of their own show of it, by the table's name.
     of_passes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
-    #: By campaign and attempt, where the plan has the pass ``sustained``.
-    sustained: tuple[SustainedRow, ...] = ()
     #: Of passes that have figures of their own.
     figures: tuple[PassFigure, ...] = ()
     findings: tuple[FindingRow, ...]

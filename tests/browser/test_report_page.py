@@ -176,8 +176,6 @@ def test_click_on_a_cell_opens_its_evidence_and_escape_closes_it(open_report):
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_evidence_fits_into_the_window(open_report, viewport):
     page = open_report("hostile", viewport)
-    # What isn't in sight isn't drawn yet: on a phone the problems stand above it.
-    page.locator(".model-picture").first.scroll_into_view_if_needed()
     page.locator(".model-picture td a.open").first.click()
     expect(page.get_by_role("dialog")).to_be_visible()
     inner, outer = page.evaluate("[dialog.scrollWidth, dialog.clientWidth]")

@@ -237,7 +237,7 @@ def test_the_fastest_with_wrong_outputs_is_no_winner_and_says_why():
     assert {"p-same|checked", "p-wrong|differ (0.83)", "p-unknown|not checked"} <= set(
         words["words"]
     )
-    assert any("outputs wrong" in warning for warning in data.headline.warnings)
+    assert any("outputs differ" in warning for warning in data.headline.warnings)
 
 
 def test_in_the_table_of_all_configurations_what_has_no_figure_says_why():

@@ -181,7 +181,7 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     ]
     assert data_of(*clean).headline.warnings == ()
     (warning,) = data_of(*clean, *blocks).headline.warnings
-    assert warning.startswith("1 case suspect in the pass energy: ")
+    assert warning.endswith(": suspect in the pass energy.")
 
 
 @needs_extension("contention")
@@ -232,7 +232,6 @@ def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocat
         findings=(skipped,),
     )
     data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(unsteady,)), other)
-    assert [text.split(":")[0] for text in data.headline.warnings] == ["1 case suspect (unsteady)"]
     text = " ".join(render_text_table(data).split())
     assert "xnnpack on Google Pixel 3 (virtual): suspect (unsteady). Close what runs" in text
 
@@ -251,8 +250,8 @@ def test_a_suspect_figure_without_findings_of_its_own_says_what_else_is_the_matt
         for number in range(5, 9)
     ]
     rare = data_of(*series(case(), 1_000, count=2), *failed)
-    found = [data.headline.warnings[0].split(":")[0] for data in (drifting, rare)]
-    assert found == ["1 case suspect (outputs drift)", "1 case suspect (2 of 6 invocations usable)"]
+    assert "of the largest magnitude): outputs differ" in drifting.headline.warnings[0]
+    assert ": suspect (2 of 6 invocations usable)" in rare.headline.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +291,8 @@ def test_text_table_tells_what_other_passes_came_to_and_what_was_left_out():
     ]
     runs += [profile(cpu, CPU_ROWS), run(gpu, 0, 1_000.0, run_pass=Pass.MEMORY)]
     text = " ".join(render_text_table(data_of(*runs)).split())
-    assert "gpu on Google Pixel 3 (virtual): outputs differ: largest" in text
+    assert "gpu on Google Pixel 3 (virtual) (largest" in text
+    assert "): outputs differ. " in text
     assert "Don't use this configuration" in text
     assert (
         "parity left out for 1 case (parity-no-reference): nothing here computes the reference outputs"

@@ -83,7 +83,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     ]
     lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained=30.0))
     data = build_report_data(**lab.inputs())
-    cut, whole = data.results[0].sustained
+    cut, whole = data.results[0].of_passes["sustained"]
     assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [
         (1, False, 3),
         (2, True, 8),

@@ -31,7 +31,8 @@ def test_starts_are_medians_by_stage_and_leave_rejected_ones_out() -> None:
     (row,) = data.results
     # The sample's first inference takes twice its latency.
     assert [
-        (item.stage.value, item.count, item.first_us, item.quality.value) for item in row.starts
+        (item.stage.value, item.count, item.first_us, item.quality.value)
+        for item in row.of_passes["stages"]
     ] == [
         ("first-load", 2, 400.0, "trusted"),
         ("process-cold", 1, 14.0, "trusted"),
@@ -45,11 +46,11 @@ def test_starts_are_shown_in_every_form_only_where_there_are_any() -> None:
     without = data_of(*series(GPU, 6_450))
     assert "246.90" in render_text_table(with_starts)
     page = render_html(with_starts, title="t")
-    assert "Starts by what is cached" in page
+    assert "Cold starts" in page
     assert 'data-grid="stages"' in page
     assert [item["stage"] for item in json.loads(to_json(with_starts))["results"][0]["starts"]] == [
         "first-load",
         "cache-warm",
     ]
     assert "first-load" not in render_text_table(without)
-    assert "Starts by what is cached" not in render_html(without, title="t")
+    assert "Cold starts" not in render_html(without, title="t")
