@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -216,15 +217,11 @@ def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
     return reparse(workspace.store, workspace.tools, campaign_ids=chosen)
 
 
-def prune(
-    settings: Settings, *, older_than: str, is_trial: bool, compact: bool
-) -> tuple[Pruned, int, int]:
-    """Delete the raw output of campaigns begun before; figures, verdicts and states stay.
+def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool) -> Pruned:
+    """Delete the raw output of campaigns begun before, and return what was deleted; figures,
+    verdicts and states stay.
 
     Raises UsageError.
-
-    Returns what was deleted, and the bytes of the store's file before and after (0 for a store in a
-    server).
     """
     try:
         keep_s = parse_age(older_than)
@@ -243,18 +240,15 @@ def prune(
         pruned = workspace.store.prune_raw(
             now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial
         )
-    before = after = _size(path)
     if compact and path is not None and path.is_file() and not is_trial:
         from orchestrator.store.opening import compact as shrink
 
         shrink(path)
-        after = _size(path)
-    return pruned, before, after
+    return pruned
 
 
-def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
-    """Copy a store that may be in use, whole and checked; return the store's file, the copy's bytes
-    and campaigns.
+def backup(settings: Settings, out: Path) -> Path:
+    """Copy a store that may be in use, whole and checked; return the store's file.
 
     Raises:
         UsageError: the store isn't a file, or there is none, or the copy's name is taken or its
@@ -275,18 +269,10 @@ def backup(settings: Settings, out: Path) -> tuple[Path, int, int]:
         )
     from orchestrator.store.opening import copy_to
 
-    with Workspace(settings, makes_store=False) as workspace:
-        campaigns = len(workspace.store.campaigns(with_hidden=True))
     if not path.is_file():
         raise UsageError(f"nothing is stored yet in {path}", hint="there is nothing to copy")
     copy_to(path, out)
-    return path, _size(out), campaigns
-
-
-def _size(path: Path | None) -> int:
-    """Return the bytes of a store's file and its log, 0 for none."""
-    files = () if path is None else (path, path.with_name(f"{path.name}-wal"))
-    return sum(file.stat().st_size for file in files if file.exists())
+    return path
 
 
 #: What a log begins with.
@@ -343,14 +329,11 @@ def issue_of(workspace: Workspace, run: RunRecord) -> str:
     )
 
 
-_MADE_AGAIN: Final = "delete it: what is needed is made or fetched again"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse:
     """One kind of file."""
 
-    name: str
+    kind: str
     path: Path
     files: int
     size_bytes: int
@@ -359,7 +342,7 @@ class DiskUse:
 
 
 _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
-    Column("kind", "kind", lambda use: use.name),
+    Column("kind", "kind", lambda use: use.kind),
     Column("files", "files", lambda use: use.files, Kind.COUNT),
     Column(
         "size_bytes",
@@ -372,49 +355,38 @@ _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
     Column("path", "", lambda use: use.path, forms=DATA),
     Column("freed_by", "freed by", lambda use: use.freed_by),
 )
+_FREED_BY: Final = {
+    "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove",
+    "reports": "delete it: benchfarm report writes it again",
+    "checks": "delete what isn't needed",
+    "cache": "delete it: what is needed is made or fetched again",
+}
 
 
 def disk_usage(settings: Settings) -> Table[DiskUse]:
     """Return what the store, its reports and the cache take; what isn't there takes nothing."""
-    return Table(
-        name="usage",
-        caption="What is kept on this disk",
-        columns=_COLUMNS,
-        rows=list(_uses(settings)),
-    )
-
-
-def _uses(settings: Settings) -> Iterator[DiskUse]:
-    if (store := settings.store_file) is not None:
+    folder, store = settings.data_folder, settings.store_file
+    places = {"reports": folder / "reports", "checks": folder / "checks"}
+    places |= {"cache": settings.cache_folder}
+    found = {kind: (path, list(_sizes(_files(path)))) for kind, path in places.items()}
+    if store is not None:
         files = [store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
-        sizes = [path.stat().st_size for path in files if path.is_file()]
-        yield DiskUse(
-            name="store",
-            path=store,
-            files=len(sizes),
-            size_bytes=sum(sizes),
-            freed_by="benchfarm store prune --older-than 90d --compact; benchfarm results remove",
+        found = {"store": (store, list(_sizes(files))), **found}
+    rows = [
+        DiskUse(
+            kind=kind, path=path, files=len(sizes), size_bytes=sum(sizes), freed_by=_FREED_BY[kind]
         )
-    for name, folder, freed_by in (
-        (
-            "reports",
-            settings.data_folder / "reports",
-            "delete it: benchfarm report writes it again",
-        ),
-        ("checks", settings.data_folder / "checks", "delete what isn't needed"),
-        ("cache", settings.cache_folder, _MADE_AGAIN),
-    ):
-        sizes = list(_sizes(folder))
-        yield DiskUse(
-            name=name, path=folder, files=len(sizes), size_bytes=sum(sizes), freed_by=freed_by
-        )
+        for kind, (path, sizes) in found.items()
+    ]
+    return Table(name="usage", caption="What is kept on this disk", columns=_COLUMNS, rows=rows)
 
 
-def _sizes(folder: Path) -> Iterator[int]:
-    """Yield the sizes of a folder's files; what vanishes meanwhile, or can't be read, is left out."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                yield os.lstat(f"{place}/{name}").st_size
-            except OSError:
-                continue
+def _files(folder: Path) -> Iterator[Path]:
+    return (Path(place, name) for place, _, names in os.walk(folder) for name in names)
+
+
+def _sizes(files: Iterable[Path]) -> Iterator[int]:
+    """Yield the sizes of files; what vanishes meanwhile, or can't be read, is left out."""
+    for path in files:
+        with suppress(OSError):
+            yield path.lstat().st_size

@@ -93,18 +93,13 @@ def _refuse(error: _Refusal) -> NoReturn:
     """Say what the option parser refuses, and exit."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "benchfarm"
-    message, hint = error.format_message(), f"'{command} -h' shows what there is"
+    message = error.format_message()
     if context is not None and message == context.get_help():
+        if not (options.json_output or _is_json_wanted()):
+            say(message, err=True)
+            raise SystemExit(error.exit_code)
         message = f"{command} needs a command"
-    if options.json_output:
-        _print_error(message, hint, UsageError().code, error.exit_code)
-    if _is_json_wanted():
-        _write_error(message, hint, UsageError().code, error.exit_code)
-    else:
-        if context is not None:
-            say(f"{context.get_usage()}\nTry '{command} -h' for help.\n", err=True)
-        say(f"Error: {error.format_message()}", err=True)
-    raise SystemExit(error.exit_code)
+    _fail(message, f"'{command} -h' shows what there is", UsageError().code, error.exit_code)
 
 
 def _format_on_command_line(words: Sequence[str]) -> str | None:
@@ -127,20 +122,19 @@ def _is_json_wanted() -> bool:
     return False
 
 
-def _write_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.terminal import write_line
-
-    trace = traceback.format_exc() if options.debug else None
-    write_line(
-        "error", message, level="error", code=code, hint=hint, exit_code=exit_code, traceback=trace
-    )
-
-
 def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
+    """Say what ended the command, to programs as JSON, and exit."""
     if options.json_output:
-        _print_error(message, hint, code, exit_code)
+        from orchestrator.cli.result import json_pieces
+
+        error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code}
+        say_json(json_pieces({"error": error}))
     if _is_json_wanted():
-        _write_error(message, hint, code, exit_code)
+        from orchestrator.cli.terminal import write_line
+
+        trace = traceback.format_exc() if options.debug else None
+        keys = {"code": code, "hint": hint, "exit_code": exit_code, "traceback": trace}
+        write_line("error", message, level="error", **keys)
         raise SystemExit(exit_code)
     if options.debug:
         traceback.print_exc()
@@ -148,13 +142,3 @@ def _fail(message: str, hint: str, code: str, exit_code: int) -> NoReturn:
     if hint:
         say(f"  {hint}", err=True)
     raise SystemExit(exit_code)
-
-
-def _print_error(message: str, hint: str, code: str, exit_code: int) -> None:
-    from orchestrator.cli.result import json_pieces
-
-    say_json(
-        json_pieces(
-            {"error": {"code": code, "message": message, "hint": hint, "exit_code": exit_code}}
-        )
-    )

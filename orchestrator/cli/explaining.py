@@ -14,9 +14,6 @@ from orchestrator.cli.result import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
-from orchestrator.tables.column import Column
-from orchestrator.tables.table import Table
-from orchestrator.tables.text import render
 
 PAGES: Final = ("concepts.md", "reference/findings.md", "reference/failures.md")
 
@@ -40,32 +37,23 @@ def entries() -> Iterator[Entry]:
     for page in PAGES:
         heads: list[str] = []
         for line in (data_folder("docs") / page).read_text("utf-8").splitlines():
-            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-            if not cells:
-                heads = []
-            elif not heads:
+            cells = [plain(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            if not (cells and heads):
                 heads = cells
-            elif term := re.fullmatch(r"`([^`]+)`", cells[0]):
+            elif re.match(r"\| *`[^`]+` *\|", line):
                 columns = {
-                    head: plain(cell)
-                    for head, cell in zip(heads[1:], cells[1:], strict=True)
-                    if cell
+                    head: cell for head, cell in zip(heads[1:], cells[1:], strict=True) if cell
                 }
-                if step := steps.get(term[1]):
+                if step := steps.get(cells[0]):
                     columns["what to do"] = step
-                yield Entry(term=term[1], columns=columns, page=page)
+                yield Entry(term=cells[0], columns=columns, page=page)
     for code, step in INSTALL_STEPS.items():
         yield Entry(term=code, columns={"what to do": step}, page=PAGES[-1])
 
 
 def plain(text: str) -> str:
     """Return Markdown as plain text: links by their words, without marks."""
-    return (
-        re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text)
-        .replace("`", "")
-        .replace("*", "")
-        .replace("\\|", "|")
-    )
+    return re.sub(r"[`*]|\\(?=\|)", "", re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text))
 
 
 @command("explain")
@@ -91,23 +79,15 @@ def explain(
             f"{page}: {', '.join(item.term for item in known if item.page == page)}"
             for page in PAGES
         ]
-        heads = {name: path.read_text("utf-8").partition("\n")[0] for name, path in pages.items()}
-        about = {name: plain(head.lstrip("# ")) for name, head in heads.items()}
-        columns = (
-            Column[tuple[str, str]]("page", "page", lambda row: row[0]),
-            Column[tuple[str, str]]("about", "about", lambda row: row[1]),
-        )
-        rows = list(about.items())
-        table = render(Table(name="docs", caption="The pages", columns=columns, rows=rows))
-        text = "\n".join([*terms, "", table])
-        return CommandResult(text=text, data={"terms": known, "pages": about})
-    name = wanted.removeprefix("docs/").removesuffix(".md")
-    fitting = [page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")]
+        text = "\n".join([*terms, "", "pages:", *(f"  {name}" for name in pages)])
+        return CommandResult(text=text, data={"terms": known, "pages": [*pages]})
     found = [
         item
         for item in known
         if item.term.casefold().replace("_", "-") in {wanted, wanted.replace("-", " ")}
     ]
+    name = wanted.removeprefix("docs/").removesuffix(".md")
+    fitting = [page for page in pages if f"/{page.casefold()}".endswith(f"/{name}")]
     if not found and len(fitting) == 1:
         text = pages[fitting[0]].read_text("utf-8").rstrip("\n")
         return CommandResult(text=text, data={"page": fitting[0], "markdown": text})

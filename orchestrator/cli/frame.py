@@ -16,6 +16,7 @@ from typing import (
     Annotated,
     Any,
     Final,
+    NoReturn,
     TypeVar,
     get_args,
     get_origin,
@@ -27,12 +28,13 @@ import typer.core
 
 from orchestrator.app.options import Option, Paths, Texts, arg, opt
 from orchestrator.cli.terminal import OutputLostError, say, say_json
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, nearest
 from orchestrator.installation import require_packages
 from orchestrator.plugins import command_words, load
 from orchestrator.units import split
 
 if TYPE_CHECKING:
+    from orchestrator.bootstrap import Settings
     from orchestrator.cli.result import CommandResult
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.records.plan import Plan
@@ -49,17 +51,8 @@ PANELS: Final[dict[str, frozenset[str]]] = {
 }
 #: Up to this many options are listed in one block.
 _FEW_OPTIONS: Final = 10
-#: What typer calls the type of a value, and what help calls it.
-_VALUES: Final = {
-    "<list[str]>": "TEXT",
-    "<list[Path]>": "PATH",
-    "<str>": "TEXT",
-    "<path>": "PATH",
-    "<int range>": "N",
-    "<int>": "N",
-    "<float range>": "NUMBER",
-    "<float>": "NUMBER",
-}
+#: What help calls the value of an option.
+_METAVARS: Final = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
 #: The keys of a plan that say which devices are measured, and with which programs.
 ON_PHONES: Final = "devices profiles where one_of_each at_most builds"
 #: The keys that say how long a process measures, on which cores, and in which order processes run.
@@ -161,16 +154,10 @@ class Root(typer.core.TyperGroup):
         Raises UsageError naming the words that are like an unknown one.
         """
         args = _in_todays_words(args)
-        if not args or args[0] in _abouts():
-            return super().resolve_command(ctx, args)
-        commands, self.commands = (
-            self.commands,
-            {word: typer.core.TyperCommand(word) for word in _abouts()},
-        )
-        try:
-            return super().resolve_command(ctx, args)
-        finally:
-            self.commands = commands
+        if args and args[0] not in _abouts():
+            hint = nearest(args[0], _abouts()) or "'benchfarm -h' lists all"
+            raise UsageError(f"there is no command {args[0]!r}", hint=hint)
+        return super().resolve_command(ctx, args)
 
     def load(self) -> None:
         """Load every command, for who walks through all of them."""
@@ -200,59 +187,38 @@ class Root(typer.core.TyperGroup):
                 formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])
 
 
-def _group(root: Root, words: list[str]) -> typer.core.TyperGroup:
-    """Return a group below the root, made where it isn't there."""
-    group: typer.core.TyperGroup = root
-    for number, word in enumerate(words, 1):
-        if word not in group.commands:
-            about = "" if number > 1 else _abouts().get(word, "")
-            group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
-        inner = group.commands[word]
-        assert isinstance(inner, typer.core.TyperGroup)
-        group = inner
-    return group
-
-
 class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
 
-    def parameters(self, ctx: Any) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - the parser's type isn't public
-        """Yield for each shown parameter the title of its block, what one types, and what it means."""
-        shown = [
-            (item, record)
-            for item in self.get_params(ctx)
-            if (record := item.get_help_record(ctx)) is not None
-        ]
-        is_long = len(shown) > _FEW_OPTIONS
-        for item, (names, text) in shown:
-            kind = "Arguments" if item.param_type_name == "argument" else "Options"
-            own = getattr(item, "rich_help_panel", None)
-            panel = own or next(
-                (panel for panel, members in PANELS.items() if item.opts[0] in members), kind
-            )
-            panel = panel if is_long else kind
-            for value, plain in _VALUES.items():
-                names = names.replace(value, plain)  # noqa: PLW2901 - the same text, more readable
-            yield panel, names.split()[0].upper() if kind == "Arguments" else names, text
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - as above
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - the parser's types have no public names
         """Read the words of a command line, with options by their old names too."""
         known = {name for item in self.params for name in item.opts}
         words = []
         for word in args:
             name, equals, value = word.partition("=")
-            meant = (
-                new for new in _OLD_OPTIONS.get(name, ()) if name not in known and new in known
-            )
-            words.append(f"{next(meant, name)}{equals}{value}")
+            if name in _OLD_OPTIONS and name not in known:
+                name = next((new for new in _OLD_OPTIONS[name] if new in known), name)
+            words.append(f"{name}{equals}{value}")
         found: list[str] = super().parse_args(ctx, words)
         return found
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then one block a group of options; few options stay in one block."""
-        parameters = list(self.parameters(ctx))
-        for title in ("Arguments", "Options", *PANELS):
-            if rows := [(names, text) for panel, names, text in parameters if panel == title]:
+        shown = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
+        is_long = len(shown) > _FEW_OPTIONS
+        blocks: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Arguments", "Options", *PANELS)
+        }
+        for item, record in shown:
+            if item.param_type_name == "argument" and record is not None:
+                blocks["Arguments"].append((item.metavar or item.name.upper(), record[1]))
+            elif record is not None:
+                panel = getattr(item, "rich_help_panel", None) or next(
+                    (panel for panel, names in PANELS.items() if item.opts[0] in names), "Options"
+                )
+                blocks[panel if is_long else "Options"].append(record)
+        for title, rows in blocks.items():
+            if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
@@ -270,24 +236,21 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
     def declare(function: _FunctionT) -> _FunctionT:
         hints = get_type_hints(function, include_extras=True)
-        own = [(item, hints[item.name]) for item in inspect.signature(function).parameters.values()]
-        kinds = {
-            item.name: hint for item, hint in own if isinstance(hint, type) and is_dataclass(hint)
-        }
-        kinds.pop("settings", None)
         found: dict[str, tuple[Any, Any]] = {}
-        plans = {
-            item.name: keys
-            for item, hint in own
-            for keys in _metadata(hint)
-            if isinstance(keys, PlanKeys)
-        }
-        for item, hint in own:
-            if item.name in kinds:
+        #: Parameters that stand for several options, with the names of these and what takes them.
+        groups: dict[str, tuple[list[str], Callable[..., Any]]] = {}
+        for item in inspect.signature(function).parameters.values():
+            hint = hints[item.name]
+            keys = next((part for part in _metadata(hint) if isinstance(part, PlanKeys)), None)
+            if item.name == "settings":
+                continue
+            if keys is not None:
+                found |= keys.parameters
+                groups[item.name] = [*keys.parameters], _typed_keys
+            elif isinstance(hint, type) and is_dataclass(hint):
                 found |= dict(_fields_of(hint))
-            elif item.name in plans:
-                found |= plans[item.name].parameters
-            elif item.name != "settings":
+                groups[item.name] = [field.name for field in fields(hint)], hint
+            else:
                 found[item.name] = (hint, item.default)
         if has_table:
             found["table_form"] = (_TableForm, "text")
@@ -297,29 +260,17 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
             from orchestrator.cli.result import format_of
 
             form = format_of(given.pop("table_form", ""), None, TABLE_FORMS, default="text")
-            as_json = given["as_json"] if "as_json" in hints else given.pop("as_json")
-            form = "json" if as_json else form
-            given = (
-                {name: _value(found[name][0], value) for name, value in given.items()}
-                if found
-                else given
-            )
-            for key, kind in kinds.items():
-                given[key] = kind(**{item.name: given.pop(item.name) for item in fields(kind)})
-            for key, keys in plans.items():
-                typed = {name: given.pop(name) for name in keys.parameters}
-                given[key] = {
-                    name: value
-                    for name, value in typed.items()
-                    if not (value is None or value == ())
-                }
-            _show(
-                function,
-                given,
-                form=form,
-                has_settings="settings" in hints,
-                is_farm=words[:5] == "farm ",
-            )
+            form = "json" if given["as_json"] else form
+            if "as_json" not in hints:
+                del given["as_json"]
+            given = {name: _value(found[name][0], value) for name, value in given.items()}
+            for key, (names, kind) in groups.items():
+                given[key] = kind(**{name: given.pop(name) for name in names})
+            if words.startswith("farm "):
+                require_packages("a farm", *_FARM_PACKAGES)
+            if "settings" in hints:
+                given["settings"] = _settings(is_json=form == "json")
+            _show(function(**given), form)
 
         parameters = [
             inspect.Parameter(
@@ -333,7 +284,13 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
         *above, name = words.split()
         alone = typer.Typer(add_completion=False, **_LOOK)
         alone.command(name, cls=Command)(call)
-        _group(ROOT, above).add_command(typer.main.get_command(alone))
+        group: Any = ROOT
+        for word in above:
+            if word not in group.commands:
+                about = _abouts().get(word, "") if group is ROOT else ""
+                group.add_command(typer.core.TyperGroup(name=word, help=about, **_LOOK))
+            group = group.commands[word]
+        group.add_command(typer.main.get_command(alone))
         return function
 
     return declare
@@ -354,19 +311,29 @@ class PlanKeys:
         self.parameters: dict[str, tuple[Any, Any]] = {}
         for name in names.split() or [name for name, key in keys.items() if key.key.option]:
             item, key = keys[name], keys[name].key
-            option = functools.partial(
-                opt, about=about.get(name, key.about), rich_help_panel=key.panel or None
-            )
+            option = key.option
+            kind: Any
+            default: Any = None
             if name == "models":
                 self.parameters[name] = (Annotated[Paths, arg(key.about)], inspect.Parameter.empty)
-            elif item.is_list or name == "builds":
-                self.parameters[name] = (Annotated[Texts, option(key.option)], ())
+                continue
+            if item.is_list or name == "builds":
+                kind, default = Texts, ()
             elif item.is_switch:
-                both = f"{key.option}/--no-{key.option[2:]}" if item.default is None else key.option
-                self.parameters[name] = (Annotated[bool | None, option(both)], None)
+                kind = bool | None
+                option += f"/--no-{option[2:]}" if item.default is None else ""
             else:
-                kind = int if item.is_whole else str
-                self.parameters[name] = (Annotated[kind | None, option(key.option)], None)
+                kind = int | None if item.is_whole else str | None
+            about_it = about.get(name, key.about)
+            panel = key.panel or None
+            self.parameters[name] = (
+                Annotated[kind, opt(option, about_it, rich_help_panel=panel)],
+                default,
+            )
+
+
+def _typed_keys(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - each key has its own type
+    return {name: value for name, value in given.items() if not (value is None or value == ())}
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401 - any annotation
@@ -379,13 +346,8 @@ def _fields_of(kind: Any) -> Iterator[tuple[str, tuple[Any, Any]]]:  # noqa: ANN
     """
     hints = get_type_hints(kind, include_extras=True)
     for item in sorted(fields(kind), key=lambda item: item.name not in kind.__annotations__):
-        yield (
-            item.name,
-            (
-                hints[item.name],
-                inspect.Parameter.empty if item.default is MISSING else item.default,
-            ),
-        )
+        default = inspect.Parameter.empty if item.default is MISSING else item.default
+        yield item.name, (hints[item.name], default)
 
 
 def _of_tuple(hint: Any) -> Any:  # noqa: ANN401 - any annotation
@@ -399,9 +361,15 @@ def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
     found = next((part for part in _metadata(hint) if isinstance(part, Option)), None)
     if found is None:
         return hint
-    kind, item = typer.Option if found.names else typer.Argument, _of_tuple(hint)
-    about = kind(*found.names, help=found.about, **found.further)
-    return Annotated[get_args(hint)[0] if item is None else list[item], about]  # type: ignore[valid-type]
+    item = _of_tuple(hint)
+    own = get_args(hint)[0] if item is None else list[item]  # type: ignore[valid-type]
+    if not found.names:
+        return Annotated[own, typer.Argument(help=found.about, **found.further)]
+    kinds = {own, *get_args(own)}
+    metavar = next((word for kind, word in _METAVARS.items() if kind in kinds), None)
+    return Annotated[
+        own, typer.Option(*found.names, help=found.about, metavar=metavar, **found.further)
+    ]
 
 
 def _default(hint: Any, default: Any) -> Any:  # noqa: ANN401 - any annotation and value
@@ -504,40 +472,32 @@ assert isinstance(_root_command, Root)
 ROOT: Final = _root_command
 
 
-def _show(
-    function: Callable[..., CommandResult | DoneAnswer],
-    given: dict[str, Any],
-    *,
-    form: str,
-    has_settings: bool,
-    is_farm: bool,
-) -> None:
-    """Do a command, print its result in a form, and exit with its code."""
+def _settings(*, is_json: bool) -> Settings:
+    """Return the settings that the options before the command and the environment say."""
     from orchestrator.bootstrap.settings import Settings
 
-    if is_farm:
-        require_packages("a farm", *_FARM_PACKAGES)
     if options.log_format not in {None, "text", "json"}:
         raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")
     settings = Settings.from_environment(home=options.home, store=options.store)
     if options.log_format is not None:
-        settings = replace(
-            settings, environ={**settings.environ, "BENCHFARM_LOG": options.log_format}
-        )
+        environ = {**settings.environ, "BENCHFARM_LOG": options.log_format}
+        settings = replace(settings, environ=environ)
     # Known before anything runs: a night's log in the wrong form is no log.
     options.log_format = settings.log_format
-    settings = replace(settings, may_ask=form != "json" and settings.log_format != "json")
     if settings.log_format == "json":
         from orchestrator.cli.terminal import logs_as_json
 
         logs_as_json()
+    return replace(settings, may_ask=not is_json and settings.log_format != "json")
+
+
+def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
+    """Print a result in a form, and exit with its code."""
     from orchestrator.cli.result import CommandResult, json_pieces
     from orchestrator.tables import csv, html, markdown
 
-    done = function(settings, **given) if has_settings else function(**given)
-    result = (
-        done if isinstance(done, CommandResult) else CommandResult(text=done.text, data=done.data)
-    )
+    if not isinstance(result, CommandResult):
+        result = CommandResult(text=result.text, data=result.data)
     try:
         if form == "json":
             say_json(json_pieces(result.data))

@@ -31,6 +31,7 @@ from orchestrator.errors import HostStorageError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.plan import PlanOptions
+from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line, wrap
 from orchestrator.units import counted
 
@@ -235,9 +236,7 @@ def _summary(
         data={
             "campaign_id": campaign.campaign_id,
             "status": campaign.status,
-            "stored": result.stored,
-            "not_run": result.not_run,
-            "left": result.left,
+            **fields_of(result, "stored", "not_run", "left", "lost"),
             "saved": result.savings,
             "stopped": Streamed(lambda: stopped(campaign, again())),
             "without_result": measured.without_result,
@@ -245,7 +244,6 @@ def _summary(
             "winners": [won.record(item) for item in found],
             "next": advice,
             "no_time_for": cut,
-            "lost": result.lost,
             "lacking": lacking,
             "missing": missing,
             "left_out": measured.opened.left_out,

@@ -1,10 +1,10 @@
-"""``benchfarm report``, ``advise``, ``export`` and ``import``: what stored
-campaigns say, and results for other programs and labs.
+"""``benchfarm report``, ``advise``, ``export`` and ``import``: what stored campaigns say, and results
+for other programs and labs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -46,7 +46,7 @@ def report(
 
     Example: benchfarm report newest --out report.html
     """
-    from orchestrator.report import tables
+    from orchestrator.report import exports, tables
 
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
@@ -60,7 +60,15 @@ def report(
         write_html(data, path, title=report_title(chosen))
         return CommandResult(text=str(path), data={"path": path, **named})
     lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
-    text = "\n".join(line for line, _ in lines) + "\n" if lines else _report_text(data, form)
+    match form:
+        case "text":
+            text = "\n".join(line for line, _ in lines) + "\n"
+        case "csv":
+            text = exports.to_csv(data)
+        case "json":
+            text = exports.to_json(data)
+        case _:
+            text = exports.to_markdown(data)
     if out is not None:
         write_file(out, text)
         return CommandResult(text=str(out), data={"path": out, **named})
@@ -76,17 +84,6 @@ def _data(settings: Settings, campaigns: Texts) -> tuple[list[Any], ReportData]:
     with Workspace(settings, makes_store=False) as workspace:
         chosen = named_campaigns(workspace.store, campaigns or ("",))
         return chosen, report_data(workspace, chosen)
-
-
-def _report_text(data: ReportData, form: str) -> str:
-    from orchestrator.report import exports
-
-    renderers: Mapping[str, Callable[[ReportData], str]] = {
-        "csv": exports.to_csv,
-        "json": exports.to_json,
-        "markdown": exports.to_markdown,
-    }
-    return renderers[form](data)
 
 
 @command("advise")
@@ -146,35 +143,29 @@ def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
 
 
 def import_result(imports: Sequence[Imported]) -> CommandResult:
-    """Return what an importer stored, with the table and the report of what is new."""
-    done = [_told(item) for item in imports]
-    if len(done) == 1:
-        return done[0]
-    return CommandResult(
-        text="\n\n".join(one.text for one in done),
-        data={"imports": [one.data for one in done]},
-        exit_code=max(one.exit_code for one in done),
-    )
-
-
-def _told(done: Imported) -> CommandResult:
-    """Return what an import did, with the table and the report of what is new."""
+    """Return what importers stored, with the table and the report of what is new."""
     from orchestrator.report.tables import render_text_table
 
-    result = done.result
-    lines = [render_text_table(done.shown).rstrip("\n"), ""] if done.shown is not None else []
-    known = f", {result.known} were there already" if result.known else ""
-    lines += [f"{counted(len(result.runs), 'run')} imported{known}", *done.notes]
-    data: dict[str, object] = {"campaign_id": None, "imported": len(result.runs)}
-    data |= {"known": result.known, "notes": list(done.notes)}
-    if result.campaign is not None:
-        lines.append(f"report: {done.report}")
-        data |= {
-            "campaign_id": result.campaign.campaign_id,
+    lines: list[str] = []
+    for done in imports:
+        known = f", {done.result.known} were there already" if done.result.known else ""
+        lines += ["", f"{counted(len(done.result.runs), 'run')} imported{known}", *done.notes]
+        if done.shown is not None:
+            lines += [render_text_table(done.shown).rstrip("\n"), f"report: {done.report}"]
+    data = [
+        {
+            "campaign_id": done.result.campaign and done.result.campaign.campaign_id,
+            "imported": len(done.result.runs),
+            "known": done.result.known,
+            "notes": list(done.notes),
             "report": done.report,
-            "runs": result.runs,
+            "runs": done.result.runs,
+            "without_result": done.without_result,
         }
-        data |= {"without_result": done.without_result}
+        for done in imports
+    ]
     return CommandResult(
-        text="\n".join(lines), data=data, exit_code=int(bool(done.without_result or done.left_out))
+        text="\n".join(lines[1:]),
+        data=data[0] if len(data) == 1 else {"imports": data},
+        exit_code=int(any(done.without_result or done.left_out for done in imports)),
     )

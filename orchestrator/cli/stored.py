@@ -4,10 +4,9 @@ copied.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +18,7 @@ from orchestrator.app.stored import find_campaigns, find_run, log_text, reparse_
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.result import CommandResult, Streamed, shown
-from orchestrator.cli.terminal import columns, say
+from orchestrator.cli.terminal import columns
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import not_one_of
 from orchestrator.files import write_file
@@ -27,6 +26,7 @@ from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, Campaign, Campaign
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables import text
+from orchestrator.tables.column import fields_of
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.runs import StoredCampaign, campaigns_table, runs_table
 from orchestrator.units import counted, format_bytes
@@ -201,11 +201,8 @@ def log(
     return CommandResult(
         text=log_text(run, texts),
         data={
-            "run_id": run.run_id,
-            "command": run.command,
-            "exit_code": run.exit_code,
-            "tool": run.case.tool,
-            "delegate": run.case.delegate,
+            **fields_of(run, "run_id", "command", "exit_code"),
+            **fields_of(run.case, "tool", "delegate"),
             "attachments": {item.name: item.data.decode("utf-8", "replace") for item in texts},
         },
     )
@@ -252,29 +249,12 @@ def prune(
 
     Example: benchfarm store prune --older-than 90d --dry-run
     """
-    path = settings.store_file
-    pruned, before, after = stored.prune(
-        settings, older_than=older_than, is_trial=dry_run, compact=compact
-    )
+    pruned = stored.prune(settings, older_than=older_than, is_trial=dry_run, compact=compact)
     runs = f"{counted(pruned.runs, 'run')} in {counted(pruned.campaigns, 'campaign')}"
     freed = f"{format_bytes(pruned.freed_bytes)} of the database"
-    deleted = "would be deleted" if dry_run else "deleted"
-    lines = [f"raw output of {runs} {deleted}, {freed}; their figures, verdicts and states stay"]
-    if compact and not dry_run:
-        lines.append(f"{path}: {format_bytes(before)} before, {format_bytes(after)} now")
-    elif pruned.runs and not dry_run and path is not None:
-        lines.append("later runs use that space; --compact gives it back to the disk")
-    return CommandResult(
-        text="\n".join(lines),
-        data={
-            "trial": dry_run,
-            "campaigns": pruned.campaigns,
-            "runs": pruned.runs,
-            "freed_bytes": pruned.freed_bytes,
-            "file_bytes_before": before,
-            "file_bytes_after": after,
-        },
-    )
+    deleted = "would be deleted" if dry_run else "deleted, and later runs use that space"
+    text = f"raw output of {runs}, {freed}: {deleted}; their figures, verdicts and states stay"
+    return CommandResult(text=text, data={"trial": dry_run, **asdict(pruned)})
 
 
 @command("store backup")
@@ -285,11 +265,10 @@ def backup(
 
     Example: benchfarm store backup copy.db
     """
-    store, size, campaigns = stored.backup(settings, out)
-    held = f"{format_bytes(size)}, {counted(campaigns, 'campaign')} or more"
+    store = stored.backup(settings, out)
     return CommandResult(
-        text=f"{out}: {held}; restore it by putting it at {store}",
-        data={"path": out, "size_bytes": size, "store": store},
+        text=f"{out}: a whole copy; restore it by putting it at {store}",
+        data={"path": out, "store": store},
     )
 
 
@@ -330,7 +309,7 @@ def remove(
     settings: Settings,
     campaigns: _Named,
     *,
-    yes: Annotated[bool, opt("--yes -y", "Remove without asking.")] = False,
+    yes: Annotated[bool, opt("--yes -y", "Confirm: this can't be undone.")] = False,
 ) -> CommandResult:
     """Delete campaigns with all their runs and logs.
 
@@ -338,6 +317,11 @@ def remove(
 
     This can't be undone. A campaign that is being measured is refused.
     """
+    if not yes:
+        raise UsageError(
+            "removing a campaign can't be undone: give --yes",
+            hint="'benchfarm results hide' only leaves them out of lists",
+        )
     with Workspace(settings, makes_store=False) as workspace:
         # All or none of them.
         found = _named(workspace.store, campaigns)
@@ -349,8 +333,6 @@ def remove(
         lines = [
             one_line(f"{_title(key, found[key])}: {count} runs") for key, count in counts.items()
         ]
-        if not yes:
-            _confirm(lines)
         for campaign_id in found:
             workspace.store.remove_campaign(campaign_id)
     return CommandResult(
@@ -405,21 +387,3 @@ def _title(campaign_id: CampaignId, campaign: Campaign | None) -> str:
     return (
         f"{campaign_id} ({campaign.name}, begun {campaign.created_at.astimezone():%Y-%m-%d %H:%M})"
     )
-
-
-def _confirm(lines: Sequence[str]) -> None:
-    """Ask whoever sits there.
-
-    Raises UsageError for any other answer than yes, and where nobody does.
-    """
-    hint = "'benchfarm results hide' only leaves them out of lists"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("removing a campaign can't be undone: give --yes", hint=hint)
-    say("\n".join(lines), err=True)
-    say(
-        "Remove these campaigns with all their runs and logs? This can't be undone. [y/N] ",
-        err=True,
-        end="",
-    )
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise UsageError("nothing was removed", hint=hint)

@@ -31,7 +31,7 @@ def lines_of(stderr: str) -> list[dict[str, Any]]:
         (["--nope"], 2, "No such option: --nope"),
         (["farm"], 2, "benchfarm farm needs a command"),
         (["farm", "nope"], 2, "No such command 'nope'"),
-        (["reprot"], 2, "No such command 'reprot'. Did you mean 'report'"),
+        (["reprot"], 2, "there is no command 'reprot'"),
         (["run", "--nope"], 2, "No such option: --nope"),
         (["farm", "submit"], 2, "Missing argument"),
         (["run", "missing.yaml"], 2, "missing.yaml: can't be read"),
@@ -61,7 +61,7 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
         (line,) = lines_of(cli(*words).stderr)
         assert "--nope" in line["text"]
     # For people as ever.
-    assert "Try 'benchfarm run -h' for help." in cli("run", "--nope").stderr
+    assert "'benchfarm run -h' shows what there is" in cli("run", "--nope").stderr
     # With --json standard output says the same.
     refused = cli("--log-format", "json", "run", "--nope", "--json")
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]

@@ -380,7 +380,10 @@ def test_what_a_session_was_asked_for_is_read_from_its_own_file(cli: Cli, tmp_pa
         "prefill_tokens": "32", "decode_tokens": "16"
     }  # fmt: skip
     (session.parent / "ddp_session.json").write_text("[]")
-    assert "ddp_session.json is wrong: Input should be an object" in cli("import", session.parent).ended_with(2).said
+    assert (
+        "ddp_session.json is wrong: Input should be an object"
+        in cli("import", session.parent).ended_with(2).said
+    )
 
 
 def test_a_session_with_a_process_that_fills_the_caches_is_of_the_measured_one(
