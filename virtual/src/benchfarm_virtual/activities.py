@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from benchfarm_virtual.contract import LogPriority, ProgramDiedError, StreamClosedError
-from benchfarm_virtual.handles import NullHandle
 from benchfarm_virtual.launching import Launch, log_tombstone, program_context
+from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.packages import InstalledPackage
-from benchfarm_virtual.processes import SYSTEM_SERVER_PID, ZYGOTE_PID, Process
+from benchfarm_virtual.processes import SYSTEM_SERVER_PID, ZYGOTE_PID, Process, acting_for
 from benchfarm_virtual.system import PhoneSystem
 
 
@@ -101,15 +101,15 @@ class ActivityService:
             argv=[package],
             cwd="/",
             env={"ANDROID_DATA": "/data", "ANDROID_ROOT": "/system", "ANDROID_STORAGE": "/storage"},
-            fds={0: NullHandle(), 1: NullHandle(), 2: NullHandle()},
+            fds={0: DeviceFile(), 1: DeviceFile(), 2: DeviceFile()},
         )
         context = program_context(request)
 
         def run() -> None:
             status = 1
-            system.processes.enter(process)
             try:
-                status = program.run(context)
+                with acting_for(process):
+                    status = program.run(context)
             except ProgramDiedError as exc:
                 status = 128 + exc.signal
                 self._died(found, process, exc.signal)

@@ -8,19 +8,13 @@ import errno
 import os
 import stat
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_virtual.contract import SHELL_UID, ByteSink, ByteSource, FileStat, PhoneFileError
-from benchfarm_virtual.streams_of_files import (
-    ComputedSink,
-    DeviceSource,
-    FileSink,
-    FileSource,
-    MemorySource,
-    Storage,
-)
+from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
+from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, WrittenFile
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, HeldFile, HeldFolder, LinkNode, Node
 
 #: Says why an access must fail although it would be allowed (for faults): (operation, path) ->
@@ -55,6 +49,35 @@ _MOST_KNOWN: Final = 2000
 _MAX_PATH_BYTES: Final = 4095
 _MAX_NAME_BYTES: Final = 255
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
+
+
+class Storage:
+    """The space of the phone's data partition, in bytes.
+
+    ``used_bytes`` counts what the phone ships with too.
+    """
+
+    def __init__(self, *, total_bytes: int, shipped_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.used_bytes = shipped_bytes
+        self._lock = threading.Lock()
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left."""
+        return self.total_bytes - self.used_bytes
+
+    def take_most(self, size_bytes: int) -> int:
+        """Take space, at most what is free (negative: give it back); return how much was taken."""
+        with self._lock:
+            taken = min(size_bytes, self.free_bytes)
+            self.used_bytes += taken
+            return taken
+
+    def fill(self, *, free_bytes: int) -> None:
+        """Make the phone as full as that, as if other apps had filled it."""
+        with self._lock:
+            self.used_bytes = self.total_bytes - free_bytes
 
 
 def file_error(number: int) -> PhoneFileError:
@@ -244,22 +267,22 @@ class PhoneTree:
         _check(node, uid, 4)
         return sorted(node.names())
 
-    def open_read(self, path: str, *, uid: int = SHELL_UID) -> ByteSource:
+    def open_read(self, path: str, *, uid: int = SHELL_UID) -> OpenFile:
         """Open a file to read."""
         node = self._find(path, uid, operation="read").there()
         _check(node, uid, 4)
         match node:
             case HeldFile():
-                return FileSource(node)
+                return ReadFile(node.part)
             case FileNode():
-                return MemorySource(node.read())
+                return ReadFile.of(node.read())
             case DeviceNode():
-                return DeviceSource(node.kind)
+                return DeviceFile(node.kind)
         raise file_error(errno.EISDIR)
 
     def open_write(
         self, path: str, *, mode: int = 0o644, append: bool = False, uid: int = SHELL_UID
-    ) -> ByteSink:
+    ) -> OpenFile:
         """Create or truncate a file; folders above it must exist.
 
         Several that append never write over each other.
@@ -280,15 +303,32 @@ class PhoneTree:
                     with node.lock:
                         self.storage.take_most(-len(node.data))
                         node.data.clear()
-                phone_path = place.path
-                return FileSink(
-                    node, self.storage, lambda size: self._passing(phone_path, size), append=append
-                )
+                return WrittenFile(self._writer(node, place.path, append=append))
             case FileNode() if node.write is not None:
-                return ComputedSink(node.write)
+                return WrittenFile(node.write)
             case DeviceNode():
-                return ComputedSink(lambda data: None)
+                return DeviceFile(node.kind)
         raise file_error(errno.EACCES)
+
+    def _writer(self, file: HeldFile, path: str, *, append: bool) -> Callable[[bytes], None]:
+        """Return what writes on into a file while there is space; what fits is written."""
+        place = 0
+
+        def write(data: bytes) -> None:
+            nonlocal place
+            size = min(len(data), self._passing(path, len(data)))
+            with file.lock:
+                at = len(file.data) if append else place
+                growth = max(0, at + size - len(file.data))
+                size = max(0, size - growth + self.storage.take_most(growth))
+                file.data += bytes(max(0, at - len(file.data)))
+                file.data[at : at + size] = data[:size]
+                place = at + size
+                file.mtime_s = time.time()
+            if size < len(data):
+                raise file_error(errno.ENOSPC)
+
+        return write
 
     @staticmethod
     def _enter(place: _Place, node: HeldFile | HeldFolder, uid: int) -> None:

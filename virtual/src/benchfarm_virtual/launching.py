@@ -24,9 +24,9 @@ from benchfarm_virtual.contract import (
     StreamClosedError,
 )
 from benchfarm_virtual.faults import FaultKind
-from benchfarm_virtual.handles import Handle, HandleSink, HandleSource, NullHandle
 from benchfarm_virtual.logs import PhoneLogs
-from benchfarm_virtual.processes import Process
+from benchfarm_virtual.open_files import DeviceFile, OpenFile
+from benchfarm_virtual.processes import Process, acting_for
 from benchfarm_virtual.system import PhoneSystem
 
 #: Folders whose files are the phone's own commands.
@@ -62,14 +62,14 @@ class Launch:
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    fds: Mapping[int, Handle]
+    fds: Mapping[int, OpenFile]
     #: Lets go of ``fds`` for good, where the process took over its shell's: for a script that has
     #: redirected them.
     surrender: Callable[[], None] | None = None
 
-    def handle(self, descriptor: int) -> Handle:
+    def handle(self, descriptor: int) -> OpenFile:
         """Return an open file; a closed one reads and writes nothing."""
-        return self.fds.get(descriptor) or NullHandle()
+        return self.fds.get(descriptor) or DeviceFile()
 
 
 def find_program(system: PhoneSystem, name: str, *, path: str, cwd: str, uid: int) -> str | None:
@@ -101,21 +101,19 @@ def launch(request: Launch) -> int:
     )
     if path is None:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
-    before = system.processes.enter(process)
     process.argv = tuple(request.argv)
-    system.faults.reach("tool", subject=path)
-    warning = system.faults.active(FaultKind.TOOL_WARNING, path)
-    try:
-        if warning is not None:
-            HandleSink(request.handle(2), process).write(f"{warning.text('text')}\n".encode())
-        return _run(request, path)
-    except ProgramDiedError as exc:
-        process.signal = process.signal or exc.signal
-        return 128 + process.signal
-    except StreamClosedError:
-        return 128 + 13
-    finally:
-        system.processes.leave(before)
+    with acting_for(process):
+        system.faults.reach("tool", subject=path)
+        warning = system.faults.active(FaultKind.TOOL_WARNING, path)
+        try:
+            if warning is not None:
+                request.handle(2).write(f"{warning.text('text')}\n".encode())
+            return _run(request, path)
+        except ProgramDiedError as exc:
+            process.signal = process.signal or exc.signal
+            return 128 + process.signal
+        except StreamClosedError:
+            return 128 + 13
 
 
 def _run(request: Launch, path: str) -> int:
@@ -251,9 +249,9 @@ def program_context(launch: Launch) -> ProcessContext:
         env=dict(launch.env),
         cwd=launch.cwd,
         uid=process.uid,
-        stdin=HandleSource(launch.handle(0), process),
-        stdout=HandleSink(launch.handle(1), process),
-        stderr=HandleSink(launch.handle(2), process),
+        stdin=launch.handle(0),
+        stdout=launch.handle(1),
+        stderr=launch.handle(2),
         files=system.files,
         logs=system.logs,
         time=system.time,

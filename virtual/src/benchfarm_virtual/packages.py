@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import AppInfo, ByteSource, PhoneFileError
+from benchfarm_virtual.contract import AppInfo, PhoneFileError
 from benchfarm_virtual.processes import FIRST_APP_UID
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
+    from benchfarm_virtual.open_files import OpenFile
     from benchfarm_virtual.shelf import VirtualProgramShelf
     from benchfarm_virtual.system import PhoneProps
 
@@ -161,6 +162,6 @@ class PackageStore:
             return
 
 
-def _pieces(source: ByteSource) -> Iterator[bytes]:
+def _pieces(source: OpenFile) -> Iterator[bytes]:
     while piece := source.read(_CHUNK_BYTES):
         yield piece

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,40 +15,11 @@ if TYPE_CHECKING:
 
 Group = Literal["top-app", "shell"]
 
-SIGNAL_NUMBERS: Final[Mapping[str, int]] = {
-    "EXIT": 0,
-    "HUP": 1,
-    "INT": 2,
-    "QUIT": 3,
-    "ILL": 4,
-    "TRAP": 5,
-    "ABRT": 6,
-    "BUS": 7,
-    "FPE": 8,
-    "KILL": 9,
-    "USR1": 10,
-    "SEGV": 11,
-    "USR2": 12,
-    "PIPE": 13,
-    "ALRM": 14,
-    "TERM": 15,
-    "STKFLT": 16,
-    "CHLD": 17,
-    "CONT": 18,
-    "STOP": 19,
-    "TSTP": 20,
-    "TTIN": 21,
-    "TTOU": 22,
-    "URG": 23,
-    "XCPU": 24,
-    "XFSZ": 25,
-    "VTALRM": 26,
-    "PROF": 27,
-    "WINCH": 28,
-    "IO": 29,
-    "PWR": 30,
-    "SYS": 31,
-}
+#: A phone's signals by number; a trap's EXIT stands first.
+_SIGNALS: Final = (
+    "EXIT HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT "
+    "STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
+)
 #: What the shell says of a foreground command that ended by a signal (mksh's words).
 SIGNAL_WORDS: Final[Mapping[int, str]] = {
     1: "Hangup",
@@ -107,7 +79,9 @@ def signal_number(name: str) -> int | None:
     """
     if name.isdigit():
         return int(name) if int(name) <= 64 else None
-    return SIGNAL_NUMBERS.get(name.upper().removeprefix("SIG"))
+    name = name.upper().removeprefix("SIG")
+    names = _SIGNALS.split()
+    return names.index(name) if name in names else None
 
 
 class Process:
@@ -217,6 +191,26 @@ class Process:
             waker()
 
 
+_HERE: Final = threading.local()
+
+
+def current_process() -> Process | None:
+    """Return the process that this thread acts for."""
+    process: Process | None = getattr(_HERE, "process", None)
+    return process
+
+
+@contextlib.contextmanager
+def acting_for(process: Process | None) -> Iterator[None]:
+    """Act for a process: what is waited for ends when it is killed, /proc/self is its."""
+    before = current_process()
+    _HERE.process = process
+    try:
+        yield
+    finally:
+        _HERE.process = before
+
+
 #: What every phone runs, enough for ps and pidof to look right: name, user and parent of each pid.
 _RESIDENTS: Final[Mapping[int, tuple[str, int, int]]] = {
     1: ("init", 0, 0),
@@ -246,7 +240,6 @@ class ProcessTable:
         self.started = 4211
         self._processes: dict[int, Process] = {}
         self.all_cpus = (1 << cpu_count) - 1
-        self._thread_process = threading.local()
 
     def spawn(
         self,
@@ -354,20 +347,3 @@ class ProcessTable:
     def find(self, pid: int) -> Process | None:
         """Return a process or one of the phone's own services by its pid."""
         return self.get(pid) or next((row for row in self.rows() if row.pid == pid), None)
-
-    def enter(self, process: Process) -> Process | None:
-        """Say that this thread acts for ``process`` from now on (/proc/self); return whom it acted
-        for before.
-        """
-        before = self.current()
-        self._thread_process.process = process
-        return before
-
-    def leave(self, before: Process | None) -> None:
-        """Undo enter."""
-        self._thread_process.process = before
-
-    def current(self) -> Process | None:
-        """Return the process that this thread acts for."""
-        process: Process | None = getattr(self._thread_process, "process", None)
-        return process

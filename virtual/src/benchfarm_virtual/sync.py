@@ -13,12 +13,13 @@ from collections.abc import Callable
 from stat import S_ISLNK, S_ISREG
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.contract import ByteSink, PhoneFileError, StreamClosedError
+from benchfarm_virtual.contract import PhoneFileError, StreamClosedError
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.stream import Stream, StreamReader
 
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
+    from benchfarm_virtual.open_files import OpenFile
 
 _HEAD: Final = struct.Struct("<4sI")
 _STAT: Final = struct.Struct("<4s3I")
@@ -95,7 +96,7 @@ class SyncService:
         A failure is told at once, the rest of the data is thrown away.
         """
         self._faults.reach("push", subject=path)
-        writer: ByteSink | None = None
+        writer: OpenFile | None = None
         try:
             writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, reader, writer)
@@ -114,7 +115,7 @@ class SyncService:
         self._faults.reach("push:done", subject=path)
         stream.write(_HEAD.pack(b"OKAY", 0))
 
-    def _create(self, path: str, mode: int) -> ByteSink:
+    def _create(self, path: str, mode: int) -> OpenFile:
         if S_ISLNK(mode):
             raise _SyncFailedError("symlinks can't be pushed to a virtual phone")
         folder = path.rpartition("/")[0] or "/"
@@ -141,7 +142,7 @@ class SyncService:
         except PhoneFileError as fault:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
 
-    def _copy_frames(self, path: str, reader: StreamReader, writer: ByteSink) -> int:
+    def _copy_frames(self, path: str, reader: StreamReader, writer: OpenFile) -> int:
         """Write the frames' data; return the time that comes with DONE."""
         while True:
             name, value = _HEAD.unpack(reader.exactly(_HEAD.size))

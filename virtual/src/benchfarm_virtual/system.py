@@ -14,13 +14,12 @@ from benchfarm_virtual.contract import SYSTEM_UID, MomentHook
 if TYPE_CHECKING:
     from benchfarm_virtual.activities import ActivityService
     from benchfarm_virtual.faults import FaultTable
-    from benchfarm_virtual.files import PhoneTree
+    from benchfarm_virtual.files import PhoneTree, Storage
     from benchfarm_virtual.hardware import VirtualHardware
     from benchfarm_virtual.logs import PhoneLogs
     from benchfarm_virtual.packages import PackageStore
     from benchfarm_virtual.processes import ProcessTable
     from benchfarm_virtual.shelf import VirtualProgramShelf
-    from benchfarm_virtual.streams_of_files import Storage
     from benchfarm_virtual.tracing import TraceService
 
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.activities import ActivityService
 from benchfarm_virtual.contract import SHELL_UID, SYSTEM_UID, MomentHook, ShellSession
 from benchfarm_virtual.faults import FaultKind, FaultTable
-from benchfarm_virtual.files import MEDIA_UID, SHARED_GID, PhoneTree
+from benchfarm_virtual.files import MEDIA_UID, SHARED_GID, PhoneTree, Storage
 from benchfarm_virtual.launching import DEFAULT_PATH
 from benchfarm_virtual.logs import PhoneLogs
+from benchfarm_virtual.open_files import ClientSink, ClientSource
 from benchfarm_virtual.packages import PackageStore
-from benchfarm_virtual.pipes import ClientSink, ClientSource
-from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable
+from benchfarm_virtual.processes import FIRST_APP_UID, ProcessTable, current_process
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.syntax import Variables
-from benchfarm_virtual.streams_of_files import Storage
 from benchfarm_virtual.system import PhoneBuild, PhoneProps, PhoneSettings, PhoneState, PhoneSystem
 from benchfarm_virtual.tracing import TraceService, comm_of
 from benchfarm_virtual.trees.node import LinkNode
@@ -163,7 +162,7 @@ def _denied_by_selinux(system: PhoneSystem, faults: FaultTable, path: str) -> in
     """Return 13 for a benchmark program that a fault keeps from a path, and log the denial as the
     kernel does.
     """
-    process = system.processes.current()
+    process = current_process()
     if (
         process is None
         or process.context is None

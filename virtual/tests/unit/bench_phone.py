@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from benchfarm_virtual.contract import ProcessContext, Program, ProgramDiedError
 from benchfarm_virtual.faults import FaultTable, parse_fault
-from benchfarm_virtual.files import PhoneTree
+from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.phone import ProgramMoments
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk, benchmark_elf, library_elf
 from benchfarm_virtual.shelf import build_shelf
-from benchfarm_virtual.streams_of_files import Storage
 from benchfarm_virtual.system import ScaledTime
 
 FOLDER = "/data/local/tmp"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from benchfarm_virtual.activities import ActivityMissingError, full_class, short_component
 from benchfarm_virtual.commands.invocation import Invocation, command
-from benchfarm_virtual.contract import ByteSource
 from benchfarm_virtual.faults import FaultKind
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.packages import InstalledPackage, InstallRefusedError
 
 _CHUNK_BYTES = 1 << 18
@@ -45,7 +45,7 @@ def _path(call: Invocation, args: Sequence[str]) -> int:
     return 0
 
 
-def _limited(call: Invocation, source: ByteSource, size_bytes: int) -> Iterator[bytes]:
+def _limited(call: Invocation, source: OpenFile, size_bytes: int) -> Iterator[bytes]:
     left = size_bytes
     while left > 0 and (piece := source.read(min(left, _CHUNK_BYTES))):
         left -= len(piece)

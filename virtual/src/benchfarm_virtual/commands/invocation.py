@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import ByteSource, PhoneFileError, ProgramDiedError
-from benchfarm_virtual.handles import Handle, HandleSink, HandleSource
+from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def decoded(data: bytes) -> str:
 class Output:
     """A command's stdout: collected, and written in large pieces."""
 
-    def __init__(self, sink: HandleSink) -> None:
+    def __init__(self, sink: OpenFile) -> None:
         self._sink = sink
         self._pieces = bytearray()
 
@@ -81,10 +81,9 @@ class Invocation:
         self.args: Sequence[str] = tuple(launch.argv[1:])
         self.env: Mapping[str, str] = launch.env
         self.cwd = launch.cwd
-        self.stdin_handle: Handle = launch.handle(0)
-        self.stdin = HandleSource(self.stdin_handle, self.process)
-        self.out = Output(HandleSink(launch.handle(1), self.process))
-        self._stderr = HandleSink(launch.handle(2), self.process)
+        self.stdin = launch.handle(0)
+        self.out = Output(launch.handle(1))
+        self._stderr = launch.handle(2)
 
     @property
     def uid(self) -> int:
@@ -111,7 +110,7 @@ class Invocation:
         """End the command with a message."""
         raise CommandFaultError(message, code)
 
-    def open(self, path: str) -> ByteSource:
+    def open(self, path: str) -> OpenFile:
         """Open a file to read; ``-`` is stdin. Raises PhoneFileError."""
         return (
             self.stdin
@@ -119,7 +118,7 @@ class Invocation:
             else self.system.files.open_read(self.path(path), uid=self.uid)
         )
 
-    def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, ByteSource]]:
+    def inputs(self, paths: Sequence[str]) -> Iterator[tuple[str, OpenFile]]:
         """Open files one after another (stdin when there are none); complain about those that can't
         be.
         """
@@ -132,13 +131,13 @@ class Invocation:
 
     failed = False
 
-    def chunks(self, source: ByteSource) -> Iterator[bytes]:
+    def chunks(self, source: OpenFile) -> Iterator[bytes]:
         """Return a source's bytes piece by piece, looking for signals in between."""
         while piece := source.read(_BUFFER_BYTES):
             yield piece
             self.check_alive()
 
-    def lines(self, source: ByteSource) -> Iterator[bytes]:
+    def lines(self, source: OpenFile) -> Iterator[bytes]:
         """Return a source's lines without their newlines."""
         rest = b""
         for piece in self.chunks(source):

@@ -17,7 +17,8 @@ from benchfarm_virtual.commands.invocation import (
     need_args,
     read_options,
 )
-from benchfarm_virtual.contract import ByteSource, PhoneFileError
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.shell.patterns import CLASSES
 from benchfarm_virtual.shell.printing import PrintfFaultError, printed
 
@@ -68,7 +69,7 @@ def head(call: Invocation) -> int:
     return 1 if call.failed else 0
 
 
-def _copy_lines(call: Invocation, source: ByteSource, count: int) -> None:
+def _copy_lines(call: Invocation, source: OpenFile, count: int) -> None:
     while count > 0:
         piece = source.read(65536)
         if not piece:
@@ -177,7 +178,7 @@ def false(call: Invocation) -> int:
 _ALGORITHMS = {"sha256sum": "sha256", "md5sum": "md5"}
 
 
-def _digest(call: Invocation, source: ByteSource) -> str:
+def _digest(call: Invocation, source: OpenFile) -> str:
     digest = hashlib.new(_ALGORITHMS[call.name], usedforsecurity=False)
     for piece in call.chunks(source):
         digest.update(piece)
@@ -309,7 +310,7 @@ def _grep_expression(call: Invocation, options: Options, pattern: str) -> re.Pat
         raise CommandFaultError(f"bad regex '{pattern}': {words}", 2) from exc
 
 
-def _grep_inputs(call: Invocation, options: Options) -> Iterator[tuple[str, ByteSource]]:
+def _grep_inputs(call: Invocation, options: Options) -> Iterator[tuple[str, OpenFile]]:
     for path in options.args or ["-"]:
         try:
             yield path, call.open(path)
@@ -343,7 +344,7 @@ class _Search:
         self._one_is_enough = bool({"q", "l"} & options.flags)
         self._lists = "l" in options
 
-    def look(self, path: str, source: ByteSource) -> bool:
+    def look(self, path: str, source: OpenFile) -> bool:
         """Look through a file, and say whether anything was found."""
         shown_name = "(standard input)" if path == "-" else path
         head = encoded(f"{shown_name}:") if self._named else b""

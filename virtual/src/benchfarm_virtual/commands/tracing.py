@@ -14,8 +14,9 @@ from benchfarm_virtual.commands.invocation import (
     decoded,
     read_options,
 )
-from benchfarm_virtual.contract import ByteSink, PhoneFileError
-from benchfarm_virtual.processes import Process
+from benchfarm_virtual.contract import PhoneFileError
+from benchfarm_virtual.open_files import OpenFile
+from benchfarm_virtual.processes import Process, acting_for
 from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.tracing import (
     PowerLook,
@@ -117,10 +118,10 @@ def perfetto(call: Invocation) -> int:
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
     def body() -> None:
-        call.system.processes.enter(child)
         status = 1
         try:
-            status = _record(call.system, child, config, writer)
+            with acting_for(child):
+                status = _record(call.system, child, config, writer)
         finally:
             call.system.processes.end(child, status)
 
@@ -146,7 +147,7 @@ def _config_of(call: Invocation, options: Options) -> _Config | None:
         return None
 
 
-def _record(system: PhoneSystem, process: Process, config: _Config, writer: ByteSink) -> int:
+def _record(system: PhoneSystem, process: Process, config: _Config, writer: OpenFile) -> int:
     """Record until the time is over or a signal comes, and write the file.
 
     A SIGKILL leaves it empty.
@@ -166,8 +167,9 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: Byte
     try:
         if process.killed.is_set() and process.signal not in _GRACEFUL:
             return 128 + process.signal
-        writer.write(perfetto_trace(session, system.hardware.clusters()))
-        writer.write(power_packets(looks.rails, looks.taken))
+        with acting_for(None):  # it caught the signal
+            writer.write(perfetto_trace(session, system.hardware.clusters()))
+            writer.write(power_packets(looks.rails, looks.taken))
     except PhoneFileError:
         return 1
     return 0

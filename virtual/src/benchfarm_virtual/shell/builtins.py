@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError
-from benchfarm_virtual.handles import NullHandle
 from benchfarm_virtual.launching import DEFAULT_PATH, find_program
+from benchfarm_virtual.open_files import DeviceFile
 from benchfarm_virtual.processes import signal_number
 from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
@@ -277,7 +277,7 @@ def read_builtin(shell: Shell, args: Sequence[str]) -> int:
     """Read a line into variables, the rest of it into the last one: ``read -r NAME...``."""
     raw = args[:1] == ["-r"]
     names = args[raw:] or ["REPLY"]
-    line = (shell.fds.get(0) or NullHandle()).read_line(shell.process)
+    line = (shell.fds.get(0) or DeviceFile()).read_line()
     if not all(name.isidentifier() for name in names) or (b"\\" in line and not raw):
         shell.complain(
             "read: a virtual phone knows read -r NAME..., and no -r where no line has a backslash"
@@ -299,7 +299,7 @@ def trap_builtin(shell: Shell, args: Sequence[str]) -> int:
         return 1
     script, *names = args
     for name in names:
-        signal = signal_number(name) if name != "EXIT" else 0
+        signal = signal_number(name)
         if signal is None:
             shell.complain(f"trap: bad signal: {name}")
             return 1

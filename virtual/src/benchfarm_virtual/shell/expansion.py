@@ -63,15 +63,7 @@ class Expander:
 
     def arguments(self, words: Sequence[Word]) -> list[str]:
         """Return the arguments that words stand for, split and with file names filled in."""
-        arguments: list[str] = []
-        for word in words:
-            if word.argument is not None:
-                arguments.append(word.argument)
-            elif word.variable is not None:
-                arguments.append(self._state.lookup(word.variable) or "")
-            else:
-                arguments += self._arguments(word)
-        return arguments
+        return [argument for word in words for argument in self._arguments(word)]
 
     def _arguments(self, word: Word) -> list[str]:
         arguments: list[str] = []
@@ -89,10 +81,6 @@ class Expander:
         """Return a word's text without splitting or file names (assignments, redirections,
         here-documents).
         """
-        if word.text is not None:
-            return word.text
-        if word.variable is not None:
-            return self._state.lookup(word.variable) or ""
         return _joined(self.pieces(word))
 
     def pieces(self, word: Word) -> Pieces:

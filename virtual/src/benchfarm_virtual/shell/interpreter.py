@@ -8,9 +8,9 @@ from typing import Final
 
 from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError
 from benchfarm_virtual.files import PhoneTree
-from benchfarm_virtual.handles import CollectHandle, Handle, HandleSink
 from benchfarm_virtual.launching import DEFAULT_PATH, Launch
-from benchfarm_virtual.processes import SIGNAL_WORDS, Process
+from benchfarm_virtual.open_files import OpenFile, WrittenFile
+from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for
 from benchfarm_virtual.shell.arithmetic import ArithmeticFaultError, Calculator
 from benchfarm_virtual.shell.expansion import Expander, ExpansionFaultError
 from benchfarm_virtual.shell.parsing import parse_script
@@ -54,7 +54,7 @@ class Shell:
         positional: Sequence[str],
         variables: Variables,
         cwd: str,
-        fds: Mapping[int, Handle],
+        fds: Mapping[int, OpenFile],
     ) -> None:
         self.system = system
         self.process = process
@@ -62,7 +62,7 @@ class Shell:
         self.positional: list[str] = list(positional)
         self.variables = variables
         self.cwd = cwd
-        self.fds: dict[int, Handle] = dict(fds)
+        self.fds: dict[int, OpenFile] = dict(fds)
         #: Whether the open files are this shell's to let go of; else they are borrowed from whom it
         #: runs for.
         self.owns_fds = False
@@ -150,17 +150,15 @@ class Shell:
             raise ExpansionFaultError("IFS: a virtual phone splits at white space")
         self.variables.values[name] = value
 
-    def substitute(self, script: str) -> str:
+    def substitute(self, script: Block) -> str:
         """Run ``$(script)`` in a subshell and return its output."""
-        collected = CollectHandle()
-        child = self.fork({**self.fds, 1: collected})
-        self.status = child.run_as_subshell(lambda: child.run_text(script))
+        collected = bytearray()
+        child = self.fork({**self.fds, 1: WrittenFile(collected.extend)})
+        self.status = child.run_as_subshell(lambda: child.block(script))
         self.has_substituted = True
         child.close()
         self.system.processes.end(child.process, self.status)
-        return (
-            collected.collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
-        )
+        return collected.rstrip(b"\n").replace(b"\0", b"").decode("utf-8", "surrogateescape")
 
     # Running
 
@@ -179,17 +177,15 @@ class Shell:
 
     def run_as_subshell(self, body: Callable[[], int]) -> int:
         """Run something to the end of this shell: exit, signals and faults dealt with."""
-        before = self.system.processes.enter(self.process)
-        try:
-            self.status = self._guarded(body)
-            if last := self.traps.pop(0, ""):
-                status = self.status
-                self._guarded(lambda: self.run_text(last, keep=True))
-                self.status = status
-        except ShellKilledError:
-            self.status = 128 + self.process.signal
-        finally:
-            self.system.processes.leave(before)
+        with acting_for(self.process):
+            try:
+                self.status = self._guarded(body)
+                if last := self.traps.pop(0, ""):
+                    status = self.status
+                    self._guarded(lambda: self.run_text(last, keep=True))
+                    self.status = status
+            except ShellKilledError:
+                self.status = 128 + self.process.signal
         return self.status
 
     def _guarded(self, body: Callable[[], int]) -> int:
@@ -252,7 +248,7 @@ class Shell:
 
     # Subshells and what they end with
 
-    def fork(self, fds: Mapping[int, Handle]) -> Shell:
+    def fork(self, fds: Mapping[int, OpenFile]) -> Shell:
         """Return a subshell in a process of its own; the open files are only borrowed."""
         process = self.system.processes.spawn(
             [self.name], uid=self.uid, parent=self.process, group=self.process.group, is_shell=True
@@ -351,7 +347,7 @@ class Shell:
         """Write to one of the shell's open files; raise StreamClosedError, PhoneFileError."""
         handle = self.fds.get(descriptor)
         if handle is not None and data:
-            HandleSink(handle, self.process).write(data)
+            handle.write(data)
 
     def error(self, text: str) -> None:
         """Write a line to stderr, if anyone reads it."""

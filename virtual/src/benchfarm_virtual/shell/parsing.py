@@ -1,22 +1,26 @@
-"""Statements of a script: what POSIX's shell grammar has."""
+"""Scripts as mksh reads them: words with their quotes and expansions, and what POSIX's shell
+grammar has of statements.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from functools import lru_cache
-from itertools import islice
 from typing import Final
 
 from benchfarm_virtual.shell.syntax import (
     AndOr,
+    Arithmetic,
     Block,
     Case,
+    Command,
     For,
     Function,
     Group,
     If,
     Loop,
+    Part,
     Pipeline,
     Redirect,
     Redirected,
@@ -25,28 +29,12 @@ from benchfarm_virtual.shell.syntax import (
     Statement,
     Subshell,
     Text,
+    Variable,
     Word,
-    word_end,
 )
-from benchfarm_virtual.shell.words import parse_quoted, parse_word
 
 RESERVED: Final = frozenset(
-    {
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "while",
-        "until",
-        "for",
-        "{",
-        "}",
-    }
+    "if then else elif fi do done case esac while until for { }".split()  # noqa: SIM905
 )
 _NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
@@ -57,46 +45,29 @@ _FUNCTION: Final = re.compile(r"([A-Za-z_]\w*)[ \t]*\([ \t]*\)", re.ASCII)
 #: What :meth:`_Parser.peek` returns that is no word.
 _NO_WORDS: Final = frozenset({"", "&&", "||", ";;", ";", "&", "|", "(", ")", "\n"})
 _MAX_NESTING: Final = 100
-_WORD: Final = r"(?:[\w./=,:%@+-]|'[^']*'|\"'\"|\\')+"
-#: A comment, or a command with plain or quoted words, up to its newline: in these, scripts differ
-#: that are else alike.
-_ALONE: Final = re.compile(
-    rf"(?:#[^\n]*|(?:set|rm|echo|cd)(?: {_WORD})*(?: 2?>/dev/null)?|\w+={_WORD})?\n"
-)
-#: Where another such command may begin.
-_NEXT: Final = re.compile(r"(?<!\\)\n(?=set -- )")
-
-
-def parse_script(script: str) -> Block:
-    """Return a script's statements; raise ShellSyntaxError when it isn't one.
-
-    Lines that stand alone are read by themselves, and what is the same between them is read once: a
-    part that is a script means the same alone.
-    """
-    statements: list[tuple[Statement, bool]] = []
-    at = 0
-    while at < len(script):
-        alone = _ALONE.match(script, at)
-        # A compound statement may hold such a line: after two of them the rest is read as it is.
-        ends = (
-            [alone.end()]
-            if alone
-            else [match.end() for match in islice(_NEXT.finditer(script, at), 2)]
-        )
-        for end in (*ends, len(script)):
-            with contextlib.suppress(ShellSyntaxError):
-                statements += _read(script[at:end]).statements
-                at = end
-                break
-        else:
-            return _Parser(script).whole()
-    return Block(tuple(statements))
+_PARAMETER: Final = re.compile(r"[A-Za-z_]\w*|[0-9]|[@*#?$!-]", re.ASCII)
+_BRACED: Final = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
+_LENGTH: Final = re.compile(r"#([A-Za-z_]\w*|[0-9]+|[#?$!-])(?=\})", re.ASCII)
+_CHANGE: Final = re.compile(r":[-=+]|##|%%|[-=+#%]")
+#: What ends a word that isn't quoted, and the errors of what isn't closed, by what closes it.
+_ENDS_WORD: Final = " \t\n;&|()<>"
+_UNCLOSED: Final = {
+    '"': "no closing quote",
+    "}": "unexpected EOF, expecting '}'",
+    ")": "unmatched '('",
+}
 
 
 @lru_cache(maxsize=512)
-def _read(script: str) -> Block:
-    """Return the statements of a script; raise ShellSyntaxError when it isn't one."""
+def parse_script(script: str) -> Block:
+    """Return a script's statements; raise ShellSyntaxError when it isn't one."""
     return _Parser(script).whole()
+
+
+@lru_cache(maxsize=16)
+def _plain(stop: str, *, quoted: bool) -> re.Pattern[str]:
+    """Return what matches characters that stand for themselves."""
+    return re.compile(f'[^{re.escape(stop)}\\\\"`$(){"" if quoted else chr(39)}]+')
 
 
 class _Parser:
@@ -105,11 +76,15 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        #: What comes next, and where: a caller of :meth:`peek` may ask as often as it likes.
-        self.peeked, self.peeked_at = "", -1
+        #: What comes next as it is written, where it begins and ends, and the word that it is: a
+        #: caller of :meth:`peek` may ask as often as it likes.
+        self.peeked, self.peeked_at, self.peeked_end = "", -1, -1
+        self.peeked_word = Word(())
         #: What begins a compound statement and hasn't been closed: ``if``, ``{``, ``(`` ...
         self.unclosed: list[str] = []
         self.depth = 0
+        #: Newlines after which here-documents stand -> where it goes on behind them.
+        self.documents: dict[int, int] = {}
 
     def whole(self) -> Block:
         """Take everything."""
@@ -117,6 +92,112 @@ class _Parser:
         if not self.at_end():
             raise self.fault()
         return block
+
+    # Words
+
+    def word(self) -> Word:
+        return Word(tuple(self.parts(_ENDS_WORD, quoted=False)))
+
+    def parts(self, stop: str, *, quoted: bool) -> list[Part]:
+        """Take parts up to one of the characters in ``stop``, which is left; "" is the text's end.
+
+        ``quoted``: as in double quotes, or a here-document where ``stop`` is "".
+        """
+        parts: list[Part] = []
+        depth = 0  # of parentheses in arithmetic
+        plain = _plain(stop, quoted=quoted)
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in stop and not depth:
+                break
+            if stop == ")" and char in "()":
+                depth += 1 if char == "(" else -1
+            if char == "\\":
+                self.escape(parts, "$`\\" if stop == "" else '$`"\\' if quoted else "")
+            elif char == "'" and not quoted:
+                end = self.text.find("'", self.at + 1)
+                if end < 0:
+                    raise ShellSyntaxError("no closing quote")
+                _add(parts, self.text[self.at + 1 : end], quoted=True)
+                self.at = end + 1
+            elif char == '"' and (not quoted or stop == "}"):
+                self.at += 1
+                parts += self.parts('"', quoted=True) or [Text("", quoted=True)]
+                self.at += 1
+            elif char == "`":
+                raise ShellSyntaxError("a virtual phone knows no backquotes: write $(...)")
+            elif char == "$":
+                parts.append(self.dollar(quoted=quoted))
+            else:
+                match = plain.match(self.text, self.at)
+                found = match.group() if match else char
+                self.at += len(found)
+                # A quote within quotes that something else closes is none.
+                if found != '"' or not stop:
+                    _add(parts, found, quoted=quoted)
+        if self.at >= len(self.text) and stop in _UNCLOSED:
+            raise ShellSyntaxError(_UNCLOSED[stop])
+        return parts
+
+    def escape(self, parts: list[Part], only: str) -> None:
+        """Take a backslash and what it stands before: one of ``only``, if there are such."""
+        following = self.text[self.at + 1 : self.at + 2]
+        if following != "\n":
+            kept = "" if not only or (following and following in only) else "\\"
+            _add(parts, kept + following, quoted=True)
+        self.at += 2
+
+    def dollar(self, *, quoted: bool) -> Part:
+        start = self.at
+        if self.text.startswith("$((", start):
+            self.at += 3
+            open_before = len(self.unclosed)
+            with contextlib.suppress(ShellSyntaxError):
+                expression = Word(tuple(self.parts(")", quoted=True)))
+                if self.text.startswith("))", self.at):
+                    self.at += 2
+                    return Arithmetic(expression, quoted)
+            # $((command); (command)) is none.
+            self.at = start
+            del self.unclosed[open_before:]
+        if self.text.startswith("$(", start):
+            self.at += 2
+            self.unclosed.append("(")
+            script = self.block(")")
+            self.expect(")")
+            self.unclosed.pop()
+            return Command(script, quoted)
+        if self.text.startswith("${", start):
+            return self.braced(quoted=quoted)
+        match = _PARAMETER.match(self.text, start + 1)
+        self.at = match.end() if match else start + 1
+        return Variable(match.group(), quoted) if match else Text("$", quoted)
+
+    def braced(self, *, quoted: bool) -> Variable:
+        begin = self.at + 2
+        if match := _LENGTH.match(self.text, begin):
+            self.at = match.end() + 1
+            return Variable(match[1], quoted, "length")
+        name = _BRACED.match(self.text, begin)
+        self.at = name.end() if name else begin
+        change = _CHANGE.match(self.text, self.at)
+        self.at = change.end() if change else self.at
+        operator = change.group() if change else ""
+        start = self.at
+        is_pattern = operator in {"#", "##", "%", "%%"}
+        operand = Word(tuple(self.parts("}", quoted=quoted and not is_pattern)))
+        raw = self.text[start : self.at]
+        inside = self.text[begin : self.at]
+        self.at += 1
+        if name is not None and inside == name.group():
+            return Variable(inside, quoted)
+        # What a virtual phone doesn't know: parts of values, all parameters or quotes in a word
+        # that would be split.
+        unknown = r"\$@" if quoted else r"['\"\\]|\$@"
+        is_known = name is not None and name.group() not in {"@", "*"} and change is not None
+        if name is None or not is_known or (not is_pattern and re.search(unknown, raw)):
+            return Variable(inside, quoted, "bad")
+        return Variable(name.group(), quoted, operator, operand)
 
     # Tokens
 
@@ -127,7 +208,7 @@ class _Parser:
             self.at = match.end() if match else self.at
             if not lines or self.text[self.at : self.at + 1] != "\n":
                 return
-            self.at += 1
+            self.at = self.documents.get(self.at, self.at + 1)
 
     def peek(self) -> str:
         """Return the operator or word that comes next as it is written, "" at the end and before a
@@ -135,9 +216,12 @@ class _Parser:
         """
         if self.at != self.peeked_at:
             self.skip()
-            match = _OPERATOR.match(self.text, self.at)
-            end = match.end() if match else word_end(self.text, self.at)
-            self.peeked, self.peeked_at = self.text[self.at : end], self.at
+            start = self.at
+            match = _OPERATOR.match(self.text, start)
+            word = Word(()) if match else self.word()
+            end = match.end() if match else self.at
+            self.at = self.peeked_at = start
+            self.peeked, self.peeked_end, self.peeked_word = self.text[start:end], end, word
         return self.peeked
 
     def at_end(self) -> bool:
@@ -146,18 +230,19 @@ class _Parser:
     def take(self) -> str:
         """Take what comes next."""
         token = self.peek()
-        self.at += len(token)
+        self.at = self.peeked_end
         return token
 
-    def take_word(self) -> str:
+    def take_word(self) -> Word:
         if self.peek() in _NO_WORDS:
             raise self.fault()
-        return self.take()
+        self.take()
+        return self.peeked_word
 
     def expect(self, end: str) -> None:
-        if self.take() != end:
-            self.at = self.peeked_at
+        if self.peek() != end:
             raise self.fault()
+        self.take()
 
     def fault(self) -> ShellSyntaxError:
         """Return the error of what comes next."""
@@ -262,31 +347,28 @@ class _Parser:
         if match is None:
             return None
         self.at = match.end()
-        raw = self.take_word()
-        target = self.document(raw) if match[2] == "<<" else parse_word(raw)
+        target = self.take_word()
+        if match[2] == "<<":
+            target = self.document(self.peeked)
         return Redirect(match[2].removesuffix("|"), int(match[1]) if match[1] else None, target)
 
     def document(self, raw: str) -> Word:
-        """Take the here-document that begins on the next line out of the text; ``raw`` is its end
-        as it is written.
-        """
+        """Read the here-document that begins on the next line; ``raw`` is its end as it is written."""
         end = re.sub(r"['\"\\]", "", raw)
-        start = at = self.text.find("\n", self.at) + 1
-        while at:
-            line, newline, _ = self.text[at:].partition("\n")
-            if line == end or not newline:
-                break
+        newline = self.text.find("\n", self.at)
+        start = at = self.documents.get(newline, newline + 1)
+        while newline >= 0 and at < len(self.text):
+            line, _, _ = self.text[at:].partition("\n")
+            if line == end:
+                self.documents[newline] = min(len(self.text), at + len(line) + 1)
+                body = self.text[start:at]
+                return (
+                    Word(tuple(_Parser(body).parts("", quoted=True)))
+                    if raw == end
+                    else Word((Text(body, quoted=True),))
+                )
             at += len(line) + 1
-        if not at or line != end:
-            raise ShellSyntaxError(f"here document '{end}' unclosed")
-        body = self.text[start:at]
-        self.text = self.text[:start] + self.text[at + len(line) + len(newline) :]
-        # A double quote is an ordinary character here.
-        return (
-            parse_quoted(body.replace('"', '\\"'))
-            if raw == end
-            else Word((Text(body, quoted=True),), body)
-        )
+        raise ShellSyntaxError(f"here document '{end}' unclosed")
 
     def simple(self) -> Statement:
         assignments: list[tuple[str, Word]] = []
@@ -300,11 +382,15 @@ class _Parser:
             if raw in _NO_WORDS:
                 break
             self.take()
+            word = self.peeked_word
             match = _ASSIGNMENT.match(raw) if not words else None
             if match:
-                assignments.append((match[1], parse_word(raw[match.end() :])))
+                first, *rest = word.parts
+                assert isinstance(first, Text)
+                value = Text(first.text[match.end() :], quoted=False)
+                assignments.append((match[1], Word((value, *rest))))
             else:
-                words.append(parse_word(raw))
+                words.append(word)
         if not (assignments or words or redirects) or not (raw or self.at_end()):
             raise self.fault()
         return Simple(tuple(assignments), tuple(words), tuple(redirects))
@@ -341,7 +427,8 @@ class _Parser:
     def for_each(self) -> Statement:
         self.expect("for")
         self.unclosed.append("for")
-        name = self.take_word()
+        self.take_word()
+        name = self.peeked
         if not _NAME.fullmatch(name):
             raise ShellSyntaxError(f"'{name}' is not an identifier")
         self.skip(lines=True)
@@ -350,7 +437,7 @@ class _Parser:
             self.expect("in")
             words = []
             while self.peek() not in _NO_WORDS:
-                words.append(parse_word(self.take()))
+                words.append(self.take_word())
         if self.peek() == ";":
             self.take()
         self.skip(lines=True)
@@ -361,7 +448,7 @@ class _Parser:
     def case(self) -> Statement:
         self.expect("case")
         self.unclosed.append("case")
-        value = parse_word(self.take_word())
+        value = self.take_word()
         self.skip(lines=True)
         self.expect("in")
         items: list[tuple[tuple[Word, ...], Block]] = []
@@ -371,10 +458,10 @@ class _Parser:
                 break
             if self.peek() == "(":
                 self.take()
-            patterns = [parse_word(self.take_word())]
+            patterns = [self.take_word()]
             while self.peek() == "|":
                 self.take()
-                patterns.append(parse_word(self.take_word()))
+                patterns.append(self.take_word())
             self.expect(")")
             items.append((tuple(patterns), self.block(";;", "esac")))
             if self.peek() == ";;":
@@ -384,3 +471,12 @@ class _Parser:
         self.expect("esac")
         self.unclosed.pop()
         return Case(value, tuple(items))
+
+
+def _add(parts: list[Part], text: str, *, quoted: bool) -> None:
+    """Append text, to text of the same kind where that stands before it."""
+    last = parts[-1] if parts else None
+    if isinstance(last, Text) and last.quoted == quoted:
+        parts[-1] = Text(last.text + text, quoted)
+    else:
+        parts.append(Text(text, quoted))

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.handles import Handle, NullHandle, SourceHandle, WriterHandle
-from benchfarm_virtual.pipes import open_pipe
+from benchfarm_virtual.open_files import DeviceFile, OpenFile, ReadFile, open_pipe
 from benchfarm_virtual.shell.syntax import Redirect, Statement
-from benchfarm_virtual.streams_of_files import MemorySource
 
 if TYPE_CHECKING:
     from benchfarm_virtual.shell.interpreter import Shell
@@ -20,12 +18,12 @@ class RedirectFaultError(Exception):
     """A redirection failed; the command doesn't run."""
 
 
-def retained(fds: Mapping[int, Handle]) -> dict[int, Handle]:
+def retained(fds: Mapping[int, OpenFile]) -> dict[int, OpenFile]:
     """Return a copy of open files for another process, each held once more."""
     return {descriptor: handle.retain() for descriptor, handle in fds.items()}
 
 
-def release_all(fds: Mapping[int, Handle]) -> None:
+def release_all(fds: Mapping[int, OpenFile]) -> None:
     """Let go of a process's open files."""
     for handle in fds.values():
         handle.release()
@@ -33,12 +31,12 @@ def release_all(fds: Mapping[int, Handle]) -> None:
 
 def redirected(
     shell: Shell, redirects: Sequence[Redirect]
-) -> tuple[dict[int, Handle], list[Handle]]:
+) -> tuple[dict[int, OpenFile], list[OpenFile]]:
     """Return the open files after redirections, and those that were opened for them (to release
     afterwards).
     """
     fds = dict(shell.fds)
-    opened: list[Handle] = []
+    opened: list[OpenFile] = []
     try:
         for redirect in redirects:
             _apply(shell, redirect, fds, opened)
@@ -49,12 +47,14 @@ def redirected(
     return fds, opened
 
 
-def _apply(shell: Shell, redirect: Redirect, fds: dict[int, Handle], opened: list[Handle]) -> None:
+def _apply(
+    shell: Shell, redirect: Redirect, fds: dict[int, OpenFile], opened: list[OpenFile]
+) -> None:
     operator, descriptor = redirect.operator, redirect.descriptor
     target = shell.expander.text(redirect.target)
     match operator:
         case "<<":
-            handle: Handle = SourceHandle(MemorySource(target.encode("utf-8", "surrogateescape")))
+            handle: OpenFile = ReadFile.of(target.encode("utf-8", "surrogateescape"))
         case "<&" | ">&":
             default = 0 if operator == "<&" else 1
             if target == "-":
@@ -73,17 +73,15 @@ def _apply(shell: Shell, redirect: Redirect, fds: dict[int, Handle], opened: lis
     fds[(0 if operator.startswith("<") else 1) if descriptor is None else descriptor] = handle
 
 
-def _open(shell: Shell, path: str, operator: str) -> Handle:
+def _open(shell: Shell, path: str, operator: str) -> OpenFile:
     if path == "/dev/null":
-        return NullHandle()
+        return DeviceFile()
     where = shell.absolute(path)
     try:
         if operator == "<":
-            return SourceHandle(shell.files.open_read(where, uid=shell.uid))
-        return WriterHandle(
-            shell.files.open_write(
-                where, mode=0o666 & ~shell.process.umask, append=operator == ">>", uid=shell.uid
-            )
+            return shell.files.open_read(where, uid=shell.uid)
+        return shell.files.open_write(
+            where, mode=0o666 & ~shell.process.umask, append=operator == ">>", uid=shell.uid
         )
     except PhoneFileError as exc:
         raise RedirectFaultError(
@@ -92,7 +90,7 @@ def _open(shell: Shell, path: str, operator: str) -> Handle:
 
 
 def _prepare(
-    shell: Shell, statement: Statement, fds: dict[int, Handle]
+    shell: Shell, statement: Statement, fds: dict[int, OpenFile]
 ) -> tuple[Shell, threading.Thread]:
     """Return a subshell that holds ``fds`` and a thread that runs the statement in it."""
     child = shell.fork(fds)
@@ -111,7 +109,7 @@ def _prepare(
 
 def start_job(shell: Shell, statement: Statement) -> int:
     """Run a statement in the background, its stdin /dev/null; return 0."""
-    child, thread = _prepare(shell, statement, retained({**shell.fds, 0: NullHandle()}))
+    child, thread = _prepare(shell, statement, retained({**shell.fds, 0: DeviceFile()}))
     shell.last_background = child.process.pid
     shell.jobs.append(child.process)
     thread.start()
@@ -120,7 +118,7 @@ def start_job(shell: Shell, statement: Statement) -> int:
 
 def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
     """Run the stages of a pipeline at once, the last in this thread; return the pipeline's status."""
-    incoming: Handle | None = None
+    incoming: OpenFile | None = None
     started: list[tuple[Shell, threading.Thread]] = []
     for place, command in enumerate(commands):
         fds = retained(shell.fds)
@@ -139,7 +137,7 @@ def run_pipe(shell: Shell, commands: Sequence[Statement]) -> int:
     return shell.ended(last.process, last.status)
 
 
-def _replace(fds: dict[int, Handle], descriptor: int, handle: Handle) -> None:
+def _replace(fds: dict[int, OpenFile], descriptor: int, handle: OpenFile) -> None:
     old = fds.get(descriptor)
     if old is not None:
         old.release()

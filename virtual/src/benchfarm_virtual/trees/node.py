@@ -48,6 +48,11 @@ class HeldFile:
     data: bytearray = field(default_factory=bytearray)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def part(self, start: int, end: int) -> bytes:
+        """Return what is there between two places."""
+        with self.lock:
+            return bytes(memoryview(self.data)[start:end])
+
 
 @dataclass(slots=True, eq=False)
 class HeldFolder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from benchfarm_virtual.processes import Process
+from benchfarm_virtual.processes import Process, current_process
 from benchfarm_virtual.system import PhoneSystem
 from benchfarm_virtual.trees.node import (
     ComputedFolder,
@@ -50,7 +50,7 @@ class _ProcFolder:
     def child(self, name: str) -> Node | None:
         """Return a fixed node or a process's folder."""
         if name == "self":
-            current = self._system.processes.current()
+            current = current_process()
             return LinkNode(str(current.pid)) if current is not None else None
         if name.isdigit():
             process = self._system.processes.find(int(name))
