@@ -305,6 +305,8 @@ class InvocationRequest:
     enclosed: Callable[[str], str] = _as_it_is
     #: Files that this command line writes beside the program's.
     enclosing_files: tuple[str, ...] = ()
+    #: The model's file on this host.
+    model_file: Path | None = None
 
 
 class Tool(Protocol):

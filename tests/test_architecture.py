@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "records": FOUNDATION | {"records"},
     "ports": RECORDS,
     "delegates": RECORDS | {"plugins"},
-    "passes": PORTS | {"plugins", "analysis", "delegates", "programs", "tables"},
+    "passes": PORTS | {"plugins", "analysis", "delegates", "models", "programs", "tables"},
     "planning": RECORDS | {"delegates", "passes", "predicates", "programs"},
     "predicates": RECORDS,
     "analysis": RECORDS | {"delegates"},

@@ -253,6 +253,7 @@ def request_of(
         variant=pass_of(run_pass).variant(number, context.campaign.terms),
         cache_folder=cache_folder,
         inputs=inputs,
+        model_file=context.models[case.model_sha256].path,
     )
 
 

@@ -249,6 +249,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         ),
         subgraph_count=len(subgraphs),
         operators=dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))),
+        layers=tuple((operator.name, _layer_name(operator)) for operator in main.operators),
         custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
         flex_operators=tuple(name for name in outside if name.startswith("Flex")),
         metadata={name: _at(sizes, buffer) for name, buffer in pieces.items()},
@@ -258,6 +259,12 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         weights_bytes=sum(tensor.constant_bytes for tensor in constants.values()),
         precision=_precision(subgraphs),
     )
+
+
+def _layer_name(operator: _Operator) -> str:
+    """Return what a profile calls an operator: its first output, of fused ones the last layer's."""
+    first = next((tensor for tensor in operator.outputs if tensor is not None), None)
+    return "" if first is None else first.facts.name.partition(";")[0]
 
 
 def _constant_bytes(buffer: schema.BufferT, size_bytes: int) -> int:

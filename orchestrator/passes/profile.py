@@ -1,17 +1,121 @@
-"""The pass ``profile``: the time of each operator."""
+"""The pass ``profile``: the time of each operator, and the model's layers that a delegate's kernels
+are of.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
 from orchestrator.delegates.specification import FlagFamily
+from orchestrator.errors import ModelError
+from orchestrator.models.inspect import inspect_model
 from orchestrator.passes.specification import (
     PROFILE_FILE,
+    PassServices,
     PassSpec,
     Repetition,
-    as_printed,
+    RunProgram,
     no_findings,
-    plainly,
 )
-from orchestrator.records.case import Pass
+from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.records.case import Case, Pass
+from orchestrator.records.run import Attachment, OperatorTime, RawOutput, ToolReport
+from orchestrator.tables.operators import KERNEL, outer_and_nested
+
+#: The model's layers, beside what the run left behind: a line for each, its type and its name.
+_LAYERS_FILE: Final = "layers"
+#: What kernels of XNNPACK and the GPU are called, in small letters, and the types of the layers that
+#: they may be of; the first that fits. XNNPACK runs a convolution of 1 x 1 as a fully connected layer.
+_KERNEL_LAYERS: Final = (
+    ("dwconv", ("DEPTHWISE_CONV_2D",)),
+    ("depthwise_conv", ("DEPTHWISE_CONV_2D",)),
+    ("deconvolution", ("TRANSPOSE_CONV",)),
+    ("convolution_transposed", ("TRANSPOSE_CONV",)),
+    ("convolution", ("CONV_2D",)),
+    ("fully connected", ("CONV_2D", "FULLY_CONNECTED")),
+    ("fully_connected", ("FULLY_CONNECTED",)),
+    ("batch matrix multiply", ("BATCH_MATMUL",)),
+    ("softmax", ("SOFTMAX",)),
+    ("average pooling", ("AVERAGE_POOL_2D",)),
+    ("max pooling", ("MAX_POOL_2D",)),
+    ("pooling_2d", ("AVERAGE_POOL_2D", "MAX_POOL_2D")),
+    ("mean", ("MEAN",)),
+    ("sigmoid", ("LOGISTIC",)),
+    ("hardswish", ("HARD_SWISH",)),
+    ("resize", ("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR")),
+    ("concat", ("CONCATENATION",)),
+    ("pad", ("PAD", "PADV2")),
+    ("reshape", ("RESHAPE",)),
+    ("transpose", ("TRANSPOSE",)),
+    ("mul", ("MUL",)),
+    ("sub", ("SUB",)),
+    ("add", ("ADD",)),
+)
+
+
+def _run_with_layers(
+    tool: Tool,
+    device: Device,
+    request: InvocationRequest,
+    *,
+    cancelled: threading.Event | None = None,
+) -> RawOutput:
+    """Run a program as it is, and keep the names of the model's layers beside its output."""
+    raw = tool.run(device, request, cancelled=cancelled)
+    path = request.model_file
+    try:
+        layers = inspect_model(path).layers if path is not None and path.suffix == ".tflite" else ()
+    except ModelError:
+        return raw  # it was read before; the operators' times stand without names
+    lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()
+    kept = Attachment(name=_LAYERS_FILE, data=lines)
+    return replace(raw, attachments=(*raw.attachments, kept)) if lines else raw
+
+
+def _runner(services: PassServices) -> RunProgram:
+    return _run_with_layers
+
+
+def read_layers(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+    """Return a report whose kernels have the layers that they are of.
+
+    Kernels run in the order of the layers, those that were fused into another one left out: a kernel
+    is the next layer of its kind. One of a kind that isn't known, or without such a layer, is none.
+    """
+    lines = raw.data(_LAYERS_FILE).decode("utf-8", "replace").splitlines()
+    layers = [(kind, name) for kind, _, name in (line.partition("\t") for line in lines)]
+    running = outer_and_nested(report.operators)[0] if report.operators and layers else []
+    if not any(row.name.startswith(KERNEL) for row in running):
+        return report
+    known = dict(_kernel_layers(running, layers))
+    operators = (
+        replace(row, layer=known[id(row)]) if id(row) in known else row for row in report.operators
+    )
+    return replace(report, operators=tuple(operators))
+
+
+def _kernel_layers(
+    rows: Sequence[OperatorTime], layers: Sequence[tuple[str, str]]
+) -> Iterator[tuple[int, str]]:
+    """Yield the layers of kernels, by the identity of the kernel's row."""
+    place = 0
+    for row in rows:
+        is_kernel = row.name.startswith(KERNEL)
+        kinds = _kinds_of_kernel(row.node_type) if is_kernel else (row.node_type,)
+        found = next((at for at in range(place, len(layers)) if layers[at][0] in kinds), None)
+        if found is not None:
+            place = found + 1
+            if is_kernel:
+                yield id(row), layers[found][1]
+
+
+def _kinds_of_kernel(node_type: str) -> tuple[str, ...]:
+    name = node_type.lower()
+    return next((kinds for word, kinds in _KERNEL_LAYERS if word in name), ())
+
 
 PASS = PassSpec(
     name=Pass.PROFILE,
@@ -27,8 +131,8 @@ PASS = PassSpec(
         FlagFamily.LITERT: {"use_profiler": "true"},
     },
     files={FlagFamily.BENCHMARK_MODEL: {"op_profiling_output_file": PROFILE_FILE}},
-    runner=plainly,
-    read=as_printed,
+    runner=_runner,
+    read=read_layers,
     findings=no_findings,
     figures=(),
     # They are shown beside each other.

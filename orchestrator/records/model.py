@@ -52,6 +52,8 @@ class ModelFacts:
     subgraph_count: int
     #: Operator name -> how many of it, over all subgraphs, most frequent first.
     operators: Mapping[str, int] = field(default_factory=dict)
+    #: Type and name of each operator of the main subgraph, in the order in which they run.
+    layers: tuple[tuple[str, str], ...] = ()
     #: Names of operators outside the builtin set, without flex operators.
     custom_operators: tuple[str, ...] = ()
     #: Names of TensorFlow operators that need the Flex delegate, with their prefix: ``FlexAddV2``.

@@ -169,6 +169,9 @@ class OperatorTime:
     #: "us"; "cycles" for the rows of a Hexagon profile, whose figures are the DSP's clock cycles
     #: and no times.
     unit: str = "us"
+    #: The layer of the model that a delegate's kernel is of, by the model's own name; empty where
+    #: that isn't known.
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

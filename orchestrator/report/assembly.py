@@ -48,7 +48,7 @@ from orchestrator.tables.labels import (
     unique_labels,
 )
 from orchestrator.tables.looks import LogExcerpt, Outputs, Trace, shown_logs
-from orchestrator.tables.operators import diff_pairs, profiles_of, with_layers
+from orchestrator.tables.operators import diff_pairs, profiles_of
 from orchestrator.tables.passes import (
     PassFigure,
     known_median,
@@ -135,7 +135,7 @@ def build_report_data(
             configuration_order(row.case, row.configuration),
         )
     )
-    results, contests = ranked(_with_layers(rows))
+    results, contests = ranked(rows)
     used_builds = {case.build_sha256 for case in cases.values()}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
     return ReportData(
@@ -151,16 +151,6 @@ def build_report_data(
             results, {campaign.campaign_id: title_of(campaign) for campaign in campaigns}
         ),
     )
-
-
-def _with_layers(rows: Sequence[ResultRow]) -> Sequence[ResultRow]:
-    profiled = [row for row in rows if row.profiles]
-    known = {
-        key: profiles
-        for members in grouped(profiled, lambda row: row.model.subject).values()
-        for key, profiles in with_layers({row.key: row.profiles for row in members}).items()
-    }
-    return [replace(row, profiles=known.get(row.key, ())) for row in rows] if known else rows
 
 
 @dataclass(slots=True)

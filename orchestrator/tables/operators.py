@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
@@ -21,7 +21,6 @@ from orchestrator.units import US_PER_MS, counted, format_latency
 if TYPE_CHECKING:
     from orchestrator.tables.rows import ResultRow
 
-Key = TypeVar("Key")
 #: A change below both of these is noise of a profiled run, which is a single one.
 _LEAST_SHARE: Final = 0.05
 _LEAST_US: Final = 10.0
@@ -30,30 +29,8 @@ _LEAST_US: Final = 10.0
 _NODE_NUMBER: Final = re.compile(r":\d+$")
 #: How the name of what a delegate ran itself begins, and the numbers in the types of a GPU's
 #: kernels.
-_KERNEL: Final = "Delegate/"
+KERNEL: Final = "Delegate/"
 _KERNEL_NUMBER: Final = re.compile(r" \d+(?= -> |$)")
-#: How kernels of XNNPACK are called, and the layers of a model that they are of; the first that fits.
-_KERNEL_LAYERS: Final = (
-    ("DWConv", "DEPTHWISE_CONV_2D"),
-    ("Deconvolution", "TRANSPOSE_CONV"),
-    ("Convolution", "CONV_2D"),
-    ("Fully Connected", "FULLY_CONNECTED"),
-    ("Batch Matrix Multiply", "BATCH_MATMUL"),
-    ("Softmax", "SOFTMAX"),
-    ("Average Pooling", "AVERAGE_POOL_2D"),
-    ("Max Pooling", "MAX_POOL_2D"),
-    ("Mean", "MEAN"),
-    ("Sigmoid", "LOGISTIC"),
-    ("HardSwish", "HARD_SWISH"),
-    ("Resize Bilinear", "RESIZE_BILINEAR"),
-    ("Concatenate", "CONCATENATION"),
-    ("Constant Pad", "PAD"),
-    ("Reshape", "RESHAPE"),
-    ("Transpose", "TRANSPOSE"),
-    ("Multiply", "MUL"),
-    ("Subtract", "SUB"),
-    ("Add", "ADD"),
-)
 _OUTSIDE_TYPE: Final = "outside of operators"
 _MOST_NAMED: Final = 4
 #: More pairs than this aren't read by anybody, and each costs a table.
@@ -225,43 +202,6 @@ def profiles_of(runs: Iterable[RunRecord]) -> tuple[Profile, ...]:
     return tuple(_profile(run) for run in newest.values())
 
 
-def with_layers(profiles: Mapping[Key, Sequence[Profile]]) -> dict[Key, tuple[Profile, ...]]:
-    """Return one model's profiles with the layers that kernels of a delegate are of, where another of
-    them names the model's layers.
-
-    Kernels run in the order of the layers, those that were fused into another one left out: a kernel
-    is the next layer of its kind. One of a kind that isn't known, or without such a layer, is none.
-    """
-    named = [
-        [row for row in profile.rows if not row.is_delegate and row.name.startswith("[")]
-        for found in profiles.values()
-        for profile in found
-    ]
-    layers = max(named, key=len, default=[])
-    return {
-        key: tuple(replace(item, rows=tuple(_of_layers(item.rows, layers))) for item in found)
-        for key, found in profiles.items()
-    }
-
-
-def _of_layers(rows: Sequence[OperatorRow], layers: Sequence[OperatorRow]) -> Iterable[OperatorRow]:
-    place = 0
-    for row in rows:
-        kind = _kind_of_kernel(row)
-        found = next((n for n in range(place, len(layers)) if layers[n].node_type == kind), None)
-        if found is None:
-            yield row
-            continue
-        place = found + 1
-        yield replace(row, of_layer=layers[found].layer)
-
-
-def _kind_of_kernel(row: OperatorRow) -> str:
-    if row.is_partition or not row.name.startswith(_KERNEL):
-        return ""
-    return next((kind for word, kind in _KERNEL_LAYERS if word in row.node_type), "")
-
-
 def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
     """Return what explains the difference between two runs of one model: operators that moved, then
     those that changed.
@@ -281,7 +221,7 @@ def compare_profiles(before: Profile, after: Profile) -> ProfileDiff:
 def _profile(run: RunRecord) -> Profile:
     report = run.report
     assert report is not None
-    operators, nested = _outer_and_nested(_counted_rows(report.operators))
+    operators, nested = outer_and_nested(report.operators)
     inference_us = report.latency_us(FigureKind.MEAN)
     whole_us = max(inference_us or 0.0, sum(row.mean_us for row in operators))
     return Profile(
@@ -294,7 +234,7 @@ def _profile(run: RunRecord) -> Profile:
 
 
 def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorRow:
-    is_kernel, is_partition = row.name.startswith(_KERNEL), _is_delegate(row.node_type)
+    is_kernel, is_partition = row.name.startswith(KERNEL), _is_delegate(row.node_type)
     return OperatorRow(
         node_type=_KERNEL_NUMBER.sub("", row.node_type) if is_kernel else row.node_type,
         name=row.name,
@@ -304,6 +244,7 @@ def _row(row: OperatorTime, whole_us: float, *, subgraph: str = "") -> OperatorR
         share=row.mean_us / whole_us if whole_us > 0 else 0.0,
         times_called=row.times_called,
         subgraph=subgraph,
+        of_layer=row.layer,
     )
 
 
@@ -326,19 +267,20 @@ def _counted_rows(operators: Sequence[OperatorTime]) -> list[OperatorTime]:
     )
 
 
-def _outer_and_nested(
-    rows: Sequence[OperatorTime],
+def outer_and_nested(
+    operators: Sequence[OperatorTime],
 ) -> tuple[list[OperatorTime], list[OperatorTime]]:
-    """Return the rows of the subgraph that was run, and those of the subgraphs that its operators
-    ran.
+    """Return the times of running, in their order: of the subgraph that was run, and of those that
+    its operators ran.
 
     An operator's time contains that of its subgraph, so the one that took longest contains all
     others.
     """
+    rows = _counted_rows(operators)
     times: dict[str, float] = defaultdict(float)
     for row in rows:
         times[row.block] += row.mean_us
-    outer = max(times, key=lambda block: times[block])
+    outer = max(times, key=lambda block: times[block], default="")
     return [row for row in rows if row.block == outer], [row for row in rows if row.block != outer]
 
 
@@ -559,6 +501,7 @@ def slowest_table(profile: Profile, of: str) -> Table[OperatorRow]:
         caption=f"slowest layers of {of}: {share:.0%} of the time",
         columns=(
             Column("layer", "layer", lambda row: row.layer),
+            _TIMED[0],
             *figures,
             Column(
                 "bar",

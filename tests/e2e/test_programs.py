@@ -235,7 +235,14 @@ def test_a_pass_leaves_the_files_that_it_writes_and_no_others(
         found[run["run_pass"]] = refused.stderr.rpartition("there are: ")[2].split()
     assert found["timing"] == ["stdout,", "stderr,", "result.pb,", "runtime_info.pb,", "samples"]
     assert found["memory"] == ["stdout,", "stderr,", "result.pb,", "samples"]
-    assert found["profile"] == ["stdout,", "stderr,", "result.pb,", "op_profile.pb,", "samples"]
+    assert found["profile"] == [
+        "stdout,",
+        "stderr,",
+        "result.pb,",
+        "op_profile.pb,",
+        "samples,",
+        "layers",
+    ]
 
 
 def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.passes.profile import read_layers
 from orchestrator.programs import program
 from orchestrator.records.case import DelegateName
-from orchestrator.records.run import OperatorTime
-from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of, with_layers
+from orchestrator.records.run import Attachment, OperatorTime
+from orchestrator.tables.operators import Place, Profile, compare_profiles, profiles_of
 from tests.samples.sample_lab import (
     CPU_ROWS,
     GPU_PART,
@@ -169,31 +171,47 @@ LAYERS = (
 KERNELS = (
     ("Convolution (NHWC, F32) IGEMM", "Delegate/Convolution (NHWC, F32) IGEMM:0", 300.0),
     ("Convolution (NHWC, F32) DWConv", "Delegate/Convolution (NHWC, F32) DWConv:1", 200.0),
-    ("Convolution (NHWC, F32) GEMM", "Delegate/Convolution (NHWC, F32) GEMM:2", 600.0),
+    ("Fully Connected (NC, F32) GEMM", "Delegate/Fully Connected (NC, F32) GEMM:2", 600.0),
     ("Copy (NC, X32)", "Delegate/Copy (NC, X32):3", 5.0),
     ("Fully Connected (NC, F32) GEMM", "Delegate/Fully Connected (NC, F32) GEMM:4", 310.0),
 )
 
 
+NAMED = [
+    (kind, name[1:].partition(":")[0].partition(";")[0].rstrip("]")) for kind, name, _ in LAYERS
+]
+
+
+def named(*rows: tuple[str, str, float], layers: Sequence[tuple[str, str]] = NAMED) -> Profile:
+    """Return a profile of a run beside which the model's layers were kept."""
+    run = profile(GPU, rows)
+    assert run.report is not None
+    data = "".join(f"{kind}\t{name}\n" for kind, name in layers).encode()
+    raw = replace(raw_of(b""), attachments=(Attachment(name="layers", data=data),))
+    report = read_layers(program(GPU.tool).tool(), run.report, raw, GPU)
+    (found,) = profiles_of([replace(run, report=report)])
+    return found
+
+
 def test_a_delegates_kernels_are_told_by_the_models_own_layers() -> None:
-    found = with_layers({"cpu": [profile_of(*LAYERS)], "xnnpack": [profile_of(*KERNELS)]})
-    (kernels,) = found["xnnpack"]
-    assert [row.layer for row in kernels.rows] == [
+    assert [row.layer for row in named(*KERNELS).rows] == [
         "m/conv1/Relu6",
         "m/dw1/Relu6",
         "m/conv2/Relu6",
         "Delegate/Copy (NC, X32)",
         "m/logits",
     ]
-    (layers,) = found["cpu"]
-    assert [row.of_layer for row in layers.rows] == [""] * 5
-    alone = with_layers({"xnnpack": [profile_of(*KERNELS)]})
-    assert not any(row.of_layer for row in alone["xnnpack"][0].rows)
+    assert [row.of_layer for row in named(*LAYERS).rows] == [""] * 5
+    assert not any(row.of_layer for row in named(*KERNELS, layers=()).rows)
+
+
+def test_a_layer_that_the_cpu_ran_is_no_kernels() -> None:
+    mixed = named(LAYERS[0], KERNELS[1], KERNELS[2], KERNELS[4])
+    assert [row.of_layer for row in mixed.rows] == ["", "m/dw1/Relu6", "m/conv2/Relu6", "m/logits"]
 
 
 def test_the_change_between_delegates_is_told_layer_by_layer() -> None:
-    found = with_layers({"cpu": [profile_of(*LAYERS)], "xnnpack": [profile_of(*KERNELS)]})
-    diff = compare_profiles(found["cpu"][0], found["xnnpack"][0])
+    diff = compare_profiles(named(*LAYERS), named(*KERNELS))
     assert [(row.name, row.change, row.difference_us) for row in diff.rows] == [
         ("m/conv1/Relu6", "faster", -600.0),
         ("m/dw1/Relu6", "faster", -300.0),
