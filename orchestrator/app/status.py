@@ -83,6 +83,7 @@ class LiveStatus:
                     name=campaign.name,
                     host=campaign.host,
                     planned=sum(stored.values()) + sum(left.values()),
+                    most=campaign.most_runs,
                 )
                 self._started.clear()
                 self._figures.clear()

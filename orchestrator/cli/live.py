@@ -245,7 +245,8 @@ def _figures(status: Status) -> list[str]:
 
 def _title(title: str, status: Status, width: int | None) -> str:
     eta = about(status.eta_s)
-    runs = f"{status.stored}/{status.total} runs"
+    of = f" of at most {status.most}" if status.most > status.planned else f"/{status.total}"
+    runs = f"{status.stored}{of} runs"
     told = f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     # The name is what everybody knows.
     name = _cut(one_line(title), None if width is None else max(10, width - len(told) - 2))
@@ -253,10 +254,12 @@ def _title(title: str, status: Status, width: int | None) -> str:
 
 
 def _bar(status: Status) -> str:
-    """Return a bar of the planned runs that are stored; empty where it isn't known how many."""
+    """Return a bar of the runs that are stored, of the most that there may be, so that it never goes
+    back; empty where it isn't known how many.
+    """
     if not status.planned:
         return ""
-    full = round(_BAR * status.stored / status.total)
+    full = round(_BAR * status.stored / max(status.most, status.total))
     return f"[{'#' * full}{'.' * (_BAR - full)}] "
 
 

@@ -121,6 +121,17 @@ class Campaign:
         pairing = self.terms.pairing
         return pairing is not None and run_pass is FIGURE_PASS and number < pairing.warmup
 
+    @property
+    def most_runs(self) -> int:
+        """How many runs of invocations it has at most: rounds are added until figures are certain."""
+        pairing, stopping, added = self.terms.pairing, self.terms.stopping, 0
+        if pairing is not None:
+            added = 2 * len(pairing.sides) * (pairing.most - 1)
+        elif stopping is not None:
+            cases = sum(i.run_pass is FIGURE_PASS and i.number == 0 for i in self.invocations)
+            added = cases * (stopping.most - stopping.first)
+        return len(self.invocations) + added
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
@@ -236,8 +247,10 @@ class Status:
     #: Runs stored and planned, where the phones aren't known.
     runs: tuple[int, int] = (0, 0)
     phones: tuple[PhoneStatus, ...] = ()
-    #: Runs that were planned when it began, which added rounds don't change; 0 for unknown.
+    #: Runs that were planned when it began, and the most that added rounds may make of them; 0 for
+    #: unknown.
     planned: int = 0
+    most: int = 0
     figures: tuple[LiveFigure, ...] = ()
 
     @property

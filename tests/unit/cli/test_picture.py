@@ -108,6 +108,13 @@ def test_figures_stand_below_the_phones_and_all_counts_agree() -> None:
     assert "25/34 runs" in picture(more, width=79)[0][0]
 
 
+def test_a_total_and_a_bar_never_go_back_when_rounds_are_added() -> None:
+    begun = replace(status(row(1)), planned=20, most=100)
+    for stored, left, bar in ((6, 14, "#........."), (20, 5, "##........"), (90, 0, "#########.")):
+        now = replace(begun, phones=(replace(row(1), stored=stored, left=left),))
+        assert f"[{bar}] {stored} of at most 100 runs" in picture(now, width=90)[0][0]
+
+
 def test_a_phone_whose_runs_all_failed_is_not_green() -> None:
     done = replace(row(1, Standing.DONE, left=0), doing="", stored=2)
     looks = [picture(status(replace(done, failed=failed)))[2] for failed in (0, 1, 2)]
