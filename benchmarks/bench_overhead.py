@@ -21,7 +21,7 @@ from pathlib import Path
 
 from orchestrator.bootstrap import fake_build
 from orchestrator.devices.adb_server import parse_address
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import sample_models
 from orchestrator.records.case import ToolName
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")

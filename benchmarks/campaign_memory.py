@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import sample_models
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")
 CASES = 200

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.devices.adb_server import parse_address
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import sample_models
 from orchestrator.processes import running
 
 BENCHFARM = Path(sys.executable).with_name("benchfarm")

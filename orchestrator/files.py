@@ -34,6 +34,20 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def safe_name(name: str) -> str:
+    """Return a file name for any device: letters, digits, dot, dash and underscore only, not
+    starting with a dash.
+
+    The content's hash is in the folder's name, so that two names which become equal here stay
+    apart; the benchmark app splits its arguments at white space and could not take the original.
+    """
+    kept = "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
+        for letter in name
+    )
+    return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
+
+
 #: What is kept of a stream that a program prints: its first and its last half.
 OUTPUT_MOST_BYTES: Final = 16 << 20
 #: The line that stands where the middle of a stream was left out, here and on a phone (shorten.sh).

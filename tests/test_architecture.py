@@ -75,7 +75,8 @@ BESIDES = {
     (
         "farm",
         "history",
-    ): "status and doctor show the record and the tables of the page"
+    ): "status and doctor show the record and the tables of the page",
+    ("interop", "runtimes"): "a device lab's language models are read as LiteRT-LM's output",
 }
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the
 #: use cases.
@@ -423,6 +424,7 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
+    "extensions/runtimes/litert_lm_output.py": "what a program prints",
     "extensions/interop/texts/summary_rows.py": "what the rows of performance options ask for",
     "extensions/interop/texts/public.py": "which library ran what an accelerator left, as 'parse' names it",
     "extensions/runtimes/output.py": "where declared programs say that they ran",

@@ -227,8 +227,7 @@ def expansion_of(
 
 def reference_model() -> Model:
     """Return the model of the reference workload that came with this benchfarm."""
-    from orchestrator.models.inspect import identify_model
-    from orchestrator.models.sample_models import sample_models
+    from orchestrator.models.inspect import identify_model, sample_models
 
     return identify_model(sample_models()[0])
 

@@ -134,7 +134,7 @@ def measure_equal_sides(workspace: Workspace, plan: Plan, *, sessions: int) -> N
 
 def sample_model() -> Path:
     """Return the model that is measured where nobody names one."""
-    from orchestrator.models.sample_models import sample_models
+    from orchestrator.models.inspect import sample_models
 
     return sample_models()[0]
 

@@ -158,7 +158,7 @@ def stop_quietly(settings: Settings) -> None:
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     """Return what the quickstart measures: a sample model, on virtual phones and on this computer."""
-    from orchestrator.models.sample_models import sample_models
+    from orchestrator.models.inspect import sample_models
 
     # A fixed number of invocations, so that it ends soon; a bench of one's own gives each case what
     # its noise needs. One model: the quantised one is too fast for the 10 us of this computer's

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.engine.invocation import safe_name
 from orchestrator.errors import DeviceError, PlanError
+from orchestrator.files import safe_name
 from orchestrator.planning.expansion import Expansion, without
 from orchestrator.ports import Device, HostFile
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagFault

@@ -19,7 +19,7 @@ from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import InstallError, ModelError
-from orchestrator.files import LEFT_OUT
+from orchestrator.files import LEFT_OUT, safe_name
 from orchestrator.passes import pass_of
 from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
@@ -255,20 +255,6 @@ def request_of(
         inputs=inputs,
         model_file=context.models[case.model_sha256].path,
     )
-
-
-def safe_name(name: str) -> str:
-    """Return a file name for the device: letters, digits, dot, dash and underscore only, not
-    starting with a dash.
-
-    The content's hash is in the folder's name, so that two names which become equal here stay
-    apart; the benchmark app splits its arguments at white space and could not take the original.
-    """
-    kept = "".join(
-        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
-        for letter in name
-    )
-    return kept.lstrip("-.")[-80:].lstrip("-.") or "file"
 
 
 def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:

@@ -75,6 +75,11 @@ _DAMAGE: Final = (
 )
 
 
+def sample_models() -> tuple[Path, ...]:
+    """Return the sample models that come with benchfarm: float32, then its int8 twin."""
+    return tuple(sorted(Path(__file__).with_name("samples").glob("*.tflite")))
+
+
 def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> Model:
     """Return what a model file is: its content's hash and its size.
 

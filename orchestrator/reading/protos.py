@@ -16,10 +16,8 @@ from typing import Any, Final
 
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.litert_lm import Process, Repetition
 from orchestrator.reading.profile import OperatorProfile
 from orchestrator.records.case import grouped
-from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
     SUMMARY_FIELDS,
     DelegateShare,
@@ -68,8 +66,6 @@ PowerRails: *RailDescriptor rail_descriptor, *EnergyData energy_data
 RailDescriptor: int32 index, string rail_name
 EnergyData: int32 index, int64 timestamp_ms, int64 energy
 """
-#: Of one process; more were never asked for.
-_MOST_REPETITIONS: Final = 10_000
 _PACKAGE: Final = "benchfarm.wire"
 _MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
@@ -143,7 +139,8 @@ def _parsed_text(name: str, text: str) -> Any:  # noqa: ANN401
     return message
 
 
-def _optional(message: Any, name: str, factor: float = 1.0) -> float | None:  # noqa: ANN401
+def optional_figure(message: Any, name: str, factor: float = 1.0) -> float | None:  # noqa: ANN401
+    """Return a field's figure; None where it isn't set or is no finite number."""
     if not message.HasField(name):
         return None
     # Single precision holds 7 digits; what follows them is noise of the conversion.
@@ -162,7 +159,7 @@ def decode_result(data: bytes) -> ToolReport:
     report = ToolReport(
         outcome="ok",
         **{
-            name: _optional(getattr(result, part), field, factor)
+            name: optional_figure(getattr(result, part), field, factor)
             for part, field, name, factor in _OF_REPORT
         },  # type: ignore[arg-type]
     )
@@ -170,47 +167,10 @@ def decode_result(data: bytes) -> ToolReport:
     if runs < 0:
         return report
     figures = {
-        name: _optional(result.latency_metrics, field, US_PER_MS)
+        name: optional_figure(result.latency_metrics, field, US_PER_MS)
         for field, name in _OF_SUMMARY.items()
     }
     return replace(report, inference=LatencySummary(count=runs, **figures))
-
-
-def decode_language_model(data: bytes) -> Process:
-    """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was
-    asked of it.
-
-    Zero is absent; durations are whole microseconds.
-
-    Raises:
-        OutputParseError: the bytes are no such message, or hold no repetition or one that can't be.
-    """
-    process = Process()
-    for metrics in decode_message("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
-        repetition = Repetition(rules=1)
-        for phase in PHASES:
-            for turn in getattr(metrics, f"{phase}_turns"):
-                if turn.duration_us < 0 or turn.num_tokens < 0:
-                    raise OutputParseError(
-                        f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero"
-                    )
-                repetition.add(phase, turn.num_tokens, float(turn.duration_us))
-        repetition.init_us = {
-            item.key: float(item.value)
-            for item in metrics.init_phase_durations_us
-            if item.value > 0
-        }
-        for phase in PHASES:
-            if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
-                process.asked[phase] = asked
-        process.repetitions.append(repetition)
-        # High-water marks of the process: the last ones are the highest.
-        process.peak_mib = _optional(metrics, "peak_mem_mb") or process.peak_mib
-        process.private_mib = _optional(metrics, "peak_private_mb") or process.private_mib
-        process.dmabuf_mib = _optional(metrics, "peak_dmabuf_mb") or process.dmabuf_mib
-    if not process.repetitions:
-        raise OutputParseError(f"{len(data)} bytes hold no repetition of a LitertLmMetricsList")
-    return process
 
 
 def decode_runtime_info(data: bytes) -> RuntimeNodes:

@@ -138,7 +138,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     assert str(page) in done.stdout
     assert str(tmp_path / "quickstart" / "store.sqlite") in done.stdout
     ours = [python, "-m", "benchfarm", "--home", tmp_path / "parity"]
-    model = "import orchestrator.models.sample_models as samples; print(samples.sample_models()[0])"
+    model = "import orchestrator.models.inspect as samples; print(samples.sample_models()[0])"
     script = (
         f"m=$({python} -c '{model}') && $BENCHFARM virtual up pixel-3 --speed 60 && "
         "$BENCHFARM bench $m -d xnnpack -n 2 --min-secs 0.1 --pass timing,parity --json; "

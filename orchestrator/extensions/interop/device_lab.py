@@ -14,10 +14,14 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
+from orchestrator.extensions.runtimes.litert_lm_output import (
+    LitertLmReader,
+    Process,
+    decode_metrics,
+    reports_of,
+)
 from orchestrator.programs.foreign_app import ImportedTool
 from orchestrator.programs.specification import Program
-from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
-from orchestrator.reading.protos import decode_language_model
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import FIGURE, PHASES
@@ -56,7 +60,7 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         reports = read_row(row).reports
         return reports[PHASES.index(phase)] if phase in PHASES and len(reports) > 1 else reports[0]
     if metrics := raw.data(METRICS):
-        process = _with_evidence(decode_language_model(metrics), raw.data(LOGCAT))
+        process = _with_evidence(decode_metrics(metrics), raw.data(LOGCAT))
         flags = dict(case.flags)
         # The job's flags count; the metrics repeat them.
         asked = {

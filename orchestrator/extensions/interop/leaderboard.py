@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orchestrator.delegates.judging import extent_of
 from orchestrator.documents import describe
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.litert_lm import Process, Repetition, reports_of
+from orchestrator.extensions.runtimes.litert_lm_output import Process, Repetition, reports_of
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES, TOKENS
 from orchestrator.records.run import (
@@ -302,15 +302,14 @@ def _of_tokens(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
     if asked.max_num_tokens:
         process.asked["tokens"] = asked.max_num_tokens
     for item in row.iterations or [metrics]:
-        repetition = Repetition(rules=1)
+        repetition = Repetition(has_rule=True)
         for phase in PHASES:
             # No speed is a turn that wasn't made, and is told as that.
             if speed := getattr(item, f"{phase}_tok_s"):
                 tokens = process.asked[phase]
                 repetition.add(phase, tokens, tokens / speed * US_PER_S)
         repetition.first_token_us = item.ttft_s * US_PER_S or None
-        if item.init_total_ms:
-            repetition.init_us = {"Init Total": item.init_total_ms * US_PER_MS}
+        repetition.init_us = item.init_total_ms * US_PER_MS or None
         process.repetitions.append(repetition)
     process.peak_mib = metrics.peak_mem_mb
     if row.status not in {"", "measured"}:

@@ -26,8 +26,6 @@ from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
-from orchestrator.ports import Tool
-from orchestrator.programs import programs
 from orchestrator.programs.foreign_app import ImportedTool, foreign_build, source_of
 from orchestrator.programs.specification import Program
 from orchestrator.records.campaign import Origin
@@ -78,16 +76,15 @@ _SIZE_TOLERANCE: Final = 1e-5
 
 
 def read(text: str) -> list[ToolReport]:
-    """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none."""
-    if text.startswith(LOG_START):
-        from orchestrator.extensions.interop.cli import read_logs
+    """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none.
 
-        tools: dict[ToolName, Tool] = {own.name: own.tool() for own in programs()}
-        if logs := read_logs(text, tools):
-            return logs
+    Raises OutputParseError for a log of ``results log`` that can't be read.
+    """
     try:
         return list(parse_text(text))
     except OutputParseError:
+        if text.startswith(LOG_START):
+            raise
         return []
 
 

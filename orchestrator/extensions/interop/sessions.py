@@ -44,9 +44,8 @@ from orchestrator.extensions.interop.leaderboard import (
     read_part,
     read_row,
 )
+from orchestrator.extensions.runtimes.litert_lm_output import GPU_API, Process, decode_metrics
 from orchestrator.plugins import Workspace
-from orchestrator.reading.litert_lm import Process, names_gpu
-from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import Build, BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -322,7 +321,7 @@ def _add_job(batch: _Batch, job: _Job, files: Mapping[str, bytes]) -> None:
         raise OutputParseError(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
-    tokens = _tokens(decode_language_model(files[METRICS]), provenance, flags) if is_lm else {}
+    tokens = _tokens(decode_metrics(files[METRICS]), provenance, flags) if is_lm else {}
     named = config.labels.model or said.model or flags.get("model_path") or flags.get("graph")
     file = (named or _logged_model(files)).rpartition("/")[2]
     if not file and len(batch.known) != 1:
@@ -471,7 +470,7 @@ def _logged_model(files: Mapping[str, bytes]) -> str:
 
 def _names_gpu(logcat: bytes) -> bool:
     return any(
-        names_gpu(line.decode("utf-8", "replace"))
+        GPU_API.search(line.decode("utf-8", "replace"))
         for line in logcat.splitlines()
         if b"reat" in line or b"API" in line
     )

@@ -279,8 +279,7 @@ def samples(out: Path | None) -> list[Model]:
 
     Raises UsageError, HostStorageError.
     """
-    from orchestrator.models.inspect import identify_model
-    from orchestrator.models.sample_models import sample_models
+    from orchestrator.models.inspect import identify_model, sample_models
 
     paths = list(sample_models())
     if out is not None:
@@ -300,8 +299,6 @@ class PublishedModel:
     """One model of the published tables."""
 
     name: str
-    #: As the tables call it.
-    title: str
     url: str
     accuracy: Accuracy
 
@@ -312,7 +309,6 @@ def published_models() -> Mapping[str, PublishedModel]:
         return {
             row["name"]: PublishedModel(
                 name=row["name"],
-                title=row["title"],
                 url=row["url"],
                 accuracy=Accuracy(
                     percent=float(row["top1_percent"]),

@@ -25,14 +25,18 @@ from typing import Final
 from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import Delegate, FlagFamily
 from orchestrator.errors import ArtifactError, OutputParseError
+from orchestrator.extensions.runtimes.litert_lm_output import (
+    LitertLmReader,
+    Process,
+    decode_metrics,
+    reports_of,
+)
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.programs.specification import Option, Program
 from orchestrator.reading.failures import end_failure
-from orchestrator.reading.litert_lm import LitertLmReader, Process, reports_of
-from orchestrator.reading.protos import decode_language_model
 from orchestrator.records.build_spec import FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
@@ -203,7 +207,7 @@ def _take_metrics(process: Process, raw: RawOutput) -> None:
         return
     told = len(process.repetitions)
     try:
-        written = decode_language_model(raw.data(METRICS))
+        written = decode_metrics(raw.data(METRICS))
     except OutputParseError as error:
         # Without results there is nothing to doubt; with them the program's last act is missing.
         if told:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import system_failure
-from orchestrator.reading.lines import Buffer, Line
+from orchestrator.reading.lines import Buffer, Line, parse_number
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S
@@ -493,13 +492,7 @@ def _fits(fields: Fields, where: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Value | None) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return parse_number(value) if isinstance(value, str) else None
 
 
 def _divisor(fields: Fields, measure: MeasureSection) -> float | None:

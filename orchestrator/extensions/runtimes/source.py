@@ -42,9 +42,10 @@ def _lent(files: Sequence[Path]) -> Iterator[None]:
 
 
 def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
+    from orchestrator.extensions.runtimes.litert_lm_output import reports_in
     from orchestrator.extensions.runtimes.output import declared_reports
 
-    return declared_reports(buffer, lines)
+    return reports_in(buffer, lines) or declared_reports(buffer, lines)
 
 
 SOURCE: Final = ProgramSource(names=_names, named=_named, program=_program, lent=_lent, read=_read)

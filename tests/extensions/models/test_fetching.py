@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from orchestrator.config.model_manifest import load_manifest
 from orchestrator.errors import ModelError
 from orchestrator.extensions.models.files import published_models, take_model
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import sample_models
 from tests.samples.command import Cli
 from tests.unit.artifacts.file_server import file_server
 

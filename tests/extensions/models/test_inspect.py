@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from orchestrator.cli.result import to_json
 from orchestrator.errors import ModelError
 from orchestrator.extensions.models import cli as models_command
-from orchestrator.models.inspect import identify_model, inspect_model
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import identify_model, inspect_model, sample_models
 from orchestrator.records.model import ModelFacts
 from tests.samples.command import Cli
 

@@ -8,8 +8,7 @@ from orchestrator.app.preparing import identify
 from orchestrator.config.model_manifest import add_to_manifest, load_manifest, named_models
 from orchestrator.config.plan import load_plan, parse_plan
 from orchestrator.errors import ModelError, PlanError
-from orchestrator.models.inspect import identify_model
-from orchestrator.models.sample_models import sample_models
+from orchestrator.models.inspect import identify_model, sample_models
 from orchestrator.records.model import Accuracy, ManifestEntry
 
 MODEL = sample_models()[0]

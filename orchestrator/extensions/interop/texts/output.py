@@ -1,7 +1,7 @@
 """Reading what a benchmark program printed: one grammar for all programs, years and ways that
 output takes.
 
-``parse_text`` and ``parse_file`` read what somebody pastes or keeps: it is split into runs, and
+``parse_text`` and ``iterate_file`` read what somebody pastes or keeps: it is split into runs, and
 each is read by ``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't
 printed stays None.
 """
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.stored import LOG_START
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.pasted import (
@@ -45,7 +46,6 @@ from orchestrator.reading.lines import (
     to_us,
     without_foreign,
 )
-from orchestrator.reading.litert_lm import MARKS, LitertLmReader, reports_of
 from orchestrator.reading.report import build_report
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
@@ -116,22 +116,12 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
     return tuple(_reports_in(data))
 
 
-def parse_file(path: Path) -> tuple[ToolReport, ...]:
-    """Read a file like :func:`parse_text`; memory grows with its runs, not with its size.
-
-    Raises:
-        OutputParseError: nothing in the file is the output of a benchmark program, or it can't be
-            read.
-    """
-    return tuple(iterate_file(path))
-
-
 def iterate_file(path: Path) -> Iterator[ToolReport]:
-    """Yield the reports of :func:`parse_file` as they are read; memory grows neither with the file
-    nor with its runs.
+    """Read a file like :func:`parse_text` and yield the reports as they are read; memory grows
+    neither with the file nor with its runs.
 
     Raises:
-        OutputParseError: as :func:`parse_file`, at the first report that is asked for, or where
+        OutputParseError: as :func:`parse_text`, at the first report that is asked for, or where
             reading fails.
     """
     try:
@@ -186,6 +176,12 @@ def _lines(
 
 
 def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
+    if packed[: len(LOG_START)] == LOG_START.encode():
+        from orchestrator.extensions.interop.texts.shown_logs import read_logs
+
+        if logs := read_logs(packed[:].decode("utf-8", "replace")):
+            yield from logs
+            return
     with unwrapped(packed) as buffer:
         if len(buffer) <= _SMALL_BYTES and buffer.find(STARTING) >= 0:
             rest, refused = without_refused_starts(
@@ -209,10 +205,11 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
             yield report
         others = _litert_result(buffer) if texts is not None else []
         for source in program_sources():
-            others = others or source.read(buffer, _lines)
+            for text in (buffer,) if texts is None else (texts, buffer):
+                others = others or source.read(text, _lines)
         if held is None or any(map(_has_figure, others)):
             yield from filter(_is_surely_ours, held or ())
-            yield from others if held is not None else filter(_has_figure, others)
+            yield from others if held is not None else filter(_tells, others)
             return
         others = others or held or _other_formats(buffer)
         if others:
@@ -239,6 +236,11 @@ def _has_figure(report: ToolReport) -> bool:
     return report.inference is not None or report.inference_mean_us is not None
 
 
+def _tells(report: ToolReport) -> bool:
+    """Whether a report counts beside another program's: a figure, or a language model's failure."""
+    return _has_figure(report) or "unit" in report.extra
+
+
 def _is_surely_ours(report: ToolReport) -> bool:
     """Whether a failure is of one of our programs, which say first what they are about to do."""
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
@@ -249,20 +251,13 @@ def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
     before the rest.
     """
     splitter = RunSplitter()
-    language_model = LitertLmReader() if any(buffer.find(mark) >= 0 for mark in MARKS) else None
-    # LiteRT-LM logs under a tag that many programs have.
-    for line in _lines(buffer, splitter, with_foreign=language_model is not None):
+    for line in _lines(buffer, splitter, with_foreign=False):
         splitter.feed(line)
-        if language_model is not None:
-            language_model.feed(line.raw)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from _released(splitter, _MOST_HELD_RUNS // 2)
     splitter.end()
-    reports = _released(splitter, 0)
-    for process in language_model.end() if language_model is not None else ():
-        reports += reports_of(process)
     # An app that crashed at its start has no line of the tool itself.
-    yield from reports or map(_crash_report, splitter.system.crashes)
+    yield from _released(splitter, 0) or map(_crash_report, splitter.system.crashes)
 
 
 def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:

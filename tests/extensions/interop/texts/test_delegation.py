@@ -125,20 +125,6 @@ def test_opengl_is_the_gpu_unless_another_backend_was_asked_for(middle: str) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("delegate", "backend"),
-    [
-        ("LITERT_CL", "opencl"),
-        ("LITERT_OPENGL", "opengl"),
-        ("LITERT_WEBGPU", "webgpu"),
-        ("LITERT_VULKAN", "vulkan"),
-        ("LITERT_METAL", "metal"),
-    ],
-)
-def test_litert_names_its_gpu_delegates_after_their_backends(delegate: str, backend: str) -> None:
-    assert judged(replacing(delegate), "gpu").backend == backend
-
-
 def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(

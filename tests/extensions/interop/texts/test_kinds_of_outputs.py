@@ -297,8 +297,10 @@ def test_rows_of_performance_options_keep_their_names_and_order() -> None:
         "List of devices attached\n041234567892009a\tunauthorized\nemulator-5554\tdevice model:x\n",
         "IsStatusOverride: false\nThermal Status: 0\nCached temperatures:\n\tTemperature{mValue=32.4, mType=3}\n",
         "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd05\n",
+        "Killed\n",
+        "\n\n",
     ],
-    ids=["getprop", "battery", "adb devices", "thermal service", "cpuinfo"],
+    ids=["getprop", "battery", "adb devices", "thermal service", "cpuinfo", "a word", "nothing"],
 )
 def test_the_state_of_a_phone_is_no_output(text: str) -> None:
     with pytest.raises(OutputParseError):

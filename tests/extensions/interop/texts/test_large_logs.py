@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from tests.samples.outputs import RUN
 
 LINES = tuple(line for line in RUN.splitlines() if line)
@@ -43,7 +43,7 @@ def test_memory_stays_small_however_large_the_file(tmp_path: Path) -> None:
     assert path.stat().st_size > 20_000_000
     tracemalloc.start()
     try:
-        (report,) = parse_file(path)
+        (report,) = iterate_file(path)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,17 +1,15 @@
 """The same run in every form that it reaches us."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.interop.texts.output import parse_file, parse_text
-from orchestrator.extensions.interop.texts.public import describe, to_public
+from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
+from orchestrator.extensions.interop.texts.public import to_public
 from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
-from tests.samples.places import NATIVE
 
 PREFIXES = {
     "old console": "",
@@ -78,7 +76,7 @@ def test_what_a_windows_shell_writes_is_read(encoding: str, tmp_path: Path) -> N
     path = tmp_path / "log.txt"
     path.write_bytes((mark + RUN.replace("\n", "\r\n")).encode(encoding))
     assert parse_text(path.read_bytes()) == parse_text(RUN)
-    assert parse_file(path) == parse_text(RUN)
+    assert tuple(iterate_file(path)) == parse_text(RUN)
 
 
 def test_bytes_that_are_no_text_change_nothing() -> None:
@@ -159,12 +157,6 @@ def test_app_run_is_found_beside_the_answer_of_the_activity_manager() -> None:
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
 
 
-def test_app_that_is_not_installed_is_told_from_the_activity_manager_s_answer() -> None:
-    error = b"Error: Activity class {org.tensorflow.lite.benchmark/x.Y} does not exist.\n"
-    report = parse_run(stdout=b"Starting: Intent { }\n", stderr=error, exit_code=None)
-    assert (report.outcome, report.failure_code) == ("failed", "activity-missing")
-
-
 @pytest.mark.parametrize(
     ("line", "code", "outcome"),
     [
@@ -199,33 +191,6 @@ def test_public_names_carry_units_and_leave_out_what_is_unknown() -> None:
     assert public["delegate_status"] == "partial"
     assert "peak_mem_mb" not in public
     assert None not in public.values()
-
-
-def test_lines_for_people_say_outcome_number_and_delegate() -> None:
-    lines = describe(parse_text(RUN)[0])
-    assert lines[0].endswith(": ok")
-    assert {"  inference_avg_us: 11293", "  delegated_nodes: 29", "  partitions: 4"} <= set(lines)
-
-
-def test_summary_rows_that_stand_alone_are_runs_with_the_delegate_they_ask_for() -> None:
-    text = (NATIVE / "perf_all.txt").read_text(encoding="utf-8")
-    summary = text[text.index("=====") :]
-    reports = parse_text(re.sub(r"# exit.*", "", summary))
-    gpu = next(report for report in reports if report.label == "gpu-default")
-    assert len(reports) == 7
-    assert (gpu.delegate.requested, gpu.delegate.truth) == ("gpu", DelegateTruth.UNKNOWN)
-
-
-def test_text_of_other_programs_is_refused() -> None:
-    for text in (
-        "battery FirstUseDate: [20241130]\nmSavedBatteryAsoc: [99]\n",
-        "Killed\n",
-        "[ro.x]: [1]\n",
-        "",
-        "\n\n",
-    ):
-        with pytest.raises(OutputParseError):
-            parse_text(text)
 
 
 def long_logcat(text: str, header: str = "[ 06-18 10:20:41.572  4669: 4669 I/tflite   ]") -> str:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from orchestrator.analysis.outcome import ending_of
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.records.run import DelegateTruth, Outcome
 from tests.samples.places import NATIVE
-
-
-@pytest.mark.parametrize(
-    "name", ["perf_all", "perf_all_gpu_real_ok", "perf_cpu", "perf_int8", "perf_peak_mem"]
-)
-def test_each_run_of_a_real_program_is_one_report_beside_its_row(name: str) -> None:
-    output = (NATIVE / f"{name}.txt").read_bytes()
-    reports = parse_text(output)
-    assert len(reports) > 1
-    assert all(report.label and not report.disagreements for report in reports)
 
 
 def test_a_gpu_row_that_is_the_cpus_time_is_no_result_of_the_gpu() -> None:
@@ -34,10 +22,3 @@ def test_a_flag_that_one_process_left_unused_is_told_of_every_option_of_it() -> 
     without = (NATIVE / "perf_cpu.txt").read_bytes()
     flags = [report.unconsumed_flags for report in parse_text(with_flag + without)]
     assert flags == [("--foo=1",)] * 6 + [()] * 6
-
-
-def test_options_before_the_one_that_failed_keep_their_results() -> None:
-    *well, failed = parse_text((NATIVE / "perf_all_gpu_real_fail_shuffle.txt").read_bytes())
-    assert well
-    assert {report.outcome for report in well} == {"ok"}
-    assert failed.failure_code == "gpu-init-failed"

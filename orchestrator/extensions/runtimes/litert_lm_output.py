@@ -1,4 +1,4 @@
-"""What LiteRT-LM prints: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command
+"""What LiteRT-LM prints and writes: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command
 ``litert-lm benchmark``.
 
 A process reads a prompt (prefill) and writes an answer (decode), once or several times on one
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,6 +24,9 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.delegates.evidence import share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.delegates.specification import FlagFamily
+from orchestrator.errors import OutputParseError
+from orchestrator.reading.lines import Buffer, Line
+from orchestrator.reading.protos import decode_message, optional_figure
 from orchestrator.records.model import PHASES
 from orchestrator.records.run import (
     DelegateEvidence,
@@ -42,7 +45,7 @@ _BACKENDS: Final[Mapping[str, str]] = {
 }
 #: One of these is in any text of which a process is read: a search over the whole text costs next
 #: to nothing, reading each of its lines doesn't.
-MARKS: Final = (
+_MARKS: Final = (
     b"BenchmarkInfo:",
     b"Benchmarking model:",
     b"Input token ids are too long",
@@ -55,6 +58,8 @@ MARKS: Final = (
 SPEED_STEP: Final = 0.01
 #: A delegate's part of a subgraph is told once for each engine; a language model has some four.
 _MOST_SHARES: Final = 100
+#: Of one process; more were never asked for.
+_MOST_REPETITIONS: Final = 10_000
 
 _GLOG: Final = re.compile(
     r"[IWEF]\d{4} (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d+\.\d+)\s+\d+ [\w./-]+:\d+\] "
@@ -70,8 +75,7 @@ _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
 _TURN: Final = re.compile(
     rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
 )
-_INIT: Final = re.compile(r"- (?P<name>[A-Z][\w ]{2,60}): (?P<ms>\d[\d.]*) ms$")
-_INIT_SUM: Final = re.compile(r"Total init time: (?P<ms>\d[\d.]*) ms$")
+_INIT: Final = re.compile(r"(?:- Init Total|Total init time): (?P<ms>\d[\d.]*) ms$")
 _TTFT: Final = re.compile(r"Time to first token:\s+(?P<s>\d[\d.]*) s$")
 _SPEED: Final = re.compile(r"(?P<phase>Prefill|Decode) speed:\s+(?P<speed>\d[\d.]*) tokens/s$")
 _COMMAND_INIT: Final = re.compile(r"Init time:\s+(?P<s>\d[\d.]*) s$")
@@ -80,7 +84,7 @@ _PEAK: Final = re.compile(
     r"Peak (?P<what>system ram usage|private footprint|DMA-BUF hardware usage): (?P<mb>\d[\d.]*) ?MB"
 )
 _ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
-_ON_GPU: Final = re.compile(
+GPU_API: Final = re.compile(
     r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
 )
 _ON_NPU: Final = "DispatchDelegate"
@@ -117,10 +121,11 @@ class Repetition:
     """One prompt and its answer."""
 
     turns: dict[str, _Turns] = field(default_factory=lambda: {phase: _Turns() for phase in PHASES})
-    #: The init phases by name, in microseconds; the same in all repetitions of an engine.
-    init_us: dict[str, float] = field(default_factory=dict)
+    #: The sum of the init phases; the same in all repetitions of an engine.
+    init_us: float | None = None
     first_token_us: float | None = None
-    rules: int = 0
+    #: Whether a rule was printed, which stands before the results.
+    has_rule: bool = False
     #: When it was printed, in seconds since midnight.
     at_s: float | None = None
 
@@ -243,7 +248,7 @@ class LitertLmReader:
                 current.lines.append(text)
             current.is_on_npu |= _ON_NPU in found[0].delegate
             return True
-        gpu = _ON_GPU.search(text)
+        gpu = GPU_API.search(text)
         if _ON_CPU in text:
             if current.repetitions and not current.is_command:
                 # An engine is made once a process.
@@ -295,13 +300,12 @@ class LitertLmReader:
             return
         if turn := _TURN.match(text):
             repetition.add(turn["phase"].lower(), int(turn["tokens"]), duration_us(turn["time"]))
-        elif init := _INIT.match(text) or _INIT_SUM.match(text):
-            name = "Init Total" if init.re is _INIT_SUM else init["name"]
-            repetition.init_us.setdefault(name, float(init["ms"]) * US_PER_MS)
+        elif init := _INIT.match(text):
+            repetition.init_us = repetition.init_us or float(init["ms"]) * US_PER_MS
         elif first := _TTFT.match(text):
             repetition.first_token_us = float(first["s"]) * US_PER_S
         elif _RULE.match(text):
-            repetition.rules += 1
+            repetition.has_rule = True
 
     def _close(self) -> None:
         if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
@@ -309,14 +313,52 @@ class LitertLmReader:
         self._current, self._repetition, self._is_aggregated = Process(), None, False
 
 
+def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
+    """Return the reports of a text of unknown origin; ``lines`` takes it apart."""
+    reader = LitertLmReader()
+    if any(buffer.find(mark) >= 0 for mark in _MARKS):
+        for line in lines(buffer):
+            reader.feed(line.raw)
+    return [report for process in reader.end() for report in reports_of(process)]
+
+
+def decode_metrics(data: bytes) -> Process:
+    """Decode ``litert.lm.proto.LitertLmMetricsList``: the repetitions of a process, and what was
+    asked of it.
+
+    Zero is absent; durations are whole microseconds.
+
+    Raises:
+        OutputParseError: the bytes are no such message, or hold no repetition or one that can't be.
+    """
+    process = Process()
+    for metrics in decode_message("LitertLmMetricsList", data).metrics[:_MOST_REPETITIONS]:
+        repetition = Repetition(has_rule=True)
+        for phase in PHASES:
+            for turn in getattr(metrics, f"{phase}_turns"):
+                if turn.duration_us < 0 or turn.num_tokens < 0:
+                    raise OutputParseError(
+                        f"{len(data)} bytes are no LitertLmMetricsList: a turn below zero"
+                    )
+                repetition.add(phase, turn.num_tokens, float(turn.duration_us))
+            if (asked := getattr(metrics.benchmark_params, f"num_{phase}_tokens")) > 0:
+                process.asked[phase] = asked
+        for item in metrics.init_phase_durations_us:
+            if item.key == "Init Total" and item.value > 0:
+                repetition.init_us = float(item.value)
+        process.repetitions.append(repetition)
+        # High-water marks of the process: the last ones are the highest.
+        process.peak_mib = optional_figure(metrics, "peak_mem_mb") or process.peak_mib
+        process.private_mib = optional_figure(metrics, "peak_private_mb") or process.private_mib
+        process.dmabuf_mib = optional_figure(metrics, "peak_dmabuf_mb") or process.dmabuf_mib
+    if not process.repetitions:
+        raise OutputParseError(f"{len(data)} bytes hold no repetition of a LitertLmMetricsList")
+    return process
+
+
 def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
     """Return what is known of a process's prefill and decode."""
     return [_report(process, phase, requested) for phase in PHASES]
-
-
-def names_gpu(line: str) -> bool:
-    """Whether a line of a log says which GPU API was made use of."""
-    return _ON_GPU.search(line) is not None
 
 
 def duration_us(text: str) -> float:
@@ -357,13 +399,13 @@ def _report(process: Process, phase: str, requested: str) -> ToolReport:
     inference = _inference(process, phase, measured)
     extra = _extra(process, phase, measured)
     failure = _failure(process, phase, inference)
-    first = next((item.init_us for item in process.repetitions if item.init_us), {})
+    init_us = next((item.init_us for item in process.repetitions if item.init_us), None)
     return ToolReport(
         outcome="ok" if failure is None else "failed",
         failure_code=failure[0] if failure else "",
         failure_reason=failure[1] if failure else "",
         label=phase,
-        init_us=first.get("Init Total"),
+        init_us=init_us,
         warmup_mean_us=warmup,
         inference_mean_us=inference.mean_us if inference is not None and failure is None else None,
         inference=inference if failure is None else None,
@@ -376,7 +418,7 @@ def _report(process: Process, phase: str, requested: str) -> ToolReport:
 
 def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
     """Return the repetitions that count, and the time of a token in those before them."""
-    whole = [item.turns[phase] for item in process.repetitions if item.rules]
+    whole = [item.turns[phase] for item in process.repetitions if item.has_rule]
     warmups = int(len(process.repetitions) > 1) if process.warmups is None else process.warmups
     before, turns = (
         [item for item in part if item.tokens and item.time_us]
@@ -394,16 +436,9 @@ def _inference(process: Process, phase: str, measured: Sequence[_Turns]) -> Late
     return LatencySummary(count=process.asked.get(phase), mean_us=US_PER_S / speed)
 
 
-def _resolution_us(process: Process, phase: str) -> float | None:
-    """Return what the time of a token is rounded to where only its speed is printed, with two
-    decimals.
-    """
-    speed = process.speeds.get(phase)
-    return SPEED_STEP * US_PER_S / speed**2 if speed else None
-
-
 def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str, float | str]:
     asked, context = process.asked.get(phase), process.asked.get("tokens")
+    speed = process.speeds.get(phase)
     first_us = next(
         (item.first_token_us for item in process.repetitions if item.first_token_us), None
     )
@@ -411,11 +446,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
     extra: dict[str, float | str | None] = {
         "unit": "token",
         "graph": process.model or None,
-        "tokens": float(measured[0].tokens)
-        if measured
-        else None
-        if asked is None
-        else float(asked),
+        "tokens": float(measured[0].tokens if measured else asked or 0) or None,
         "context_tokens": None if context is None else float(context),
         "repetitions_us": " ".join(f"{item.time_us / item.tokens:.6g}" for item in measured)
         or None,
@@ -424,7 +455,8 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "private_memory_mib": process.private_mib,
         "dmabuf_memory_mib": process.dmabuf_mib,
         "cache": process.cache or None,
-        "resolution_us": _resolution_us(process, phase) if not measured else None,
+        # Where only a speed is printed, it has two decimals.
+        "resolution_us": SPEED_STEP * US_PER_S / speed**2 if speed and not measured else None,
         "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,
     }
     return {name: value for name, value in extra.items() if value is not None}
@@ -490,14 +522,8 @@ def _delegate(
     process: Process, phase: str, requested: str, *, has_result: bool
 ) -> DelegateEvidence:
     wanted = requested or _BACKENDS.get(process.backend, process.backend)
-    own = [
-        share for share, signature in process.shares if signature.startswith(phase) or not signature
-    ]
-    nodes, total, partitions = (
-        (own[-1].delegated_nodes, own[-1].total_nodes, own[-1].partitions)
-        if own
-        else (None, None, None)
-    )
+    own = [share for share, of in process.shares if not of or of.startswith(phase)][-1:]
+    nodes, total = (own[0].delegated_nodes, own[0].total_nodes) if own else (None, None)
     found = {"gpu": process.gpu_api, "npu": process.is_on_npu, "xnnpack": process.is_on_cpu}
     actual = next((name for name, is_there in found.items() if is_there), "")
     # A backend that can't be had is an error of this program; without the nodes it isn't known how
@@ -511,7 +537,7 @@ def _delegate(
         truth=truth,
         delegated_nodes=nodes,
         total_nodes=total,
-        partitions=partitions,
+        partitions=own[0].partitions if own else None,
         backend=process.gpu_api.lower(),
         lines=tuple(dict.fromkeys(process.lines))[:20],
         shares=tuple(share for share, _ in process.shares),
