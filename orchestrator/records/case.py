@@ -168,7 +168,7 @@ SUMMARY_TOOLS: Final = frozenset({ToolName.DEVICE_LAB})
 _PASS_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,29}(?:\.[a-z][a-z0-9-]{0,29})?")
 
 
-class Pass(enum.StrEnum):
+class Pass(_OpenName):
     """What one invocation is for: one of these, or one that a plugin brings.
 
     Any name can be read from a store; ``passes.pass_of`` says which there are.
@@ -183,15 +183,8 @@ class Pass(enum.StrEnum):
     REFERENCE = "reference"
 
     @classmethod
-    def _missing_(cls, value: object) -> Pass | None:
-        if not isinstance(value, str) or not _PASS_NAME.fullmatch(value):
-            return None
-        found = str.__new__(cls, value)
-        found._name_ = found._value_ = value
-        # Two threads may make it at once; all are to have the same.
-        kept = cls._value2member_map_.setdefault(value, found)
-        assert isinstance(kept, Pass)
-        return kept
+    def _is_open(cls, value: str) -> bool:
+        return _PASS_NAME.fullmatch(value) is not None
 
 
 #: The pass that a case's figure comes from, and no other.

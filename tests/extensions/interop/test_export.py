@@ -13,9 +13,8 @@ from datetime import timedelta
 import pandas as pd
 import pytest
 
-from orchestrator.bootstrap import this_computer
 from orchestrator.records.campaign import CampaignStatus
-from orchestrator.records.case import DelegateName, Pass, ToolName
+from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import Attachment
 from orchestrator.records.verdict import Quality
 from orchestrator.store.opening import open_store
@@ -23,7 +22,6 @@ from tests.samples.command import Cli
 from tests.samples.places import DATA, REPO
 from tests.samples.sample_lab import (
     CAMPAIGN,
-    HOST,
     MOBILENET,
     REAL_PIXEL,
     START,
@@ -197,7 +195,7 @@ def test_figures_and_verdicts_of_a_bundle_are_read_from_its_raw_output(lab, bund
     assert all(run.verdict.quality is not Quality.TRUSTED for run in read)
 
 
-@pytest.mark.parametrize("value", [2**63 - 1, -(2**63) + 1, 2.0**63, 5e-324], ids=str)
+@pytest.mark.parametrize("value", [2**63 - 1, 5e-324], ids=str)
 def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
     def extreme(item, key=""):
         if isinstance(item, dict):
@@ -401,7 +399,7 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     assert len(runs_of(other)) == len(runs_of(lab))
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("kept", [0.0, 0.999])
 def test_a_bundle_that_was_cut_off_is_no_bundle(bundle, tmp_path, kept):
     data = bundle.read_bytes()
     cut = tmp_path / "cut.zip"
@@ -467,20 +465,6 @@ def test_several_campaigns_give_a_row_for_each_case_and_campaign(tmp_path):
     assert len({(row["campaign_id"], row["case_key"]) for row in document["results"]}) == len(cases)
 
 
-def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
-    runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
-    benchfarm(
-        stored(tmp_path / "home", lab_of(runs, HOST, host=this_computer())),
-        "export",
-        "--out",
-        tmp_path / "b.zip",
-    )
-    other = tmp_path / "other"
-    benchfarm(other, "import", tmp_path / "b.zip")
-    # Whoever writes a bundle can name any computer in it, this one too.
-    assert {run.case.serial for run in runs_of(other)} == {f"host@{this_computer()}"}
-
-
 def test_an_import_leaves_what_is_known_of_a_phone_as_it_is(tmp_path):
     theirs = series(case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1), 9_000, campaign_id="theirs")
     renamed = replace(REAL_PIXEL, model="Renamed")
@@ -494,10 +478,6 @@ def test_an_import_leaves_what_is_known_of_a_phone_as_it_is(tmp_path):
     store.close()
 
 
-def test_a_file_that_is_not_there_is_told_as_that(tmp_path):
-    assert "no such file" in benchfarm(tmp_path / "home", "import", tmp_path / "nope.zip", code=2)
-
-
 @pytest.mark.parametrize(
     "words",
     [("--format", "xml"), ("--rows", "cells"), ("--format", "csv", "--run", "a"), ("--run", "")],
@@ -505,13 +485,6 @@ def test_a_file_that_is_not_there_is_told_as_that(tmp_path):
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
     benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
     assert not (tmp_path / "x").exists()
-
-
-def test_a_text_without_a_figure_is_not_imported(tmp_path):
-    path = tmp_path / "report.json"
-    path.write_bytes(b"{}")
-    told = benchfarm(tmp_path / "home", "import", path, code=2)
-    assert "no figure of a benchmark program is in it" in told
 
 
 def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tmp_path):

@@ -9,8 +9,7 @@ from orchestrator.records.case import DelegateName, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import flag_faults
 from orchestrator.records.run import ToolReport
-from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
-from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RESULTS, RULE, block
+from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RULE, block
 from tests.samples.tools import case_of, raw_of, request_of
 from tests.samples.wire import field
 
@@ -106,22 +105,6 @@ def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_low
     cold = command(DeviceKind.HOST, cache="cold")
     assert " --cache disk " in cold
     assert cold.count(" benchmark ") == cold.count(" --skip-warmup ") == 1
-
-
-@pytest.mark.parametrize(("prefill", "decode"), [("0.00", "0.00"), ("12.00", "0.00")])
-def test_a_null_answer_is_a_speed_of_nothing_and_no_figure(prefill: str, decode: str) -> None:
-    """T-LM2: it isn't an error of the command, which ends with 0 and averages it in."""
-    text = LM_COMMAND.format(backend="cpu") + RESULTS.format(prefill=prefill, decode=decode)
-    report = parsed(text, written=b"")
-    assert (report.outcome, report.failure_code, report.inference) == (
-        "failed",
-        "no-inferences",
-        None,
-    )
-    assert (
-        report.failure_reason
-        == "the program printed a decode speed of 0.00 tokens/s: no decode was made"
-    )
 
 
 def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raised() -> None:
