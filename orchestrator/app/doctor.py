@@ -192,7 +192,7 @@ def _sources(workspace: Workspace) -> list[Finding]:
 def _inventory(workspace: Workspace) -> list[Finding]:
     """Read what phones are for; faults of the file are a problem of the check itself."""
     return (
-        [ok("devices.yaml", f"says what {len(workspace.inventory)} phones are for")]
+        [ok("devices.yaml", f"{counted(len(workspace.inventory), 'phone')} named in it")]
         if workspace.inventory
         else []
     )

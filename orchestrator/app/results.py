@@ -18,7 +18,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.tables.column import Form
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import Table
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,7 +194,7 @@ class Comparison(Sequence[ComparedCase]):
         return self.compared.rows[index]
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.compared.baseline!r} and {self.compared.candidate!r}: {len(self)} cases>"
+        return f"<Comparison of {self.compared.baseline!r} and {self.compared.candidate!r}: {counted(len(self), 'case')}>"
 
     def __str__(self) -> str:
         from orchestrator.report.comparisons import to_text

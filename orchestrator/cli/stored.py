@@ -297,7 +297,7 @@ def close(
     closed = resuming.close(settings, campaigns)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
-        + (f"; {count} invocations that were left are abandoned" if count else "")
+        + (f"; {counted(count, 'invocation')} left were abandoned" if count else "")
         for item, count in closed
     ]
     data = [{"campaign_id": item.campaign_id, "abandoned": count} for item, count in closed]
@@ -331,7 +331,8 @@ def remove(
         progress = workspace.store.progress()
         counts = {campaign_id: progress.get(campaign_id, (0, 0))[0] for campaign_id in found}
         lines = [
-            one_line(f"{_title(key, found[key])}: {count} runs") for key, count in counts.items()
+            one_line(f"{_title(key, found[key])}: {counted(count, 'run')}")
+            for key, count in counts.items()
         ]
         for campaign_id in found:
             workspace.store.remove_campaign(campaign_id)

@@ -23,6 +23,7 @@ from orchestrator.ports import CheckResult, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
+from orchestrator.units import counted
 
 #: What is sent, run and read back.
 _FILE_BYTES: Final = 8 << 20
@@ -295,7 +296,7 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
         conditioner.prepare(device, FitLimits(wait=0.0), on_note=notes.append)
     finally:
         restored = conditioner.restore(device)
-    seen = f"{len(restored)} changes made and undone"
+    seen = f"{counted(len(restored), 'change')} made and undone"
     if notes:
         return CheckResult.ANOTHER_WAY, seen, "; ".join(notes)
     return works(seen)

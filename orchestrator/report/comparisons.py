@@ -212,7 +212,7 @@ def _alone(side: str, titles: Sequence[str]) -> list[str]:
     more = len(titles) - _MOST_ALONE
     rest = [f"  and {more} more; --format json has all"] if more > 0 else []
     return [
-        f"only in the {side}: {len(titles)} cases",
+        f"only in the {side}: {counted(len(titles), 'case')}",
         *(f"  {title}" for title in titles[:_MOST_ALONE]),
         *rest,
     ]

@@ -182,7 +182,7 @@ def test_who_has_the_token_steers_the_farm(open_workspace, queue, address):
     expect(page.locator("#told")).to_contain_text("its host lab-1 releases it")
     assert queue.take_releases("lab-1") == [live_farm.KEPT_OUT]
     page.get_by_role("button", name=f"Cancel {live_farm.SUBMISSION}").click()
-    expect(page.locator("#told")).to_contain_text("1 jobs cancelled, 1 are being stopped")
+    expect(page.locator("#told")).to_contain_text("1 job cancelled, 1 being stopped")
     assert {job["status"] for job in queue.jobs(live_farm.SUBMISSION)} == {"runs", "cancelled"}
     # Neither the address nor what the browser keeps has it.
     assert TOKEN not in page.url

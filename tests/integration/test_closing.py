@@ -64,7 +64,7 @@ def test_a_closed_campaign_is_finished_and_says_what_was_abandoned(
         (advice,) = [item for item in devices.of_host(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' gives it up" in advice.next_step
     result = stored.close(settings, ["cut", "newest"])
-    assert result.text == "cut (nightly): closed; 7 invocations that were left are abandoned"
+    assert result.text == "cut (nightly): closed; 7 invocations left were abandoned"
     assert result.data == [{"campaign_id": "cut", "abandoned": 7}]
     with Workspace(settings) as opened:
         campaign, runs = (
@@ -206,6 +206,6 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         host_lives(queue, "two", version="1")
         begin(queue, "A", host="two")
         result = farm_control.cancel(shared, NIGHT, [])
-    said = "night: 1 jobs cancelled, 1 are being stopped; what was left of 1 that had begun is abandoned"
+    said = "night: 1 job cancelled, 1 being stopped; what was left of 1 that had begun is abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}

@@ -30,6 +30,7 @@ from orchestrator.plugins import Settings, Workspace
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
+from orchestrator.units import counted
 
 #: As far as the database's integers go.
 Priority = Annotated[
@@ -78,10 +79,12 @@ def submit(
     done = submitting.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     phones = ", ".join(job.serial for job in done.jobs)
     if done.is_known:
-        lines = [f"{done.submission}: submitted before, {len(done.jobs)} jobs"]
+        lines = [f"{done.submission}: submitted before, {counted(len(done.jobs), 'job')}"]
     else:
-        files = f"{done.files} files, {done.uploaded} of them new to the farm"
-        lines = [f"{done.submission}: {len(done.jobs)} jobs queued, for {phones}; {files}"]
+        files = f"{counted(done.files, 'file')}, {done.uploaded} of them new to the farm"
+        lines = [
+            f"{done.submission}: {counted(len(done.jobs), 'job')} queued, for {phones}; {files}"
+        ]
     for other, serials in done.overlaps.items():
         lines.append(f"after the jobs of {other} on {', '.join(serials)}")
     for serial, reason in done.left_out.items():

@@ -13,7 +13,7 @@ from orchestrator.plugins import Settings, Workspace
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import format_bytes, parse_age
+from orchestrator.units import counted, format_bytes, parse_age
 
 _LISTED: Final = "'benchfarm farm status' lists all"
 _SCOPES: Final = "write farm, host:NAME or phone:SERIAL"
@@ -36,7 +36,7 @@ def cancel(settings: Settings, submission: str, serials: Sequence[str]) -> DoneA
         over = [job["campaign_id"] for job in jobs if stopped.get(job["job_id"]) == "waits"]
         closed = close_cancelled(workspace, map(CampaignId, over))
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
-    text = f"{submission}: {waiting} jobs cancelled, {running} are being stopped"
+    text = f"{submission}: {counted(waiting, 'job')} cancelled, {running} being stopped"
     if closed:
         text += f"; what was left of {closed} that had begun is abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}

@@ -36,6 +36,7 @@ from orchestrator.tables import markdown
 from orchestrator.tables.column import Column, Form
 from orchestrator.tables.escapes import markdown_text, one_line
 from orchestrator.tables.table import Table
+from orchestrator.units import counted
 
 _SELECTION = (
     "A series key or its beginning, or words that must all match: delegate=gpu,GPU=*640*. The words are delegate, "
@@ -282,7 +283,8 @@ def _heading(found: Regressions) -> str:
     asked = f"since {found.since}" if found.since else "new in the last 14 nights"
     worse = sum(item.is_worse for item in found.outputs)
     outputs = f"; the outputs of {worse} turned wrong or drifted" if worse else ""
-    return f"{len(found.changes)} changes {asked}, in {found.series} series over {found.nights} nights{outputs}"
+    changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
+    return f"{changes} {asked}, in {found.series} series over {nights}{outputs}"
 
 
 def _as_text(found: Regressions) -> str:
