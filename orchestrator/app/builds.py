@@ -227,10 +227,3 @@ def _on_device(workspace: Workspace, tool: ToolName, named: str, serial: str) ->
                     hint="does it run on this device at all? 'benchfarm bench' says more",
                 )
     return build
-
-
-def trap_of(spec: FlagSpec) -> str:
-    """Return what people get wrong about a flag; empty for most."""
-    from orchestrator.programs.flag_tables import TRAPS
-
-    return TRAPS.get(spec.name, "")

@@ -13,7 +13,6 @@ from orchestrator.app.builds import (
     add_build,
     fetch_builds,
     flags_of,
-    trap_of,
 )
 from orchestrator.app.options import Listed, Texts, arg, opt
 from orchestrator.bootstrap import Settings, Workspace
@@ -280,7 +279,7 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
         lambda spec: spec.meaning,
         shown=lambda spec: spec.meaning or spec.help,
     ),
-    Column("trap", "", trap_of, forms=DATA),
+    Column("trap", "", lambda spec: spec.trap, forms=DATA),
     Column("set_by", "", lambda spec: OWNED_FLAGS.get(spec.name, ""), forms=DATA),
     Column("help", "", lambda spec: spec.help, forms=DATA),
 )
@@ -294,7 +293,7 @@ def _flag_text(spec: FlagSpec, title: str) -> str:
         ("had by", _BUILDS.get(spec.build, f"builds with the delegate {spec.build}")),
         ("needs", f"--{spec.needs}, without which it does nothing" if spec.needs else ""),
         ("in plans", f"can't be set as a flag: {set_by}" if set_by else ""),
-        ("trap", trap_of(spec)),
+        ("trap", spec.trap),
         ("its help", spec.help),
     ]
     lines = [f"--{spec.name}={spec.default}", one_line(title), ""]

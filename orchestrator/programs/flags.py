@@ -9,21 +9,21 @@ So a user's flags are checked before anything runs.
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
+import functools
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 from typing import Final
 
-from orchestrator.delegates import ENABLING_FLAGS, flags_of
+from orchestrator.delegates import flags_of
 from orchestrator.delegates.specification import FlagFamily
 from orchestrator.errors import OutputParseError
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
-from orchestrator.programs import flag_tables, program
+from orchestrator.programs import program
 from orchestrator.programs.running import case_flags, format_flags
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Case, DelegateName, Pass
@@ -32,8 +32,7 @@ _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
     r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
-#: A vendor's option with its type and its default.
-_OPTION: Final = re.compile(r"(\w+):(\S+)=(\S*)")
+_TABLE: Final = Path(__file__).with_name("flags.tsv")
 _WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(
     r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII
@@ -67,50 +66,34 @@ def parse_help(text: str) -> FlagSchema:
     return FlagSchema(flags=flags, is_learned=True)
 
 
+@functools.cache
 def documented_flags(family: FlagFamily) -> FlagSchema:
-    """Return the flags that the sources of a program define, over all its builds."""
-    if family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK):
-        vendors = [
-            (
-                f"{vendor}_{name}",
-                kind,
-                default,
-                "npu",
-                f"option {name} of the vendor's NPU ({vendor})",
+    """Return the flags that the sources of a program define, over all its builds.
+
+    ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values that a string may have;
+    another is ignored without a word or refused at start. Build: which have it (``gpu``: built with
+    the GPU delegate). Needs: the flag without which it does nothing.
+    """
+    is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
+    owners = {"all", "litert" if is_litert else "benchmark_model"}
+    with _TABLE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return FlagSchema(
+        flags={
+            row["flag"]: FlagSpec(
+                name=row["flag"],
+                kind="string" if "|" in row["type"] else row["type"],
+                default=row["default"],
+                build=row["build"],
+                needs=row["needs"],
+                trap=row["trap"],
+                meaning=row["meaning"],
+                choices=tuple(row["type"].split("|")) if "|" in row["type"] else (),
             )
-            for vendor, options in flag_tables.VENDORS.items()
-            for name, kind, default in _OPTION.findall(options)
-        ]
-        own = _specs([*flag_tables.CORE, *flag_tables.LITERT], flag_tables.LITERT_NEEDS)
-        return FlagSchema(
-            flags=own
-            | {name: replace(spec, needs="use_npu") for name, spec in _specs(vendors).items()}
-        )
-    tables = (*flag_tables.CORE, *flag_tables.MODEL, *flag_tables.DELEGATES)
-    return FlagSchema(flags=_specs(tables, flag_tables.NEEDS))
-
-
-def _specs(
-    rows: Iterable[flag_tables.Row], needs: Mapping[str, str] = MappingProxyType({})
-) -> dict[str, FlagSpec]:
-    return {
-        name: FlagSpec(
-            name=name,
-            kind="string" if "|" in kind else kind,
-            default=default,
-            build=build,
-            meaning=meaning,
-            choices=tuple(kind.split("|")) if "|" in kind else (),
-            needs=needs.get(name, _switch_of(name)),
-        )
-        for name, kind, default, build, meaning in rows
-    }
-
-
-def _switch_of(name: str) -> str:
-    """Return the switch of the delegate that a flag is of by its name."""
-    switch = f"use_{name.partition('_')[0]}"
-    return switch if switch in ENABLING_FLAGS else ""
+            for row in rows
+            if row["program"] in owners
+        }
+    )
 
 
 def check_flags(words: Sequence[str], schema: FlagSchema) -> tuple[FlagFault, ...]:

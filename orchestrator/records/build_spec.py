@@ -78,6 +78,8 @@ class FlagSpec:
     choices: tuple[str, ...] = ()
     #: A flag without which this one does nothing; "" for none.
     needs: str = ""
+    #: What people get wrong about it; empty for most.
+    trap: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,20 +99,15 @@ class FlagSchema:
         """Return this schema with what the tables know more of its flags; names, types and defaults
         stay.
         """
-        merged = {}
-        for name, spec in self.flags.items():
-            other = documented.flags.get(name)
-            merged[name] = (
-                spec
-                if other is None
-                else replace(
-                    spec,
-                    meaning=other.meaning,
-                    build=other.build,
-                    choices=other.choices,
-                    needs=other.needs,
-                )
+        merged = {
+            name: replace(
+                documented.flags.get(name, spec),
+                kind=spec.kind,
+                default=spec.default,
+                help=spec.help,
             )
+            for name, spec in self.flags.items()
+        }
         return replace(self, flags=merged)
 
 

@@ -6,13 +6,6 @@ from pathlib import Path
 import pytest
 
 from orchestrator.passes import pass_of
-from orchestrator.programs.flag_tables import (
-    CORE,
-    DELEGATES,
-    LITERT,
-    MODEL,
-    TRAPS,
-)
 from orchestrator.programs.flags import FlagBook
 from orchestrator.programs.running import case_flags
 from orchestrator.records.build_spec import FlagFault
@@ -133,7 +126,3 @@ def test_an_old_binary_does_not_get_a_pass_or_a_delegate_that_it_lacks(book: Fla
     assert (fault.code, fault.flag) == ("needed-flag", "report_peak_memory_footprint")
     (fault,) = faults(book, delegate="xnnpack")
     assert (fault.code, fault.flag) == ("delegate-flag", "use_xnnpack")
-
-
-def test_every_trap_is_of_a_flag_that_there_is() -> None:
-    assert set(TRAPS) <= {row[0] for row in (*CORE, *MODEL, *DELEGATES, *LITERT)}
