@@ -72,20 +72,12 @@ DELEGATE = Delegate(
 '''
 PASS = '''"""The pass ``quick``: one short run."""
 
-from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.passes.specification import PassSpec
 from orchestrator.records.case import Pass
 
 PASS = PassSpec(
     name=Pass.QUICK,
     about="One short run",
-    guide="",
-    repetition=Repetition.COUNTED,
-    flags={},
-    files={},
-    runner=plainly,
-    read=as_printed,
-    findings=no_findings,
-    figures=(),
 )
 '''
 COLUMN = """\
@@ -190,7 +182,7 @@ PLACES: Sequence[Place] = (
         change="pass",
         what="what makes its runs other than plain ones",
         file="orchestrator/passes/quick.py",
-        after="    figures=(),\n",
+        after='    about="One short run",\n',
         text='    last_flags=lambda case, prepared: {"max_secs": "1"},\n',
     ),
     Place(

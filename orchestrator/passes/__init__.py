@@ -15,8 +15,6 @@ from orchestrator.passes.specification import (
     PassSpec,
     Repetition,
     RunProgram,
-    as_printed,
-    no_findings,
 )
 from orchestrator.plugins import is_own, load, plugins
 from orchestrator.records.campaign import Invocation
@@ -74,14 +72,7 @@ def _unknown(name: Pass) -> PassSpec:
     return PassSpec(
         name=name,
         about="A pass of a package that isn't installed",
-        guide="",
-        repetition=Repetition.COUNTED,
-        flags={},
-        files={},
         runner=refuse,
-        read=as_printed,
-        findings=no_findings,
-        figures=(),
     )
 
 

@@ -20,11 +20,8 @@ from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
     OVERHEAD_S,
-    PassServices,
     PassSpec,
     Prepared,
-    Repetition,
-    RunProgram,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs.specification import Program
@@ -84,10 +81,6 @@ def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
         return flags
     # Delegates share the folder: the token names the model.
     return {**flags, **cached(prepared.cache_folder, case.model_sha256[:16])}
-
-
-def _runner(services: PassServices) -> RunProgram:
-    return run_start
 
 
 def run_start(
@@ -189,10 +182,9 @@ PASS = PassSpec(
     name=Pass.COLD,
     about="How a model starts, by what is cached",
     guide="in-use",
-    repetition=Repetition.COUNTED,
     flags=INFO_FLAGS,
     files=INFO_FILES,
-    runner=_runner,
+    runner=lambda services: run_start,
     last_flags=_start_flags,
     # Also a user's own: only the stage says what is cached.
     withheld_flags=frozenset(
@@ -204,7 +196,6 @@ PASS = PassSpec(
     variant=_variant,
     read=with_start,
     findings=_findings,
-    figures=(),
     table=PassTable(
         name="stages",
         key="starts",

@@ -15,8 +15,6 @@ from orchestrator.passes.specification import (
     INFO_FLAGS,
     PassSpec,
     Prepared,
-    Repetition,
-    plainly,
 )
 from orchestrator.ports import Tool
 from orchestrator.programs import program
@@ -87,15 +85,12 @@ PASS = PassSpec(
     name=Pass.PARITY,
     about="Whether the model's outputs are right",
     guide="choose-a-delegate",
-    repetition=Repetition.COUNTED,
     flags=INFO_FLAGS,
     files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},
-    runner=plainly,
     last_flags=_input_flags,
     compares_outputs=True,
     plan_key=("parity_inputs", "are the inputs of the pass 'parity'"),
     read=_read,
     findings=_findings,
-    figures=(),
     tells=_tells,
 )

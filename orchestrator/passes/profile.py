@@ -16,9 +16,7 @@ from orchestrator.passes.specification import (
     PROFILE_FILE,
     PassServices,
     PassSpec,
-    Repetition,
     RunProgram,
-    no_findings,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
@@ -120,8 +118,6 @@ def _kinds_of_kernel(node_type: str) -> tuple[str, ...]:
 PASS = PassSpec(
     name=Pass.PROFILE,
     about="The time of each operator",
-    guide="",
-    repetition=Repetition.COUNTED,
     flags={
         FlagFamily.BENCHMARK_MODEL: {
             "enable_op_profiling": "true",
@@ -133,8 +129,6 @@ PASS = PassSpec(
     files={FlagFamily.BENCHMARK_MODEL: {"op_profiling_output_file": PROFILE_FILE}},
     runner=_runner,
     read=read_layers,
-    findings=no_findings,
-    figures=(),
     # They are shown beside each other.
     keeps_all_campaigns=True,
 )

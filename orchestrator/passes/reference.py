@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.case import Pass
 
 PASS = PassSpec(
@@ -10,12 +10,6 @@ PASS = PassSpec(
     about="A fixed workload before, between and after a campaign's runs, to see whether the phone changed",
     guide="phones",
     repetition=Repetition.AROUND_OTHERS,
-    flags={},
-    files={},
-    runner=plainly,
-    read=as_printed,
-    findings=no_findings,
-    figures=(),
     tells_latency=True,
     # It is no case of a plan.
     keeps_all_campaigns=True,

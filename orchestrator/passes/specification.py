@@ -185,16 +185,16 @@ class PassSpec:
     #: What it measures, as help and the docs say it: a sentence without its full stop.
     about: str
     #: Its guide in docs/guides, without ``.md``; empty for none.
-    guide: str
-    repetition: Repetition
+    guide: str = ""
+    repetition: Repetition = Repetition.COUNTED
 
     # What is run.
     #: Flags for each family of programs.
-    flags: Mapping[FlagFamily, Mapping[str, str]]
+    flags: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
     #: Flags that name a file in the run's folder -> the file, which is kept with the run.
-    files: Mapping[FlagFamily, Mapping[str, str]]
+    files: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
     #: Makes what runs programs in this pass, once in a process.
-    runner: Callable[[PassServices], RunProgram]
+    runner: Callable[[PassServices], RunProgram] = plainly
     #: The case as it is run; it is stored as it is.
     as_run: Callable[[Case], Case] = lambda case: case
     #: Flags of benchmark_model's that depend on the invocation, after all others.
@@ -230,11 +230,11 @@ class PassSpec:
 
     # What its runs show.
     #: The report with what the run left behind beside the program's own figures.
-    read: ReadMore
+    read: ReadMore = as_printed
     #: What speaks against a run's figures.
-    findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]]
+    findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]] = no_findings
     #: Figures of its own, beside those that a program prints in any pass.
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure, ...] = ()
     #: A table of its own, for what isn't a figure a run; None for none.
     table: PassTable[Any] | None = None
     #: Rules of advice by their names: what each says of a device's clean rows (report/advice.py).

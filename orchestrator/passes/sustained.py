@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.passes.specification import PassSpec, Repetition, as_printed, no_findings, plainly
+from orchestrator.passes.specification import PassSpec, Repetition
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import PlanTerms
 from orchestrator.tables.passes import SUSTAINED, PassTable, sustained_rows
@@ -38,16 +38,10 @@ PASS = PassSpec(
     about="Latency over time while the phone gets hot, and when throttling begins",
     guide="in-use",
     repetition=Repetition.FOR_A_TIME,
-    flags={},
-    files={},
-    runner=plainly,
     as_run=_as_run,
     takes_declared=True,
     plan_key=("sustained", "is how long the pass 'sustained' goes on"),
     least_s=_least_s,
-    read=as_printed,
-    findings=no_findings,
-    figures=(),
     table=PassTable(
         name="sustained",
         key="sustained",

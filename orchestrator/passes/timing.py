@@ -15,8 +15,6 @@ from orchestrator.passes.specification import (
     INFO_FLAGS,
     PassSpec,
     Repetition,
-    as_printed,
-    plainly,
 )
 from orchestrator.records.case import SUMMARY_TOOLS, Case, Pass
 from orchestrator.records.device import DeviceFacts
@@ -39,15 +37,11 @@ def _findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Fi
 PASS = PassSpec(
     name=Pass.TIMING,
     about="The latency, in rounds until it is certain enough",
-    guide="",
     repetition=Repetition.UNTIL_CERTAIN,
     flags=INFO_FLAGS,
     files=INFO_FILES,
-    runner=plainly,
     shares_process=True,
     takes_declared=True,
-    read=as_printed,
     findings=_findings,
-    figures=(),
     tells_latency=True,
 )

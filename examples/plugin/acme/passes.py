@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.plugins import Figure, Pass, PassSpec, Repetition, no_findings
+from orchestrator.plugins import Figure, Pass, PassSpec
 
 FILE = "uptime.txt"
 
@@ -33,13 +33,8 @@ def read(tool, report, raw, case):
 IDLE = PassSpec(
     name=Pass("acme.idle"),
     about="How long the phone has been up and idle before a run",
-    guide="",
-    repetition=Repetition.COUNTED,
-    flags={},
-    files={},
     runner=runner,
     read=read,
-    findings=no_findings,
     figures=(
         Figure(head="up s", value=lambda report: report.extra.get("acme_up_s")),
         Figure(head="idle s", value=lambda report: report.extra.get("acme_idle_s")),

@@ -19,9 +19,7 @@ from orchestrator.errors import UsageError
 from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
-    Repetition,
     RunProgram,
-    no_findings,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.programs import program
@@ -273,17 +271,12 @@ PASS = PassSpec(
     name=Pass("contention"),
     about="The latency beside a load on the phone, against that without one",
     guide="in-use",
-    repetition=Repetition.COUNTED,
-    flags={},
-    files={},
     runner=_runner,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
     plan_key=("contention", "names the loads of the pass 'contention'"),
     variant=load_text,
     read=with_load,
-    findings=no_findings,
-    figures=(),
     table=TABLE,
     warns=True,
 )

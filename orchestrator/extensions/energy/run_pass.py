@@ -16,9 +16,7 @@ from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,
     PassSpec,
-    Repetition,
     RunProgram,
-    no_findings,
 )
 from orchestrator.programs.specification import Program
 from orchestrator.records.case import Case, Pass
@@ -257,16 +255,11 @@ PASS = PassSpec(
     name=Pass("energy"),
     about="The energy of an inference, by the phone's own meters",
     guide="in-use",
-    repetition=Repetition.COUNTED,
-    flags={},
-    files={},
     runner=_runner,
     numbers=_numbers,
     turn=lambda terms: 1,
     least_s=_least_s,
     read=with_energy,
-    findings=no_findings,
-    figures=(),
     table=TABLE,
     advice={"energy-of-threads": energy_of_threads},
     warns=True,

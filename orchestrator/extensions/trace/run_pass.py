@@ -24,10 +24,7 @@ from orchestrator.passes.specification import (
     Hold,
     PassServices,
     PassSpec,
-    Repetition,
     RunProgram,
-    as_printed,
-    no_findings,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Pass, Serial
@@ -132,12 +129,6 @@ PASS = PassSpec(
     name=TRACE,
     about="One run under the phone's tracer, for the Perfetto UI",
     guide="why-slow",
-    repetition=Repetition.COUNTED,
-    flags={},
-    files={},
     runner=_runner,
-    read=as_printed,
-    findings=no_findings,
-    figures=(),
     alone="a trace",
 )
