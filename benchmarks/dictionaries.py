@@ -71,12 +71,9 @@ def train(found: dict[str, list[RunRecord]], size: int) -> None:
             dump_document(case).encode() for case in dict.fromkeys(run.case for run in known)
         ]
         made = zstd.train_dict([item for item in learned if item], most).dict_content
-        # Bytes 4 to 8 of a dictionary are its number (RFC 8878, 5).
-        number = packing.number_of(name).to_bytes(4, "little")
-        (FOLDER / name).write_bytes(made[:4] + number + made[8:])
+        (FOLDER / name).write_bytes(made)
         proof = [run for place, run in enumerate(known) if place % 4 == 0]
-        for cached in (packing._files, packing._newest, packing._dictionary):
-            cached.cache_clear()
+        packing._dictionaries.cache_clear()
         texts = [dump_document(run, without=runs.BESIDE).encode() for run in proof]
         cases: list[Case] = [run.case for run in proof]
         told[tool] = {

@@ -171,7 +171,7 @@ class Device(Protocol):
         Raises DeviceError kinds.
         """
 
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+    def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
         """Run a command line in the device's shell.
 
         Raises:

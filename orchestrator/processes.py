@@ -162,7 +162,7 @@ def shell_code(returncode: int) -> int:
 
 
 def run_program(
-    command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float, stdin: bytes = b""
+    command: Sequence[str], *, environ: Mapping[str, str], timeout_s: float
 ) -> tuple[int, bytes, bytes]:
     """Run a program to its end; return its exit code and both streams, of long ones both ends.
 
@@ -173,13 +173,13 @@ def run_program(
         process = subprocess.Popen(
             command,
             env=environ,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
             start_new_session=True,
         )
         try:
-            process.communicate(stdin, timeout=timeout_s)
+            process.wait(timeout=timeout_s)
         finally:
             if process.poll() is None:
                 kill_family(process.pid)

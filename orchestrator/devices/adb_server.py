@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from orchestrator.clock import Clock, Deadline, SystemClock
+from orchestrator.clock import Deadline
 from orchestrator.devices.sockets import Connection
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -125,10 +125,9 @@ class AdbServer:
     #: Whether we started it.
     is_ours = False
 
-    def __init__(self, address: ServerAddress | None = None, *, clock: Clock | None = None) -> None:
+    def __init__(self, address: ServerAddress | None = None) -> None:
         """Name a server; nothing is connected yet."""
         self.address = address or ServerAddress()
-        self._clock = clock or SystemClock()
 
     def stop(self) -> bool:
         """Leave a server of others alone; return whether one was ended."""
@@ -180,7 +179,7 @@ class AdbServer:
 
     def ask(self, service: str, *, timeout_s: float = ANSWER_TIMEOUT_S, serial: str = "") -> str:
         """Ask the server something and return its answer."""
-        deadline = Deadline(timeout_s, self._clock)
+        deadline = Deadline(timeout_s)
         with self.open(
             service, deadline=deadline, what=f"adb {service}", serial=serial
         ) as connection:
@@ -213,7 +212,7 @@ class AdbServer:
         Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there),
         DeviceTimeoutError.
         """
-        deadline = Deadline(timeout_s, self._clock)
+        deadline = Deadline(timeout_s)
         self._await(address, deadline, lambda: self._join(address, deadline))
 
     def pair(self, address: str, code: str) -> None:
@@ -310,9 +309,9 @@ class AdbServer:
                 hint="is the phone on, in this network, and 'adb tcpip' set?",
             )
         # An entry that was being abandoned may vanish after the answer: then it isn't waited for.
-        settling = Deadline(min(_SETTLE_S, deadline.remaining_s), self._clock)
+        settling = Deadline(min(_SETTLE_S, deadline.remaining_s))
         while (state := self.state_of(address)) and state != "device" and not settling.expired:
-            self._clock.wait(0.01)
+            settling.wait(0.01)
         if state == "unauthorized":
             raise DeviceUnauthorizedError(
                 "the phone doesn't know this computer", serial=address, hint=_TAP_ALLOW

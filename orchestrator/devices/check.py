@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -79,26 +79,38 @@ def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[P
 
     A phone that fails a check raises nothing; what comes of it says so.
     """
-    checks: dict[str, Callable[[], Found]] = {"shell": partial(_shell, device)}
+    tools: dict[str, Callable[[], Found]] = {}
     for costs, without in ((_BETTER, CheckResult.ANOTHER_WAY), (_NEEDED, CheckResult.MISSING)):
         for command, cost in costs.items():
-            checks[command] = partial(_tool, device, command, without, cost)
-    checks |= {
-        "facts": partial(_facts, device),
-        "state": partial(_state, device),
+            tools[command] = partial(_tool, device, command, without, cost)
+    checks = {
+        "shell": partial(_shell, device),
         "detached run": partial(_detached, device),
         "deadline": partial(_deadline, device),
         "programs left behind": partial(_strays, device),
         "push and pull": partial(_files, device),
         "log": partial(_log, device),
+    }
+    #: Each waits for its tools as long as a measurement would.
+    patient = {
+        "facts": partial(_facts, device),
+        "state": partial(_state, device),
         "quiet mode": partial(_quiet, device, conditioner),
     }
-    for check in make_checks(device.clock, checks):
+    hanging = ""
+    for check in make_checks(device.clock, tools | checks | patient):
         yield check
-        if check.result is CheckResult.FAILS and not _answers(device):
-            seen = "not even an empty command: nothing more is tried"
-            cost = f"{_FATAL}; reboot it"
-            yield PhoneCheck(name="answers", result=check.result, seen=seen, cost=cost)
+        if check.result is CheckResult.FAILS:
+            if not _answers(device):
+                seen = "not even an empty command: nothing more is tried"
+                cost = f"{_FATAL}; reboot it"
+                yield PhoneCheck(name="answers", result=check.result, seen=seen, cost=cost)
+                return
+            hanging = hanging or (check.name if check.name in tools else "")
+        if hanging and check.name == "log":
+            seen = f"not tried, as {hanging!r} hangs"
+            for name in patient:
+                yield PhoneCheck(name=name, result=CheckResult.FAILS, seen=seen, cost="reboot it")
             return
 
 
@@ -150,31 +162,31 @@ def _facts(device: AdbDevice) -> Found:
         "SoC": facts.soc,
         "ABI": facts.abis,
         "memory": facts.memory_bytes,
-        "clusters": any(item.max_khz for item in facts.clusters),
+        "clusters": any(item.max_khz for item in facts.clusters) or None,
         "GPU driver": facts.gpu_driver,
         "boot": facts.boot_id,
     }
     seen = f"{facts.title}, Android {facts.os_version}, {facts.soc}, {facts.gpu}"
-    return _known(seen, [name for name, value in known.items() if not value])
+    return _known(seen, known)
 
 
 def _state(device: AdbDevice) -> Found:
     state = device.state()
     known = {
-        "heat": state.heat_c or None,
+        "heat": state.heat_c,
         "thermal status": state.thermal_status,
         "battery": state.battery_percent,
-        "clocks": state.clock_khz or None,
+        "clocks": state.clock_khz,
         "GPU clock": state.gpu_khz,
         "screen": state.screen_on,
         "load": state.cpu_total_s,
         "memory": state.memory_available_bytes,
     }
-    seen = f"battery {state.battery_percent} %"
-    return _known(seen, [name for name, value in known.items() if value is None])
+    return _known(f"battery {state.battery_percent} %", known)
 
 
-def _known(seen: str, unknown: Sequence[str]) -> Found:
+def _known(seen: str, known: Mapping[str, object]) -> Found:
+    unknown = [name for name, value in known.items() if value in (None, "", (), {})]
     if unknown:
         return CheckResult.ANOTHER_WAY, seen, f"unknown: {', '.join(unknown)}"
     return works(seen)

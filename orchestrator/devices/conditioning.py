@@ -320,8 +320,9 @@ class LadderConditioner:
                 tell(f"{step.name} can't be had: the phone doesn't have it")
                 continue
             to_do.append((step, original))
+        # Also where all is quiet: the screen may go off by itself later.
+        self._keep_snapshot(device, told)
         if to_do:
-            self._keep_snapshot(device, told)
             self._make(device, to_do, tell)
 
     def _note(self, device: Device, changes: Sequence[Change]) -> list[Change]:

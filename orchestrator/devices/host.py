@@ -217,7 +217,7 @@ class HostDevice(HostRuns, AloneDevice):
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """See Device.wait_until_ready; a computer that runs us is ready."""
 
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+    def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
         """See Device.shell; raises DeviceTimeoutError, UsageError."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
@@ -226,7 +226,6 @@ class HostDevice(HostRuns, AloneDevice):
                 ["/bin/sh", "-c", command],
                 environ=child_environment(),
                 timeout_s=timeout_s,
-                stdin=stdin,
             )
         except subprocess.TimeoutExpired:
             raise DeviceTimeoutError(

@@ -116,7 +116,6 @@ class PhoneLink:
         command: str,
         *,
         timeout_s: float = 30.0,
-        stdin: bytes = b"",
         cancelled: threading.Event | None = None,
         what: str = "",
         most_bytes: int = OUTPUT_MOST_BYTES,
@@ -137,9 +136,7 @@ class PhoneLink:
             self.transport, deadline=deadline, what=what, serial=self.serial
         ) as connection:
             try:
-                result = run_shell(
-                    connection, command, stdin=stdin, cancelled=cancelled, most_bytes=most_bytes
-                )
+                result = run_shell(connection, command, cancelled=cancelled, most_bytes=most_bytes)
             except DeviceTimeoutError:
                 if mark:
                     self._end(mark)

@@ -18,12 +18,10 @@ from orchestrator.devices.facts import FACTS_COMMANDS, facts_from, parse_serial
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.runs import DetachedRuns
 from orchestrator.devices.sockets import (
-    CLOSE_STDIN,
     EXIT,
     STDERR,
     STDOUT,
     Connection,
-    encode_packet,
     packets,
     quote,
     reason_of,
@@ -93,7 +91,6 @@ def _begin_log(
         "shell,v2,raw:" + command, Deadline(_BEGIN_TIMEOUT_S, link.clock), what="logcat"
     )
     try:
-        connection.send(encode_packet(CLOSE_STDIN))
         lines = _lines(connection)
         for line in lines:
             if line == ready.encode():
@@ -183,7 +180,6 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         server: AdbServer,
         transport: str,
         *,
-        work_folder: str = WORK_FOLDER,
         seen: Seen | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -202,12 +198,12 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
             Serial(seen.serial) if seen is not None and seen.serial else self._ask_serial()
         )
         #: Our folder on the phone.
-        self.work_folder = work_folder
+        self.work_folder = WORK_FOLDER
         #: Names the profile that its facts fit.
         self.match_profile: ProfileMatcher = lambda facts: ""
         self._facts: DeviceFacts | None = None
-        DetachedRuns.__init__(self, f"{work_folder}/runs")
-        PlacedFiles.__init__(self, work_folder)
+        DetachedRuns.__init__(self, f"{WORK_FOLDER}/runs")
+        PlacedFiles.__init__(self, WORK_FOLDER)
 
     def beat(self) -> None:
         """Send an empty command, for the renewal of our note alone; from any thread.

@@ -218,9 +218,7 @@ class Connection:
         with self._io():
             self._socket.sendall(data)
 
-    def exchange(
-        self, outgoing: memoryview, *, wait_s: float = float("inf")
-    ) -> tuple[int, bytes | None]:
+    def exchange(self, outgoing: memoryview, *, wait_s: float) -> tuple[int, bytes | None]:
         """Send what goes out now and read what is there; return (bytes sent, what came: None
         nothing, b"" the end).
 
@@ -304,17 +302,15 @@ def _connect(address: ServerAddress, deadline: Deadline) -> socket.socket:
 
 
 #: Ids of shell protocol v2's packets: one byte id, four bytes little-endian length, payload.
-STDIN: Final = 0
 STDOUT: Final = 1
 STDERR: Final = 2
 EXIT: Final = 3
-CLOSE_STDIN: Final = 4
+_CLOSE_STDIN: Final = 4
 #: An exit code above it is that of a process which a signal ended: this and the signal's number.
 BY_SIGNAL: Final = 128
 _HEAD: Final = struct.Struct("<BI")
 #: A length above this isn't from a shell; adb's own largest payload is 1 MiB.
 _LONGEST_PACKET_BYTES: Final = 64 << 20
-_STDIN_PACKET_BYTES: Final = 1 << 16
 #: How often a wait looks whether it was cancelled.
 CANCEL_LOOK_S: Final = 0.2
 
@@ -346,11 +342,6 @@ def refusal_of(said: str) -> str:
     return ""
 
 
-def encode_packet(packet_id: int, payload: bytes = b"") -> bytes:
-    """Return one packet of shell protocol v2."""
-    return _HEAD.pack(packet_id, len(payload)) + payload
-
-
 def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
     """Yield (id, payload) of each packet of shell protocol v2 that is whole; the rest stays.
 
@@ -369,20 +360,20 @@ def cut_packets(data: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def packets(
-    connection: Connection, outgoing: bytes = b"", *, wait_s: float = float("inf")
+    connection: Connection, *, wait_s: float = float("inf")
 ) -> Iterator[tuple[int, bytes] | None]:
-    """Send what goes out and yield the packets (id, payload) that come; None when nothing came
+    """Yield the packets (id, payload) that come to a command without input; None when nothing came
     within ``wait_s``.
 
     Raises LinkLostError when the connection ends, which it may before the exit packet.
     """
-    received, rest = bytearray(), memoryview(outgoing)
+    connection.send(_HEAD.pack(_CLOSE_STDIN, 0))
+    received = bytearray()
     while True:
-        sent, data = connection.exchange(rest, wait_s=wait_s)
-        rest = rest[sent:]
-        if data is None:
+        if not connection.readable(wait_s) and not connection.deadline.expired:
             yield None
             continue
+        data = connection.read_some()
         if not data:
             raise LinkLostError(
                 f"{connection.what}: the link ended before the exit code of the command",
@@ -399,12 +390,10 @@ def run_shell(
     connection: Connection,
     command: str,
     *,
-    stdin: bytes = b"",
     cancelled: threading.Event | None = None,
     most_bytes: int = OUTPUT_MOST_BYTES,
 ) -> ShellResult:
-    """Run a command on a connection whose transport is chosen; its standard input ends after
-    ``stdin``.
+    """Run a command on a connection whose transport is chosen; it has no standard input.
 
     Of a stream of more than ``most_bytes`` both ends are kept, with a line between them that says
     so.
@@ -413,16 +402,11 @@ def run_shell(
     when ``cancelled`` is set (what runs gets SIGHUP).
     """
     connection.request("shell,v2,raw:" + command)
-    pieces = (
-        encode_packet(STDIN, stdin[i : i + _STDIN_PACKET_BYTES])
-        for i in range(0, len(stdin), _STDIN_PACKET_BYTES)
-    )
-    outgoing = b"".join((*pieces, encode_packet(CLOSE_STDIN)))
     stdout, stderr = BothEnds(most_bytes), BothEnds(most_bytes)
     wait_s = float("inf") if cancelled is None else CANCEL_LOOK_S
     if cancelled is not None and cancelled.is_set():
         raise InterruptedByUserError
-    for packet in packets(connection, outgoing, wait_s=wait_s):
+    for packet in packets(connection, wait_s=wait_s):
         match packet:
             case (id_, payload) if id_ == STDOUT:
                 stdout.add(payload)

@@ -198,20 +198,6 @@ class Campaigns(Database):
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
-    def done(self, campaign_id: CampaignId) -> set[tuple[CaseKey, Pass, int]]:
-        """Return which planned runs of a campaign are stored, without those that were unfit."""
-        stored = (
-            select(CASES.c.case_key, RUNS.c.run_pass, RUNS.c.invocation)
-            .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
-            .join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-            .where(CAMPAIGNS.c.campaign_id == campaign_id, RUNS.c.outcome != Outcome.UNFIT.value)
-        )
-        with self.reading() as connection:
-            return {
-                (CaseKey(key), Pass(run_pass), number)
-                for key, run_pass, number in connection.execute(stored)
-            }
-
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, tuple[int, int]]:
         """Return how many runs of each campaign are stored, those that were unfit aside, and how
         many are planned.

@@ -3,7 +3,7 @@ package.
 
 Programs print the same lines with other figures, so that a dictionary trained on some hundred runs
 of a program brings a document of 7 kB to about 400 bytes. A frame names its dictionary. A
-dictionary is never changed or removed: a new one gets another number
+dictionary is never changed or removed: a new one gets another name
 (``benchmarks/dictionaries.py`` trains them).
 """
 
@@ -13,10 +13,8 @@ import functools
 import hashlib
 import json
 import sys
-import zlib
 from collections.abc import Sequence
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
 from orchestrator.documents import to_text
@@ -39,41 +37,20 @@ _OPTIONS: Final[dict[int, int]] = {
 _MOST_BYTES: Final = 512 << 20
 #: For programs that have no dictionary of their own.
 _DEFAULT: Final = "native"
-_FOLDER: Final = resources.files("orchestrator.store") / "dictionaries"
-
-
-def number_of(file_name: str) -> int:
-    """Return the number that a dictionary of this name has; smaller ones are registered for others."""
-    return 0x8000 + zlib.crc32(file_name.encode()) % 0x7FFF0000
+_FOLDER: Final = Path(__file__).with_name("dictionaries")
 
 
 @functools.cache
-def _files() -> dict[int, Traversable]:
-    """Return the dictionaries that come with the package: number -> file."""
-    return {
-        number_of(item.name): item for item in _FOLDER.iterdir() if item.name.endswith(".zdict")
-    }
-
-
-@functools.cache
-def _newest() -> dict[str, int]:
-    """Return the number of each program's newest dictionary: they are called ``native.1.zdict``,
-    ``native.2.zdict``.
-    """
-    ordered = sorted(_files().items(), key=lambda item: int(item[1].name.split(".")[1]))
-    return {file.name.split(".")[0]: number for number, file in ordered}
-
-
-@functools.cache
-def _dictionary(number: int) -> zstd.ZstdDict | None:
-    return zstd.ZstdDict(_files()[number].read_bytes()) if number in _files() else None
+def _dictionaries() -> dict[str, zstd.ZstdDict]:
+    """Return the dictionaries by the names of their files, ``native.1.zdict``, the newest last."""
+    files = sorted((item.name, item) for item in _FOLDER.iterdir() if item.suffix == ".zdict")
+    return {name: zstd.ZstdDict(item.read_bytes()) for name, item in files}
 
 
 def pack(content: bytes, program: str = "") -> bytes:
     """Return some bytes compressed, by the dictionary of a program where one is named."""
-    newest = _newest()
-    number = newest.get(program, newest.get(_DEFAULT, 0)) if program else 0
-    known = _dictionary(number)
+    of_program = {name.split(".")[0]: known for name, known in _dictionaries().items()}
+    known = of_program.get(program, of_program[_DEFAULT]) if program else None
     return zstd.compress(content, options=_OPTIONS, zstd_dict=known and known.as_digested_dict)
 
 
@@ -85,7 +62,9 @@ def unpack(data: bytes, *, where: str) -> bytes:
             raise StoreCorruptError(
                 f"{where}: its stored bytes claim to be more than {_MOST_BYTES >> 20} MiB"
             )
-        known = _dictionary(frame.dictionary_id)
+        known = next(
+            (one for one in _dictionaries().values() if one.dict_id == frame.dictionary_id), None
+        )
         decompressor = zstd.ZstdDecompressor(zstd_dict=known)
         content = decompressor.decompress(data)
         if not decompressor.eof or decompressor.unused_data:

@@ -47,6 +47,8 @@ from orchestrator.store.schema import ATTACHMENTS, BLOBS, CAMPAIGNS, CASES, RUNS
 
 #: Runs that are read in one transaction: of each some hundred kilobytes are at hand.
 _RUN_PAGE: Final = 100
+#: So many ids that begin alike are named.
+_IDS_MOST: Final = 4
 #: What of a run lies beside its document.
 BESIDE: Final = frozenset({"run_id", "campaign_id", "case", "attachments"})
 _SAME: Final = RUNS.alias()
@@ -186,16 +188,15 @@ class Runs(Database):
             found = [] if number is None else self._read(connection, [number], {})
         return found[0][0] if found else None
 
-    def run_ids(self, prefix: str, *, limit: int = 4) -> Sequence[RunId]:
-        """Return the ids of runs that begin so, in their order, no more than ``limit``."""
-        begins_so = func.substr(RUNS.c.run_id, 1, len(prefix)) == prefix
-        query = select(RUNS.c.run_id).where(RUNS.c.run_id >= prefix, begins_so)
-        if prefix and prefix[-1] < "\uffff":
-            query = query.where(RUNS.c.run_id < prefix[:-1] + chr(ord(prefix[-1]) + 1))
+    def run_ids(self, prefix: str) -> Sequence[RunId]:
+        """Return the ids of runs that begin so, in their order, four at most."""
+        query = select(RUNS.c.run_id).where(
+            RUNS.c.run_id >= prefix, RUNS.c.run_id <= f"{prefix}\uffff"
+        )
         with self.reading() as connection:
             return [
                 RunId(run_id)
-                for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(limit))
+                for run_id in connection.scalars(query.order_by(RUNS.c.run_id).limit(_IDS_MOST))
             ]
 
     def attachments(self, run_id: RunId) -> tuple[Attachment, ...]:

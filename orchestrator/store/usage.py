@@ -90,61 +90,46 @@ class Usage(Runs):
         """Return the figures of timing runs of campaigns begun since then, of some series or of
         all, in the order in which they were stored.
         """
-        import numpy as np
-
         with self.reading() as connection:
             begun = select(CAMPAIGNS.c.campaign_no, CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.created_at)
             begun = begun if since is None else begun.where(CAMPAIGNS.c.created_at >= since)
             campaigns = connection.execute(
                 begun.order_by(CAMPAIGNS.c.created_at, CAMPAIGNS.c.campaign_no)
             ).all()
-            numbers = [row.campaign_no for row in campaigns]
+            campaign_at = {row.campaign_no: place for place, row in enumerate(campaigns)}
             known: list[Any] = []
-            for of_series in (
-                filtered(_CASES, CASES.c.series_key, series_keys) if series_keys else ()
-            ):
-                known += connection.execute(of_series).all()
-            wanted = [row.case_no for row in known] if series_keys else numbers
-            asked = RUNS.c.case_no if series_keys else RUNS.c.campaign_no
+            asked, wanted = RUNS.c.campaign_no, list(campaign_at)
+            if series_keys:
+                for query in filtered(_CASES, CASES.c.series_key, series_keys):
+                    known += connection.execute(query).all()
+                asked, wanted = RUNS.c.case_no, [row.case_no for row in known]
             figures: list[Any] = []
             for query in filtered(_FIGURES, asked, wanted) if wanted else ():
-                figures += connection.execute(query).all()
+                figures += [row for row in connection.execute(query) if row[1] in campaign_at]
             # An index gives them by latency.
             figures.sort(key=itemgetter(4))
-            case_no, campaign_no, latency_us, trusted = (
-                np.array([row[place] for row in figures], dtype=kind)
-                for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
-            )
-            used = np.unique(case_no)
-            if used.size and not series_keys:
-                span = CASES.c.case_no.between(int(used[0]), int(used[-1]))
-                known += connection.execute(_CASES.where(span)).all()
-        is_used = set(used.tolist())
-        known = sorted(
-            (row for row in known if row.case_no in is_used), key=lambda row: row.case_no
-        )
-        series = {row.series_key: row for row in known}
-        contents = dict.fromkeys((row.model_sha256, row.build_sha256, row.files) for row in known)
-        series_place = {key: place for place, key in enumerate(series)}
-        contents_place = {key: place for place, key in enumerate(contents)}
-        at = np.searchsorted(used, case_no)
-        series_at = np.array([series_place[row.series_key] for row in known], dtype=np.int64)[at]
-        contents_at = np.array(
-            [contents_place[row.model_sha256, row.build_sha256, row.files] for row in known],
-            dtype=np.int64,
-        )[at]
-        place_of = np.full(
-            max([*numbers, int(campaign_no.max(initial=0))], default=0) + 1, -1, dtype=np.int64
-        )
-        place_of[np.array(numbers, dtype=np.int64)] = np.arange(len(numbers))
-        campaign_at = place_of[campaign_no]
-        kept = campaign_at >= 0
+            used = {row[0] for row in figures}
+            if used and not series_keys:
+                known += connection.execute(
+                    _CASES.where(CASES.c.case_no.between(min(used), max(used)))
+                ).all()
+        series: dict[str, tuple[int, Any]] = {}
+        places: dict[int, tuple[int, int]] = {}
+        contents_at: dict[tuple[str, str, str], int] = {}
+        for row in sorted(known, key=lambda row: row.case_no):
+            if row.case_no in used:
+                series_at, _ = series.setdefault(row.series_key, (len(series), row))
+                contents = (row.model_sha256, row.build_sha256, row.files)
+                places[row.case_no] = (
+                    series_at,
+                    contents_at.setdefault(contents, len(contents_at)),
+                )
         return Points(
             series=tuple(
                 SeriesSketch(
                     series_key=SeriesKey(key), serial=Serial(row.serial), is_virtual=row.is_virtual
                 )
-                for key, row in series.items()
+                for key, (_, row) in series.items()
             ),
             contents=tuple(
                 Contents(
@@ -152,17 +137,17 @@ class Usage(Runs):
                     build_sha256=BuildSha(build),
                     files=tuple((name, sha256) for name, sha256 in json.loads(files)),
                 )
-                for model, build, files in contents
+                for model, build, files in contents_at
             ),
             campaigns=tuple(
                 CampaignSketch(campaign_id=CampaignId(row.campaign_id), created_at=row.created_at)
                 for row in campaigns
             ),
-            series_at=array("q", series_at[kept].tobytes()),
-            contents_at=array("q", contents_at[kept].tobytes()),
-            campaign_at=array("q", campaign_at[kept].tobytes()),
-            latency_us=array("d", latency_us[kept].tobytes()),
-            trusted=array("q", trusted[kept].tobytes()),
+            series_at=array("q", [places[row[0]][0] for row in figures]),
+            contents_at=array("q", [places[row[0]][1] for row in figures]),
+            campaign_at=array("q", [campaign_at[row[1]] for row in figures]),
+            latency_us=array("d", [row[2] for row in figures]),
+            trusted=array("q", [row[3] for row in figures]),
         )
 
     def marks(self, *, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:

@@ -112,7 +112,7 @@ def test_a_setting_is_restored_whatever_it_held(device: AdbDevice, real_phone: R
 def test_a_file_of_an_app_is_read_through_run_as(device: AdbDevice, real_phone: RealPhone) -> None:
     folder = f"/data/local/tmp/apps/{PACKAGE}"
     name = 'it\'s a "file" $(id) `x` \\ ünï\nline'
-    device.shell(f"mkdir -p {folder}; cat >{folder}/{quote(name)}", stdin=b"its content")
+    device.shell(f"mkdir -p {folder}; printf 'its content' >{folder}/{quote(name)}")
     assert device.read_file(name, package=PACKAGE) == b"its content"
     assert device.read_file("absent", package=PACKAGE) is None
     assert real_phone.calls("run-as")[-1][:3] == [PACKAGE, "sh", "-c"]

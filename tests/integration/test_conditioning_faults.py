@@ -21,6 +21,7 @@ from orchestrator.devices.adb_server import AdbServer, ServerAddress
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.journal import Change
 from orchestrator.devices.phone import AdbDevice
+from orchestrator.devices.quiet import steps_for
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
@@ -432,6 +433,21 @@ def test_a_full_phone_is_named_before_anything_is_measured(
     finally:
         storage.fill(free_bytes=free_bytes)
         LadderConditioner(tmp_path).restore(device)
+
+
+def test_a_screen_that_goes_off_on_a_phone_that_was_quiet_is_on_again_afterwards(
+    device: Tripwire, tmp_path: Path
+) -> None:
+    quiet = Quiet(screen=Screen.ON)
+    for step in steps_for(quiet, device.facts(), over_network=False):
+        device.shell(step.apply)
+    prepare(conditioner := LadderConditioner(tmp_path), device, quiet)
+    assert conditioner.pending(device) == []
+    device.shell("input keyevent KEYCODE_SLEEP")
+    prepare(conditioner, device, quiet)
+    conditioner.restore(device)
+    assert device.state().screen_on is True
+    assert conditioner.unrestored() == []
 
 
 @pytest.mark.parametrize("screen", [Screen.ON, Screen.OFF])

@@ -53,7 +53,7 @@ class PhoneBody:
 
     def observer(self) -> PhoneBody:
         """Return the same phone with a device object of its own, for another thread."""
-        again = AdbDevice(self.server, self.device.transport, work_folder=self.device.work_folder)
+        again = AdbDevice(self.server, self.device.transport)
         return PhoneBody(again, self.server, self.powers)
 
 

@@ -181,9 +181,8 @@ class IPhoneDevice(AloneDevice):
                 raise LinkLostError("isn't attached", serial=self.serial, hint="look at its cable")
             self.clock.wait(min(_LOOK_S, deadline.remaining_s), threading.Event())
 
-    def shell(self, command: str, *, timeout_s: float = 30.0, stdin: bytes = b"") -> ShellResult:
+    def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
         """Run the journal's words, a command ``apps`` of pymobiledevice3: an iPhone has no shell."""
-        del stdin
         words = shlex.split(command)
         if words[:1] != ["apps"]:
             self.refuse("has no shell")

@@ -136,8 +136,7 @@ def everything(store) -> list[object]:
         store.progress(),
         store.series(),
     ]
-    for campaign in store.campaigns():
-        found += [store.campaign(campaign.campaign_id), store.done(campaign.campaign_id)]
+    found += [store.campaign(campaign.campaign_id) for campaign in store.campaigns()]
     return [
         *found,
         *store.runs(with_attachments=True),

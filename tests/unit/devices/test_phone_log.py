@@ -1,6 +1,7 @@
 """What the end of a phone's log means."""
 
 import socket
+import struct
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from orchestrator.clock import Deadline
 from orchestrator.devices.adb_server import ServerAddress
 from orchestrator.devices.phone import _lines
-from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection, encode_packet
+from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection
 from orchestrator.errors import DeviceError, LogOverrunError
 
 LINE = (STDOUT, b"11-28 10:00:00.100  77  77 I tflite: first\n")
@@ -24,7 +25,11 @@ def end_of(packets: list[tuple[int, bytes]], folder: Path) -> Exception:
         with Connection(ServerAddress(path=str(path)), Deadline(30), what="log") as connection:
             phone, _ = server.accept()
             with phone:
-                phone.sendall(b"".join(encode_packet(*packet) for packet in packets))
+                phone.sendall(
+                    b"".join(
+                        struct.pack("<BI", number, len(data)) + data for number, data in packets
+                    )
+                )
                 with pytest.raises(DeviceError) as raised:
                     list(_lines(connection))
     return raised.value

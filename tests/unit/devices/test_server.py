@@ -302,7 +302,7 @@ def test_a_phone_that_stays_away_is_looked_for_less_and_less_often(
             return super().wait(seconds, cancelled)
 
     clock = Counted()
-    server = AdbServer(start().address, clock=clock)
+    server = AdbServer(start().address)
     with pytest.raises(DeviceTimeoutError, match="absent"):
         server.wait_for_device("R58M12", Deadline(60.0, clock))
     assert waits[:-1] == sorted(waits[:-1])

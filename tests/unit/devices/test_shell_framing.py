@@ -1,10 +1,11 @@
+import struct
 import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.sockets import cut_packets, encode_packet, quote, reason_of
+from orchestrator.devices.sockets import cut_packets, quote, reason_of
 from orchestrator.ports import ShellResult
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
@@ -14,7 +15,7 @@ PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_si
 def test_packets_are_read_whole_however_the_stream_was_torn(
     packets: list[tuple[int, bytes]], cuts: list[int]
 ) -> None:
-    stream = b"".join(encode_packet(packet_id, payload) for packet_id, payload in packets)
+    stream = b"".join(struct.pack("<BI", number, len(data)) + data for number, data in packets)
     received, seen, start = bytearray(), [], 0
     for size in [*cuts, len(stream)]:
         received += stream[start : start + size]

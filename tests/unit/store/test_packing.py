@@ -58,16 +58,11 @@ def test_large_content_of_another_sum_is_noticed() -> None:
         unpack_large(pack(LOG + b"x"), sha256)
 
 
-def test_each_dictionary_has_the_number_of_its_name_so_that_none_is_ever_changed() -> None:
-    known = packing._files()
-    assert {"native", "apk", "litert"} <= packing._newest().keys()
-    for number, file in known.items():
-        content = file.read_bytes()
-        assert int.from_bytes(content[4:8], "little") == number == packing.number_of(file.name)
-        assert SUMS[file.name] == hashlib.sha256(content).hexdigest()[:16], (
-            f"{file.name} changed: give it a new name"
-        )
-    assert SUMS.keys() == {file.name for file in known.values()}
+def test_no_dictionary_is_ever_changed() -> None:
+    known = packing._dictionaries()
+    sums = {name: hashlib.sha256(one.dict_content).hexdigest()[:16] for name, one in known.items()}
+    assert sums == SUMS
+    assert len({one.dict_id for one in known.values()}) == len(SUMS)
 
 
 #: Stored runs can be read by the very same dictionary only.
