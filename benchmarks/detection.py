@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.own_server import OwnServer
+from orchestrator.devices.adb_server import OwnServer
 from orchestrator.devices.phone import AdbDevice
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

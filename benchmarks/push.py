@@ -23,8 +23,8 @@ from pathlib import Path
 
 from benchfarm_virtual.lab import start_lab, stop_lab
 from benchfarm_virtual.spec import PhoneSpec
+from orchestrator.devices.adb_server import OwnServer, find_adb
 from orchestrator.devices.link import PhoneLink
-from orchestrator.devices.own_server import OwnServer, find_adb
 
 TARGET = "/data/local/tmp/pushed"
 

@@ -101,7 +101,7 @@ def _named(workspace: Workspace, words: Sequence[str]) -> list[Campaign]:
     return list(found.values())
 
 
-def own_folders_of(workspace: Workspace) -> Sequence[Path]:
+def private_folders(workspace: Workspace) -> Sequence[Path]:
     """Return the folders of this computer whose paths are left out of what others get."""
     return (
         workspace.settings.data_folder,
@@ -120,14 +120,14 @@ def _parts(
 
     A case that was measured on two nights is two results.
     """
-    from orchestrator.store.own_folders import own_folders
+    from orchestrator.store.redaction import redaction_of
 
     parts = (
         report_data(workspace, [campaign], has_logs=False)
         for one in campaigns
         if (campaign := workspace.store.campaign(one.campaign_id)) is not None
     )
-    return parts, own_folders(workspace.store, campaigns, own_folders_of(workspace)).hide
+    return parts, redaction_of(workspace.store, campaigns, private_folders(workspace)).hide
 
 
 def _results(path: str, content: _Content) -> Exporter:

@@ -388,7 +388,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     A server is ``for`` real phones or the virtual lab; ``version`` is what it answers, or why it
     doesn't.
     """
-    from orchestrator.devices.own_server import find_adb
+    from orchestrator.devices.adb_server import find_adb
 
     servers: list[dict[str, object]] = []
     for what, find in (

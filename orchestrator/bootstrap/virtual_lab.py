@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo
     from benchfarm_virtual.spec import PhoneSpec
     from orchestrator.bootstrap.settings import Settings
-    from orchestrator.devices.own_server import OwnServer
+    from orchestrator.devices.adb_server import OwnServer
 
 
 def _lab(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
@@ -142,7 +142,7 @@ def fake_libraries(abi: str, *, needed: str) -> dict[str, bytes]:
 
 def adb_server(settings: Settings) -> OwnServer:
     """Return the adb server of the virtual lab, whether it runs or not."""
-    from orchestrator.devices.own_server import OwnServer
+    from orchestrator.devices.adb_server import OwnServer
 
     folder = settings.lab_folder
     # A home of its own: the lab's phones let in this server's key and no other.

@@ -37,10 +37,9 @@ from orchestrator.records.plan import DeviceSelection
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import KeptInventory
-    from orchestrator.devices.adb_server import AdbServer
+    from orchestrator.devices.adb_server import AdbServer, OwnServer
     from orchestrator.devices.discovery import KnownPhones
     from orchestrator.devices.link import PushSlots
-    from orchestrator.devices.own_server import OwnServer
     from orchestrator.plugins import DeviceSource
     from orchestrator.ports import Device, Observer, Seen
     from orchestrator.store.opening import Store
@@ -195,7 +194,7 @@ class Workspace(Adapters):
 
     def own_server(self) -> OwnServer:
         """Our own adb server for real phones, whether it runs or not."""
-        from orchestrator.devices.own_server import OwnServer
+        from orchestrator.devices.adb_server import OwnServer
 
         settings = self.settings
         return OwnServer(settings.state_folder, setting=settings.adb, environ=settings.environ)

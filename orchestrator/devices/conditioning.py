@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
-from orchestrator.devices.claim import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.fitness import danger, unfit, wait_until_fit
 from orchestrator.devices.journal import Change, UndoJournal, format_changes, parse_changes
+from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, Claims, Standing, check_free
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import (
     SCREEN_OFF,

@@ -19,8 +19,8 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.claim import HeldNote
 from orchestrator.devices.facts import parse_serial
+from orchestrator.devices.lease import HeldNote
 from orchestrator.devices.sockets import (
     Connection,
     quote,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import SystemClock
-from orchestrator.devices.claim import Claims
+from orchestrator.devices.lease import Claims
 from orchestrator.devices.phone import WORK_FOLDER
 from orchestrator.scripts import call
 from tests.e2e.conftest import Lab

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.lab import lab_request
-from orchestrator.devices.own_server import OwnServer, find_adb
+from orchestrator.devices.adb_server import OwnServer, find_adb
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Ser
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord
 from orchestrator.store.campaigns import without_paths
-from orchestrator.store.own_folders import OwnFolders, own_folders
+from orchestrator.store.redaction import Redaction, redaction_of
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -104,7 +104,7 @@ def write_bundle(
         if campaign is None:
             raise StoreError(f"campaign {campaign_id}: the store holds no such campaign")
         campaigns.append(campaign)
-    own = own_folders(store, campaigns, folders)
+    own = redaction_of(store, campaigns, folders)
     try:
         with (
             zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
@@ -141,7 +141,7 @@ def _write_records(
     store: Store,
     campaigns: Sequence[Campaign],
     chosen: Collection[RunId],
-    own: OwnFolders,
+    own: Redaction,
     lines: IO[bytes],
 ) -> BundleContents:
     """Write what runs left behind to the archive and the records to ``lines``; return how much
@@ -452,7 +452,7 @@ def _here(record: _Placed, campaign: Campaign) -> _Placed:
 
 def _check_same(bundle: Bundle, store: Store, stored: Campaign, campaign: Campaign) -> None:
     """Raise StoreError where the stored campaign of a bundle's id is another one."""
-    plans = {stored.plan_text, own_folders(store, [stored], ()).hide(stored.plan_text)}
+    plans = {stored.plan_text, redaction_of(store, [stored], ()).hide(stored.plan_text)}
     if (stored.created_at, stored.host) != (campaign.created_at, campaign.host) or (
         campaign.plan_text not in plans
     ):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.app.exporting import own_folders_of
+from orchestrator.app.exporting import private_folders
 from orchestrator.errors import UsageError
 from orchestrator.extensions.interop.leaderboard import ACCELERATORS
 from orchestrator.files import write_file
@@ -34,7 +34,7 @@ def _write_bundle(
     from orchestrator.extensions.interop.bundle import write_bundle
 
     ids = [campaign.campaign_id for campaign in campaigns]
-    run_ids, folders = _run_ids(workspace, campaigns, request.runs), own_folders_of(workspace)
+    run_ids, folders = _run_ids(workspace, campaigns, request.runs), private_folders(workspace)
     done = write_bundle(
         out, workspace.store, ids, run_ids=run_ids, folders=folders, at=workspace.clock.now()
     )

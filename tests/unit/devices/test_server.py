@@ -18,8 +18,14 @@ import pytest
 
 from orchestrator.bootstrap import Settings, Workspace
 from orchestrator.clock import Deadline
-from orchestrator.devices.adb_server import ANSWER_TIMEOUT_S, AdbServer, ServerAddress
-from orchestrator.devices.own_server import OwnServer, bundled_adb, find_adb
+from orchestrator.devices.adb_server import (
+    ANSWER_TIMEOUT_S,
+    AdbServer,
+    OwnServer,
+    ServerAddress,
+    bundled_adb,
+    find_adb,
+)
 from orchestrator.errors import (
     AdbUnavailableError,
     DeviceTimeoutError,
@@ -157,7 +163,7 @@ def test_a_server_survives_the_command_that_started_it(
 ) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from orchestrator.devices.own_server import OwnServer\n"
+        "from orchestrator.devices.adb_server import OwnServer\n"
         "OwnServer(Path(sys.argv[1]), setting='', environ=dict(os.environ), usb=False).revive()"
     )
     subprocess.run(
@@ -271,7 +277,7 @@ def test_where_the_wheel_has_no_adb_it_is_found_in_path_or_in_the_sdk_or_asked_f
 ) -> None:
     code = (
         "import json, sys; sys.modules['adbutils'] = None\n"
-        "from orchestrator.devices.own_server import find_adb\n"
+        "from orchestrator.devices.adb_server import find_adb\n"
         "print(find_adb(environ=json.loads(sys.argv[1])))"
     )
     for folder in ("bin", "sdk/platform-tools"):

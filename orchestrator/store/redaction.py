@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _A_FOLDER: Final = "(a folder)"
 
 
-class OwnFolders:
+class Redaction:
     """Knows folders of this computer; a file in one of them is called by what follows the folder."""
 
     def __init__(self, folders: Iterable[Path | str | None]) -> None:
@@ -66,7 +66,7 @@ class OwnFolders:
         return value
 
 
-def own_folders(store: Store, campaigns: Sequence[Campaign], further: Iterable[Path]) -> OwnFolders:
+def redaction_of(store: Store, campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
     """Return the folders of the models, programs and plans of a store, and ``further`` ones."""
     files = [model.path for model in store.models().values()]
     for build in store.builds().values():
@@ -77,4 +77,4 @@ def own_folders(store: Store, campaigns: Sequence[Campaign], further: Iterable[P
         for item in campaigns
         for folder in (item.terms.plan_folder, item.terms.parity_inputs)
     ]
-    return OwnFolders((*named, *further, *(path.parent for path in files if path is not None)))
+    return Redaction((*named, *further, *(path.parent for path in files if path is not None)))

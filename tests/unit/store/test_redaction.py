@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.store.own_folders import OwnFolders
+from orchestrator.store.redaction import Redaction
 
-OWN = OwnFolders(["/tmp", "/home/anna/models", "/home/anna", "/data/größe", None, "", "relative"])
+OWN = Redaction(["/tmp", "/home/anna/models", "/home/anna", "/data/größe", None, "", "relative"])
 
 
 @pytest.mark.parametrize(
